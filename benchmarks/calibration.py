@@ -1,12 +1,15 @@
-"""Calibrations: the moments pass in GB/s of vectors against numpy.cov in memory, and what applying one costs.
+"""Calibrations: the moments pass in GB/s of vectors against numpy.cov in memory, and what applying
+one costs.
 
-    python -m benchmarks.calibration [--sentences FOLDER] [--vectors 200000] [--dim 384] [--rows 1000] [--runs 5]
+    python -m benchmarks.calibration [--sentences FOLDER] [--vectors 200000] [--dim 384]
+        [--rows 1000] [--runs 5]
                                      [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Set OMP_NUM_THREADS=1 for one core. The pass reads shards
-of float32 vectors of length 1 and their norms, checksums included, and draws its sample by hash; numpy.cov has the
-float32 vectors in memory, and it widens them too. Applying: seconds of `Calibration.apply` on as many vectors as
-`Encoder.encode` took sentences, over the seconds of that; the flow's are in `benchmarks.flow`.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Set OMP_NUM_THREADS=1 for one core.
+The pass reads shards of float32 vectors of length 1 and their norms, checksums included, and draws
+its sample by hash; numpy.cov has the float32 vectors in memory, and it widens them too. Applying:
+seconds of `Calibration.apply` on as many vectors as `Encoder.encode` took sentences, over the
+seconds of that; the flow's are in `benchmarks.flow`.
 """
 
 import argparse
@@ -41,11 +44,13 @@ def write_shards(folder: Path, vectors: np.ndarray) -> tuple[str, ...]:
             "id": [f"part-{number}.parquet#{row}" for row in rows],
             "embedding": fixed_size(part / norm[:, None]),
         }
-        columns["row_hash"] = pa.array([hashes[16 * row : 16 * row + 16] for row in rows], pa.binary(16))
+        columns["row_hash"] = pa.array(
+            [hashes[16 * row : 16 * row + 16] for row in rows], pa.binary(16)
+        )
         paths.append(str(folder / f"{number}.parquet"))
         pq.write_table(
-            pa.table({**columns, "norm": norm}), paths[-1], row_group_size=ROW_GROUP_ROWS, use_dictionary=False,
-            compression="none", write_page_checksum=True,
+            pa.table({**columns, "norm": norm}), paths[-1], row_group_size=ROW_GROUP_ROWS,
+            use_dictionary=False, compression="none", write_page_checksum=True,
         )  # fmt: skip
     return tuple(paths)
 
@@ -78,13 +83,19 @@ def measure_apply(texts: list[str], runs: int) -> dict[str, list[float]]:
         spec = parse_calibration(name)
         tensors = fit_affine(spec, Moments.of(vectors)).tensors
         dim = tensors["kernel"].shape[1] if "kernel" in tensors else vectors.shape[1]
-        works[name] = partial(Calibration.make(spec, tensors, (vectors.shape[1], dim), {}, {}).apply, vectors)
+        works[name] = partial(
+            Calibration.make(spec, tensors, (vectors.shape[1], dim), {}, {}).apply, vectors
+        )
     return interleaved(works, runs)
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--vectors", type=int, default=200_000)
     p.add_argument("--dim", type=int, default=384)
@@ -97,8 +108,16 @@ def main() -> None:
     took = measure_moments(vectors, args.runs)
     speed = vectors.nbytes / sorted(took["pass"])[args.runs // 2] / 1e9
     rows = [
-        (f"moments pass, {speed:.2f} GB/s, over numpy.cov", f"{median_ratio(took['cov'], took['pass']):.2f}x", "0.7x"),
-        ("the same without reading and drawing", f"{median_ratio(took['cov'], took['sums']):.2f}x", ""),
+        (
+            f"moments pass, {speed:.2f} GB/s, over numpy.cov",
+            f"{median_ratio(took['cov'], took['pass']):.2f}x",
+            "0.7x",
+        ),
+        (
+            "the same without reading and drawing",
+            f"{median_ratio(took['cov'], took['sums']):.2f}x",
+            "",
+        ),
     ]
     applied = measure_apply(real_texts(args.sentences, args.rows), args.runs)
     for name in AFFINE:

@@ -20,10 +20,13 @@ import pyarrow.parquet as pq
 
 from deploy.demo.docstrings import module_docstrings, source_files
 
-SENTENCES = "folder of STS sets (*.tsv with sentence1 and sentence2); without it, docstrings of installed packages"
+SENTENCES = (
+    "folder of STS sets (*.tsv with sentence1 and sentence2); without it, docstrings of installed"
+    " packages"
+)
 PACKAGES = (
-    "apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow", "numpy", "onnxruntime",
-    "openvino", "nncf",
+    "apache-beam", "torch", "transformers", "sentence-transformers", "faiss-cpu", "pyarrow",
+    "numpy", "onnxruntime", "openvino", "nncf",
 )  # fmt: skip
 
 
@@ -33,7 +36,11 @@ def machine() -> dict[str, Any]:
     fields = dict(line.split("\t", 1) for line in info.splitlines() if "\t" in line)
     of = {name: value.strip(" \t:") for name, value in fields.items()}
     # A cloud's names leave out the generation, and twice as fast is another one.
-    known = f"{of['model name']} family {of['cpu family']} model {of['model']}" if "cpu family" in of else ""
+    known = (
+        f"{of['model name']} family {of['cpu family']} model {of['model']}"
+        if "cpu family" in of
+        else ""
+    )
     native = [flag for flag in ("avx512f", "avx512_bf16", "amx_bf16") if f" {flag} " in info + " "]
     versions = {name: metadata.version(name) for name in PACKAGES if _installed(name)}
     return {
@@ -54,7 +61,9 @@ def _installed(name: str) -> bool:
 
 
 def _sentences(folder: Path, count: int) -> list[str]:
-    """The first `count` distinct sentences of a folder of STS files (tab-separated, with a header)."""
+    """The first `count` distinct sentences of a folder of STS files (tab-separated, with a
+    header).
+    """
     found: dict[str, None] = {}
     for path in sorted(folder.glob("*.tsv")):
         with path.open(encoding="utf8") as f:
@@ -64,7 +73,8 @@ def _sentences(folder: Path, count: int) -> list[str]:
 
 
 def real_texts(folder: Path | None, count: int) -> list[str]:
-    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard library's and packages'.
+    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard
+    library's and packages'.
 
     Where an installation has too few of them, they come again with a number before them.
     """
@@ -79,7 +89,10 @@ def real_texts(folder: Path | None, count: int) -> list[str]:
 
 def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> dict[int, Path]:
     """Parquet files with the first so many of the same texts, by their number."""
-    texts, files = real_texts(folder, max(counts)), {count: where / f"{count}.parquet" for count in counts}
+    texts, files = (
+        real_texts(folder, max(counts)),
+        {count: where / f"{count}.parquet" for count in counts},
+    )
     for count, file in files.items():
         pq.write_table(pa.table({"text": texts[:count]}), file)
     return files
@@ -88,8 +101,12 @@ def files_of_texts(folder: Path | None, counts: Sequence[int], where: Path) -> d
 def _paragraphs() -> Iterator[str]:
     for root in (Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")):
         for module, path in sorted(source_files(root)):
-            with contextlib.suppress(SyntaxError, ValueError):  # packages hold templates that are not Python yet
-                yield from (text.split("\n\n")[0] for _, text in module_docstrings(module, path.read_bytes()))
+            # packages hold templates that are not Python yet
+            with contextlib.suppress(SyntaxError, ValueError):
+                yield from (
+                    text.split("\n\n")[0]
+                    for _, text in module_docstrings(module, path.read_bytes())
+                )
 
 
 def seconds(work: Callable[[], Any]) -> float:
@@ -100,7 +117,9 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def interleaved(works: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:
-    """Seconds of each, measured in turn (A B C, A B C, ...) so that a machine that slows down slows all of them."""
+    """Seconds of each, measured in turn (A B C, A B C, ...) so that a machine that slows down slows
+    all of them.
+    """
     took: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(runs):
         for name, work in works.items():
@@ -113,15 +132,20 @@ def median_ratio(a: list[float], b: list[float]) -> float:
     return statistics.median(x / y for x, y in zip(a, b, strict=True))
 
 
-def report(title: str, rows: list[tuple[str, str, str]], output: str | None, data: dict[str, Any]) -> None:
+def report(
+    title: str, rows: list[tuple[str, str, str]], output: str | None, data: dict[str, Any]
+) -> None:
     """Print a table of (what, measured, bar) and write everything as JSON."""
     found = machine()
     print(
-        f"{title}: {found['date']}, {found['cpu']}, {found['cores']} cores, {' '.join(found['flags']) or 'no avx512'}"
+        f"{title}: {found['date']}, {found['cpu']}, {found['cores']} cores,"
+        f" {' '.join(found['flags']) or 'no avx512'}"
     )
     print(", ".join(f"{name} {version}" for name, version in found["versions"].items()))
     width = max(len(row[0]) for row in rows)
     for what, measured, bar in rows:
         print(f"  {what:<{width}}  {measured:>18}  {bar}")
     if output:
-        Path(output).write_text(json.dumps({"title": title, "machine": found, "rows": rows, **data}, indent=1) + "\n")
+        Path(output).write_text(
+            json.dumps({"title": title, "machine": found, "rows": rows, **data}, indent=1) + "\n"
+        )

@@ -1,7 +1,8 @@
-"""How well one process drives several devices: devices that sleep for as long as a GPU would compute.
+"""How well one process drives several devices: devices that sleep for as long as a GPU would
+compute.
 
-What is measured is all that stands before and behind them: batches from one queue, a thread each, vectors put into
-order, normalised. `python -m benchmarks.devices`
+What is measured is all that stands before and behind them: batches from one queue, a thread each,
+vectors put into order, normalised. `python -m benchmarks.devices`
 """
 
 import argparse
@@ -35,20 +36,35 @@ class SleepingReplica:
         """Vectors of nothing, after the time that the batch takes."""
         time.sleep(len(batch.ids) / self._speed)
         rows = len(batch.rows)
-        return [PooledBatch(batch.rows, torch.ones(rows, DIM), torch.zeros(rows, dtype=torch.uint8), BatchStats())]
+        return [
+            PooledBatch(
+                batch.rows,
+                torch.ones(rows, DIM),
+                torch.zeros(rows, dtype=torch.uint8),
+                BatchStats(),
+            )
+        ]
 
 
 def run(count: int, speed: float) -> None:
     """Four units for each device, handed over one ahead."""
     replicas: Any = [SleepingReplica(speed) for _ in range(count)]
-    devices, rows, space = Devices(replicas), TOKENS // LENGTH, SimpleNamespace(truncate_dim=None, normalize=True)
+    devices, rows, space = (
+        Devices(replicas),
+        TOKENS // LENGTH,
+        SimpleNamespace(truncate_dim=None, normalize=True),
+    )
     offsets = np.arange(rows + 1, dtype=np.int64) * LENGTH
     none = np.zeros(rows, bool)
-    tokenized = Tokenized(np.zeros(TOKENS, np.int32), offsets, np.full(rows, LENGTH, np.int32), none)
+    tokenized = Tokenized(
+        np.zeros(TOKENS, np.int32), offsets, np.full(rows, LENGTH, np.int32), none
+    )
     before = None
     for _ in range(4 * count):
         batches = list(plan_batches(tokenized, TOKENS_PER_BATCH))
-        now = Passing(rows, devices.map(SleepingReplica.__call__, batches, lambda _: None), count, 0.0)
+        now = Passing(
+            rows, devices.map(SleepingReplica.__call__, batches, lambda _: None), count, 0.0
+        )
         for passing in [before] if before else []:
             finish(pooled_unit(passing, DIM).vectors, space)  # type: ignore[arg-type]
         before = now
@@ -59,11 +75,16 @@ def run(count: int, speed: float) -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--speed", type=float, default=1e6, help="tokens a second of a device (default: a million)")
+    parser.add_argument(
+        "--speed", type=float, default=1e6, help="tokens a second of a device (default: a million)"
+    )
     parser.add_argument("--output", help="write the figures as JSON here")
     args = parser.parse_args()
     took = {count: seconds(lambda count=count: run(count, args.speed)) for count in (1, 2, 4)}
-    rows = [(f"{n} devices over one", f"{n * took[1] / took[n]:.2f}x", f">= {0.9 * n:.1f}x") for n in (2, 4)]
+    rows = [
+        (f"{n} devices over one", f"{n * took[1] / took[n]:.2f}x", f">= {0.9 * n:.1f}x")
+        for n in (2, 4)
+    ]
     report(f"devices of {args.speed:,.0f} tokens/s", rows, args.output, {"seconds": took})
 
 

@@ -1,7 +1,7 @@
 """Write triplets of docstrings to train on: `python -m benchmarks.docstring_triplets FOLDER`.
 
-A triplet is a docstring's first paragraph, another of its paragraphs, and a paragraph of another docstring of its file,
-of NumPy, pandas, torch and the standard library.
+A triplet is a docstring's first paragraph, another of its paragraphs, and a paragraph of another
+docstring of its file, of NumPy, pandas, torch and the standard library.
 """
 
 import ast
@@ -23,10 +23,17 @@ def paragraphs(path: Path) -> list[list[str]]:
     except (SyntaxError, ValueError):
         return []
     docs = [
-        ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        ast.get_docstring(node) or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
     ]
-    split = [[part for part in doc.split("\n\n") if not part.lstrip().startswith(NOT_PROSE)] for doc in docs]
-    clean = [[text for part in parts if len(text := " ".join(part.split())) > LEAST] for parts in split]
+    split = [
+        [part for part in doc.split("\n\n") if not part.lstrip().startswith(NOT_PROSE)]
+        for doc in docs
+    ]
+    clean = [
+        [text for part in parts if len(text := " ".join(part.split())) > LEAST] for parts in split
+    ]
     return [parts for parts in clean if len(parts) > 1]
 
 
@@ -41,7 +48,11 @@ def triplets(generator: random.Random) -> Iterator[tuple[str, str, str]]:
             found = paragraphs(path)
             for place, parts in enumerate(found):
                 if others := found[:place] + found[place + 1 :]:
-                    yield parts[0], generator.choice(parts[1:]), generator.choice(generator.choice(others))
+                    yield (
+                        parts[0],
+                        generator.choice(parts[1:]),
+                        generator.choice(generator.choice(others)),
+                    )
 
 
 def main(folder: str) -> None:

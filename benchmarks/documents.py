@@ -1,10 +1,12 @@
-"""Documents cut into pieces: how fast, where, and what an edit costs, beside other libraries where they are installed.
+"""Documents cut into pieces: how fast, where, and what an edit costs, beside other libraries where
+they are installed.
 
-    python -m benchmarks.documents [--documents FILE.jsonl] [--texts FOLDER] [--hard] [--output FILE.json]
+    python -m benchmarks.documents [--documents FILE.jsonl] [--texts FOLDER] [--hard]
+        [--output FILE.json]
 
-FILE has `text` and `ends`, the places after each sentence; FOLDER has Markdown and plain files, those of installed
-packages when it is not given. Processor seconds, one run each. Peers: chonkie, langchain-text-splitters and
-semantic-text-splitter (`pip install` them into a venv of their own).
+FILE has `text` and `ends`, the places after each sentence; FOLDER has Markdown and plain files,
+those of installed packages when it is not given. Processor seconds, one run each. Peers: chonkie,
+langchain-text-splitters and semantic-text-splitter (`pip install` them into a venv of their own).
 """
 
 import argparse
@@ -50,7 +52,9 @@ def tokenizer() -> Tokenizer:
 
 
 def byte_level(texts: list[str]) -> Tokenizer:
-    """A byte-level BPE tokenizer trained on the texts: the tokens of parts do not add up to those of the whole."""
+    """A byte-level BPE tokenizer trained on the texts: the tokens of parts do not add up to those
+    of the whole.
+    """
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=30_000, show_progress=False))
@@ -70,7 +74,10 @@ def peers(tokens: Tokenizer, budget: int) -> Iterator[tuple[str, Split]]:
             RecursiveChunker(tokens, chunk_size=budget),
             SentenceChunker(tokens, chunk_size=budget, chunk_overlap=0),
         ):
-            yield f"chonkie {type(chunker).__name__}", lambda text, own=chunker: _own_spans(own, text)
+            yield (
+                f"chonkie {type(chunker).__name__}",
+                lambda text, own=chunker: _own_spans(own, text),
+            )
     if _installed("langchain_text_splitters"):
         from langchain_text_splitters import RecursiveCharacterTextSplitter
 
@@ -82,7 +89,10 @@ def peers(tokens: Tokenizer, budget: int) -> Iterator[tuple[str, Split]]:
         from semantic_text_splitter import TextSplitter
 
         semantic = TextSplitter.from_huggingface_tokenizer(tokens, budget)
-        yield "semantic-text-splitter", lambda text: [(at, at + len(part)) for at, part in semantic.chunk_indices(text)]
+        yield (
+            "semantic-text-splitter",
+            lambda text: [(at, at + len(part)) for at, part in semantic.chunk_indices(text)],
+        )
 
 
 def _own_spans(chunker: Any, text: str) -> list[Span]:
@@ -91,7 +101,10 @@ def _own_spans(chunker: Any, text: str) -> list[Span]:
 
 def _langchain(splitter: Any, text: str) -> list[Span]:
     documents = splitter.create_documents([text])
-    return [(each.metadata["start_index"], each.metadata["start_index"] + len(each.page_content)) for each in documents]
+    return [
+        (each.metadata["start_index"], each.metadata["start_index"] + len(each.page_content))
+        for each in documents
+    ]
 
 
 def _installed(name: str) -> bool:
@@ -120,7 +133,14 @@ def packages() -> list[Path]:
 def read_texts(folder: Path | None) -> list[str]:
     """Markdown and plain texts of some length, 300 at most."""
     folders = [folder] if folder else packages()
-    paths = sorted({path for each in folders for name in ("*.md", "METADATA", "*.txt") for path in each.rglob(name)})
+    paths = sorted(
+        {
+            path
+            for each in folders
+            for name in ("*.md", "METADATA", "*.txt")
+            for path in each.rglob(name)
+        }
+    )
     texts = (path.read_text(encoding="utf8", errors="ignore") for path in paths)
     return [text for text in texts if len(text) > 2000][:300]
 
@@ -130,14 +150,24 @@ def speed(tokens: Tokenizer, texts: list[str]) -> Iterator[Row]:
     size = sum(len(text.encode()) for text in texts) / 1e6
     alone = cpu(lambda: tokens.encode_batch_fast(texts, add_special_tokens=False))
     yield "tokenizing alone", f"{size / alone:.2f} MB/s", f"{size:.1f} MB, {len(texts)} texts"
-    for spec in ("budget", "budget:by=markdown", "budget:ends=stable", "budget:overlap=32", "sentences"):
+    for spec in (
+        "budget",
+        "budget:by=markdown",
+        "budget:ends=stable",
+        "budget:overlap=32",
+        "sentences",
+    ):
         cutter = Cutter(ChunksSpec.parse(spec), tokens, BUDGET)
         took = cpu(lambda own=cutter: own.cut(texts))
         yield f"{spec}, over tokenizing", f"{size / took:.2f} MB/s, {alone / took:.2f}", ">= 0.6"
     other = byte_level(texts)
     alone_there = cpu(lambda: other.encode_batch_fast(texts, add_special_tokens=False))
     took = cpu(lambda: Cutter(ChunksSpec.parse("budget"), other, BUDGET).cut(texts))
-    yield "budget, byte-level BPE, over its tokenizing", f"{size / took:.2f} MB/s, {alone_there / took:.2f}", ""
+    yield (
+        "budget, byte-level BPE, over its tokenizing",
+        f"{size / took:.2f} MB/s, {alone_there / took:.2f}",
+        "",
+    )
     for name, split in peers(tokens, BUDGET):
         took = cpu(lambda own=split: [own(text) for text in texts])
         yield f"{name}, over tokenizing", f"{size / took:.2f} MB/s, {alone / took:.2f}", ""
@@ -148,25 +178,46 @@ def quality(tokens: Tokenizer, documents: list[dict[str, Any]]) -> Iterator[Row]
     hits = found = wanted = 0
     for document in documents:
         text, ends = document["text"], text_ends(document["text"])
-        paragraphs = {place for place in document["ends"] if text[place : place + 2] in ("\n\n", "")}
+        paragraphs = {
+            place for place in document["ends"] if text[place : place + 2] in ("\n\n", "")
+        }
         gold = set(document["ends"]) - paragraphs
-        own = {int(place) for place, level in zip(ends.places, ends.levels, strict=True) if level == Level.SENTENCE}
-        hits, found, wanted = hits + len(own & gold), found + len(own - paragraphs), wanted + len(gold)
+        own = {
+            int(place)
+            for place, level in zip(ends.places, ends.levels, strict=True)
+            if level == Level.SENTENCE
+        }
+        hits, found, wanted = (
+            hits + len(own & gold),
+            found + len(own - paragraphs),
+            wanted + len(gold),
+        )
     yield (
         "sentence ends, F1 (precision / recall)",
-        f"{200 * hits / (found + wanted):.1f} ({100 * hits / found:.1f} / {100 * hits / wanted:.1f})",
+        (
+            f"{200 * hits / (found + wanted):.1f} ({100 * hits / found:.1f} /"
+            f" {100 * hits / wanted:.1f})"
+        ),
         ">= 87",
     )
     ours = [
-        (spec, _splitter(spec, tokens)) for spec in (f"budget:tokens={SMALL}", f"budget:tokens={SMALL},ends=stable")
+        (spec, _splitter(spec, tokens))
+        for spec in (f"budget:tokens={SMALL}", f"budget:tokens={SMALL},ends=stable")
     ]
     for name, split in [*ours, *peers(tokens, SMALL)]:
         good = cuts = pieces = over = 0
         for document in documents:
             text, spans = document["text"], split(document["text"])
             ends = {len(text[:end].rstrip()) for _, end in spans[:-1]}
-            good, cuts, pieces = good + len(ends & set(document["ends"])), cuts + len(ends), pieces + len(spans)
-            over += sum(len(tokens.encode(text[start:end], add_special_tokens=False)) > SMALL for start, end in spans)
+            good, cuts, pieces = (
+                good + len(ends & set(document["ends"])),
+                cuts + len(ends),
+                pieces + len(spans),
+            )
+            over += sum(
+                len(tokens.encode(text[start:end], add_special_tokens=False)) > SMALL
+                for start, end in spans
+            )
         yield (
             f"{name}: cuts at such ends; pieces; over {SMALL} tokens",
             f"{100 * good / max(1, cuts):.1f} %; {pieces}; {over}",
@@ -180,23 +231,39 @@ def _splitter(spec: str, tokens: Tokenizer) -> Split:
 
 
 def edits(tokens: Tokenizer, texts: list[str]) -> Iterator[Row]:
-    """The share of pieces that are new after one sentence was put into a document of 60 kB at a random place."""
+    """The share of pieces that are new after one sentence was put into a document of 60 kB at a
+    random place.
+    """
     joined, chance = "\n\n".join(texts), random.Random(1)
-    long = [joined[start : start + LONG] for start in range(0, min(len(joined) - LONG, EDITED * LONG), LONG)]
+    long = [
+        joined[start : start + LONG]
+        for start in range(0, min(len(joined) - LONG, EDITED * LONG), LONG)
+    ]
     ours = [(spec, _splitter(spec, tokens)) for spec in ("budget", "budget:ends=stable")]
-    for (name, split), bar in zip([*ours, *peers(tokens, BUDGET)], ["<= 10 %", "<= 4 %", *[""] * 9], strict=False):
+    for (name, split), bar in zip(
+        [*ours, *peers(tokens, BUDGET)], ["<= 10 %", "<= 4 %", *[""] * 9], strict=False
+    ):
         new = total = 0
         for text in long:
             place = text.find(" ", chance.randrange(len(text) // 2))
             edited = f"{text[:place]} Here is a sentence that was not there before.{text[place:]}"
             before = {text[start:end] for start, end in split(text)}
             after = split(edited)
-            new, total = new + sum(edited[start:end] not in before for start, end in after), total + len(after)
-        yield f"{name}: pieces to embed again; pieces of {len(long)}", f"{100 * new / total:.1f} %; {total}", bar
+            new, total = (
+                new + sum(edited[start:end] not in before for start, end in after),
+                total + len(after),
+            )
+        yield (
+            f"{name}: pieces to embed again; pieces of {len(long)}",
+            f"{100 * new / total:.1f} %; {total}",
+            bar,
+        )
 
 
 def hard() -> Iterator[Row]:
-    """Texts that no one writes, each in a process of its own: seconds, and memory beside what was there."""
+    """Texts that no one writes, each in a process of its own: seconds, and memory beside what was
+    there.
+    """
     processes = multiprocessing.get_context("spawn")
     for name in HARD:
         with processes.Pool(1) as one:
@@ -205,7 +272,9 @@ def hard() -> Iterator[Row]:
 
 
 def _hard(name: str) -> tuple[int, float, float]:
-    """The pieces of a text, the processor seconds, and by how many MB the most memory of this process grew."""
+    """The pieces of a text, the processor seconds, and by how many MB the most memory of this
+    process grew.
+    """
     text, tokens, pieces = HARD[name], tokenizer(), list[Span]()
     chunk("A short text, after which everything is loaded.", "budget", tokens, BUDGET)
     before = most_memory()
@@ -216,14 +285,22 @@ def _hard(name: str) -> tuple[int, float, float]:
 
 
 def most_memory() -> float:
-    """MB that this process took at most; unlike `ru_maxrss`, without what the one took that started it."""
+    """MB that this process took at most; unlike `ru_maxrss`, without what the one took that started
+    it.
+    """
     status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    return next(
+        int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")
+    )
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=Path)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--hard", action="store_true")
@@ -232,10 +309,18 @@ def main() -> None:
     tokens, texts = tokenizer(), read_texts(options.texts)
     rows = [*told(speed(tokens, texts)), *told(edits(tokens, texts))]
     if options.documents:
-        rows += told(quality(tokens, [json.loads(line) for line in options.documents.open(encoding="utf8")]))
+        rows += told(
+            quality(tokens, [json.loads(line) for line in options.documents.open(encoding="utf8")])
+        )
     if options.hard:
         rows += told(hard())
-    names = ("chonkie", "langchain-text-splitters", "semantic-text-splitter", "nupunkt", "tokenizers")
+    names = (
+        "chonkie",
+        "langchain-text-splitters",
+        "semantic-text-splitter",
+        "nupunkt",
+        "tokenizers",
+    )
     versions = {name: _version(name) for name in names}
     print(", ".join(f"{name} {version}" for name, version in versions.items()))
     report("documents", rows, options.output, {"peers": versions})

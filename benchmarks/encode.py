@@ -1,12 +1,15 @@
-"""The encoder alone: against sentence-transformers as it comes and at its best setting, and against the bare forward.
+"""The encoder alone: against sentence-transformers as it comes and at its best setting, and against
+the bare forward.
 
-    python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64] [--output FILE.json]
+    python -m benchmarks.encode [--sentences FOLDER] [--rows 2000] [--runs 5] [--base-texts 64]
+        [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory, tokenising included.
-The peer's best setting is the fastest of its batch sizes in every type, and in ONNX Runtime and OpenVINO where these
-are installed (`pip install onnx onnxruntime openvino nncf`); beside it the cosine of its vectors with those of float32.
-By length: texts of 16 to 512 tokens through MiniLM-L6 and a BERT-base with random weights, as a share of the bare
-forward's best rate (CPU) or of --peak-tflops (GPU).
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory,
+tokenising included. The peer's best setting is the fastest of its batch sizes in every type, and in
+ONNX Runtime and OpenVINO where these are installed (`pip install onnx onnxruntime openvino nncf`);
+beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
+through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
+(CPU) or of --peak-tflops (GPU).
 """
 
 import argparse
@@ -51,20 +54,29 @@ def peers(texts: list[str], device: str) -> dict[str, Work]:
     """Every setting of sentence-transformers that runs here."""
     folder, works = str(resolve_model("minilm").root), {}
     for dtype in dtypes(device):
-        model = SentenceTransformer(folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)})
+        model = SentenceTransformer(
+            folder, device=device, model_kwargs={"dtype": getattr(torch, dtype)}
+        )
         for batch in BATCHES:
             works[f"{dtype}, batches of {batch}"] = partial(model.encode, texts, batch_size=batch)
-    for name, model in exported(folder, texts[:CALIBRATION_TEXTS]).items() if device == "cpu" else ():
+    for name, model in (
+        exported(folder, texts[:CALIBRATION_TEXTS]).items() if device == "cpu" else ()
+    ):
         for batch in BATCHES:
             works[f"{name}, batches of {batch}"] = partial(model.encode, texts, batch)
     return works
 
 
 def fastest(works: dict[str, Work]) -> dict[str, float]:
-    """The works that take least time of those of a kind (a name up to its comma), with seconds, the better of two."""
+    """The works that take least time of those of a kind (a name up to its comma), with seconds, the
+    better of two.
+    """
     took = {name: min(seconds(work) for _ in range(2)) for name, work in works.items()}
     kinds = {name.split(",")[0] for name in works}
-    best = [min((name for name in works if name.split(",")[0] == kind), key=took.__getitem__) for kind in kinds]
+    best = [
+        min((name for name in works if name.split(",")[0] == kind), key=took.__getitem__)
+        for kind in kinds
+    ]
     return {name: took[name] for name in sorted(best, key=took.__getitem__)}
 
 
@@ -87,14 +99,27 @@ def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], 
     first, data = next(iter(best)), {}
     for dtype in dtypes(device):
         ours = Encoder.load("minilm", dtype=dtype, device=device)
-        works = {"ours": partial(ours.encode, texts), "default": partial(plain.encode, texts), "best": found[first]}
+        works = {
+            "ours": partial(ours.encode, texts),
+            "default": partial(plain.encode, texts),
+            "best": found[first],
+        }
         for work in works.values():
             work()
         took = data[dtype] = interleaved(works, runs)
         speed = f"{tokens / statistics.median(took['ours']):,.0f} tokens/s"
         rows.append((dtype, speed, closeness(exact, ours.encode(texts))))
-        for key, name, bar in (("default", "its default", BARS[dtype]), ("best", first, "1.3x for the faster dtype")):
-            rows.append((f"{dtype} against {name}", f"{median_ratio(took[key], took['ours']):.2f}x", f"bar {bar}"))
+        for key, name, bar in (
+            ("default", "its default", BARS[dtype]),
+            ("best", first, "1.3x for the faster dtype"),
+        ):
+            rows.append(
+                (
+                    f"{dtype} against {name}",
+                    f"{median_ratio(took[key], took['ours']):.2f}x",
+                    f"bar {bar}",
+                )
+            )
     return rows, data
 
 
@@ -108,7 +133,9 @@ def bare_rate(model: Any, length: int, runs: int) -> float:
     """Tokens a second of the bare model at its best batch size."""
     best = 0.0
     for tokens in BARE_TOKENS[model.device.type]:
-        ids = torch.randint(0, model.config.vocab_size, (max(1, tokens // length), length), device=model.device)
+        ids = torch.randint(
+            0, model.config.vocab_size, (max(1, tokens // length), length), device=model.device
+        )
         with torch.inference_mode():
             model(ids)
             best = max(best, ids.numel() / min(seconds(partial(model, ids)) for _ in range(runs)))
@@ -119,31 +146,54 @@ def by_length(name: str, model: str, texts: int, runs: int, args: argparse.Names
     """Tokens a second at each length, over the bare forward (CPU) or the device's peak (GPU)."""
     dtype, rows = dtypes(args.device)[-1], []
     encoder = Encoder.load(model, dtype=dtype, device=args.device, pooler="mean")
-    bare = AutoModel.from_pretrained(resolve_model(model).folder, dtype=getattr(torch, dtype)).eval().to(args.device)
+    bare = (
+        AutoModel.from_pretrained(resolve_model(model).folder, dtype=getattr(torch, dtype))
+        .eval()
+        .to(args.device)
+    )
     for length in LENGTHS:
         tokenized = alike(max(1, texts * LENGTHS[0] // length), length, bare.config.vocab_size)
         encoder.embed(tokenized)
-        rate = len(tokenized.ids) / statistics.median(seconds(partial(encoder.embed, tokenized)) for _ in range(runs))
+        rate = len(tokenized.ids) / statistics.median(
+            seconds(partial(encoder.embed, tokenized)) for _ in range(runs)
+        )
         tflops = rate * flops_per_token(bare.config, length) / 1e12
         if args.device == "cpu":
             share = f"{rate / bare_rate(bare, length, runs):.2f} of the bare forward"
         else:
             share = f"{100 * tflops / args.peak_tflops:.0f} % of {args.peak_tflops:g} TFLOP/s"
         rows.append(
-            (f"{name} {dtype}, texts of {length} tokens", f"{rate:,.0f} tokens/s", f"{share}; {tflops:.2f} TFLOP/s")
+            (
+                f"{name} {dtype}, texts of {length} tokens",
+                f"{rate:,.0f} tokens/s",
+                f"{share}; {tflops:.2f} TFLOP/s",
+            )
         )
     return rows
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)
     p.add_argument("--runs", type=int, default=5)
-    p.add_argument("--base-texts", type=int, default=64, help="texts of 16 tokens through BERT-base; fewer longer ones")
-    p.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
-    p.add_argument("--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach")
+    p.add_argument(
+        "--base-texts",
+        type=int,
+        default=64,
+        help="texts of 16 tokens through BERT-base; fewer longer ones",
+    )
+    p.add_argument(
+        "--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu"
+    )
+    p.add_argument(
+        "--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach"
+    )
     p.add_argument("--output")
     args = p.parse_args()
     command.quiet_logs()
@@ -151,7 +201,9 @@ def main() -> None:
     rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)
     with tempfile.TemporaryDirectory() as folder:
         rows += by_length("MiniLM-L6", "minilm", args.rows, args.runs, args)
-        rows += by_length("BERT-base", str(bert_base(Path(folder))), args.base_texts, args.runs, args)
+        rows += by_length(
+            "BERT-base", str(bert_base(Path(folder))), args.base_texts, args.runs, args
+        )
     report(f"encoding {args.rows:,} sentences on {args.device}", rows, args.output, data)
 
 

@@ -1,4 +1,5 @@
-"""What it costs to say how far scores can be believed: intervals and tests of 20 methods on the pairs of STS-B.
+"""What it costs to say how far scores can be believed: intervals and tests of 20 methods on the
+pairs of STS-B.
 
 python -m benchmarks.evaluation [--methods 20] [--pairs 1379] [--runs 3] [--output FILE]
 """
@@ -39,7 +40,11 @@ def measure(args: argparse.Namespace) -> None:
     what = f"{args.methods} methods, {args.pairs} pairs: {RESAMPLES} resamples"
     rows = [
         (what, f"{statistics.median(took['bootstrap']):.2f} s", "bar 10 s"),
-        (f"the same, and {PERMUTATIONS} permutations", f"{statistics.median(took['and permutations']):.2f} s", ""),
+        (
+            f"the same, and {PERMUTATIONS} permutations",
+            f"{statistics.median(took['and permutations']):.2f} s",
+            "",
+        ),
     ]
     report("Intervals", rows, args.output, {"seconds": took})
 

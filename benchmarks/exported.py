@@ -1,7 +1,8 @@
-"""Peers: a sentence-transformers model of mean pooling in ONNX Runtime and in OpenVINO, texts sorted by length.
+"""Peers: a sentence-transformers model of mean pooling in ONNX Runtime and in OpenVINO, texts
+sorted by length.
 
-What sentence-transformers' own backends do, which ask for another transformers than this project is tested with.
-Want `pip install onnx onnxruntime` and `pip install openvino nncf`.
+What sentence-transformers' own backends do, which ask for another transformers than this project is
+tested with. Want `pip install onnx onnxruntime` and `pip install openvino nncf`.
 """
 
 import importlib.util
@@ -32,7 +33,10 @@ class ExportedModel:
     def encode(self, texts: Sequence[str], batch_size: int) -> np.ndarray:
         """float32 [n, d] of length 1, in order; like lengths share a batch."""
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-        parts = [self._batch([texts[i] for i in order[s : s + batch_size]]) for s in range(0, len(texts), batch_size)]
+        parts = [
+            self._batch([texts[i] for i in order[s : s + batch_size]])
+            for s in range(0, len(texts), batch_size)
+        ]
         vectors = np.empty((len(texts), parts[0].shape[1]), np.float32)
         vectors[order] = np.concatenate(parts)
         return vectors
@@ -46,12 +50,16 @@ class ExportedModel:
 
 def tokens(tokenizer: Any, texts: list[str]) -> Inputs:
     """What the exported model takes of a batch."""
-    found: Any = tokenizer(texts, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="np")
+    found: Any = tokenizer(
+        texts, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="np"
+    )
     return {name: found[name].astype(np.int64) for name in INPUTS}
 
 
 def exported(folder: str, texts: Sequence[str]) -> dict[str, ExportedModel]:
-    """The model in each runtime that is installed, by its name; `texts` to calibrate int8 activations on."""
+    """The model in each runtime that is installed, by its name; `texts` to calibrate int8
+    activations on.
+    """
     if importlib.util.find_spec("onnx") is None:
         logging.warning("ONNX Runtime and OpenVINO are left out: onnx is not installed")
         return {}
@@ -62,7 +70,8 @@ def exported(folder: str, texts: Sequence[str]) -> dict[str, ExportedModel]:
         for make in (_onnx_runtime, _openvino):
             try:
                 found |= {
-                    name: ExportedModel(tokenizer, runtime) for name, runtime in make(path, tokenizer, texts).items()
+                    name: ExportedModel(tokenizer, runtime)
+                    for name, runtime in make(path, tokenizer, texts).items()
                 }
             except ImportError as error:
                 logging.warning("a peer is left out: %s", error)
@@ -75,7 +84,9 @@ def _onnx_runtime(path: Path, tokenizer: Any, texts: Sequence[str]) -> dict[str,
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(path, path.with_name("int8.onnx"), weight_type=QuantType.QInt8)
-    session = onnxruntime.InferenceSession(path.with_name("int8.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        path.with_name("int8.onnx"), providers=["CPUExecutionProvider"]
+    )
     return {"ONNX Runtime int8": lambda inputs: session.run(None, inputs)[0]}
 
 
@@ -85,9 +96,13 @@ def _openvino(path: Path, tokenizer: Any, texts: Sequence[str]) -> dict[str, Run
     import openvino
 
     model = openvino.Core().read_model(path)
-    batches = [list(texts[i : i + CALIBRATION_BATCH]) for i in range(0, len(texts), CALIBRATION_BATCH)]
+    batches = [
+        list(texts[i : i + CALIBRATION_BATCH]) for i in range(0, len(texts), CALIBRATION_BATCH)
+    ]
     data = nncf.Dataset([tokens(tokenizer, batch) for batch in batches])
-    int8 = nncf.quantize(model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches))
+    int8 = nncf.quantize(
+        model, data, model_type=nncf.ModelType.TRANSFORMER, subset_size=len(batches)
+    )
     return {"OpenVINO": _compiled(model), "OpenVINO int8": _compiled(int8)}
 
 
@@ -109,7 +124,9 @@ class _States(torch.nn.Module):
 
 def export(folder: str, path: Path) -> None:
     """The last hidden states of the model of a folder, for texts of any number and length."""
-    model = AutoModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    model = AutoModel.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     example = torch.ones(2, 8, dtype=torch.long)
     free = {name: {0: "texts", 1: "tokens"} for name in (*INPUTS, "states")}
     torch.onnx.export(

@@ -1,11 +1,13 @@
-"""Filtered search against the same search without a filter: recall among the matches, queries a CPU second.
+"""Filtered search against the same search without a filter: recall among the matches, queries a CPU
+second.
 
     python -m benchmarks.filters --rows 200000 --index auto
 
-A table of shares of matching rows, drawn at random, and of rows that lie far from all queries. Recall is against exact
-search of the matching rows, beside it the recall of visiting every list, which the codes allow; `first` is what finding
-and decoding the rows costs once, in CPU milliseconds. `--index compact` ranks candidates by float16 vectors in memory.
-Ratios are within this run.
+A table of shares of matching rows, drawn at random, and of rows that lie far from all queries.
+Recall is against exact search of the matching rows, beside it the recall of visiting every list,
+which the codes allow; `first` is what finding and decoding the rows costs once, in CPU
+milliseconds. `--index compact` ranks candidates by float16 vectors in memory. Ratios are within
+this run.
 """
 
 import argparse
@@ -37,7 +39,9 @@ TARGET = 0.95  # recall without a filter, to which nprobe is tuned
 
 @dataclass(frozen=True)
 class Subject:
-    """An index, its vectors float32 [n, dim], what they are ranked by (None: the codes), and queries [q, dim]."""
+    """An index, its vectors float32 [n, dim], what they are ranked by (None: the codes), and
+    queries [q, dim].
+    """
 
     index: SegmentedIndex
     plan: IndexPlan
@@ -47,12 +51,20 @@ class Subject:
 
     def search(self, nprobe: int) -> np.ndarray:
         """The rows found without a filter, int64 [q, K]."""
-        found = self.index.search(self.queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1)
-        return (found if self.precise is None else rerank(self.queries, found, K, self.taken, "ip", threads=1)).row
+        found = self.index.search(
+            self.queries, depth_for(K, self.plan.rerank), nprobe=nprobe, threads=1
+        )
+        return (
+            found
+            if self.precise is None
+            else rerank(self.queries, found, K, self.taken, "ip", threads=1)
+        ).row
 
     def among(self, some: FilteredIndex, nprobe: int) -> np.ndarray:
         """The rows found with a filter, int64 [q, K]."""
-        return some.search(self.queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1).row
+        return some.search(
+            self.queries, K, nprobe=nprobe, depth=depth_for(K, self.plan.rerank), threads=1
+        ).row
 
     def taken(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
         """The vectors that candidates are ranked by."""
@@ -61,7 +73,9 @@ class Subject:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--index", default="auto")
@@ -75,7 +89,9 @@ def main() -> None:
         path = Path(folder) / "segment"
         path.write_bytes(writer.to_bytes())
         index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
-        subject = Subject(index, plan, vectors, vectors.astype(np.float16) if plan.rerank else None, queries)
+        subject = Subject(
+            index, plan, vectors, vectors.astype(np.float16) if plan.rerank else None, queries
+        )
         nprobe, found, plain = tuned(subject)
         print(f"{args.rows} x {args.dim}, {plan.factory}, nprobe {nprobe}, one thread, CPU seconds")
         print(f"no filter: {BATCH / plain:,.0f} queries/s, recall {found:.3f}")
@@ -89,7 +105,9 @@ def main() -> None:
 
 
 def tuned(subject: Subject) -> tuple[int, float, float]:
-    """The least nprobe, by steps of a fifth, that reaches the target without a filter; the recall and CPU seconds."""
+    """The least nprobe, by steps of a fifth, that reaches the target without a filter; the recall
+    and CPU seconds.
+    """
     _, true = exact_search([(subject.vectors, 0)], subject.queries, K, "ip", threads=1)
     nprobe = 4
     while True:
@@ -101,7 +119,9 @@ def tuned(subject: Subject) -> tuple[int, float, float]:
 
 def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int, plain: float) -> str:
     """A line of the table."""
-    some = FilteredIndex(subject.index, [wanted], None if subject.precise is None else subject.taken)
+    some = FilteredIndex(
+        subject.index, [wanted], None if subject.precise is None else subject.taken
+    )
     _, (_, first) = timed(lambda: some.search(subject.queries[:1], K, nprobe=nprobe, threads=1))
     found, (_, cost) = timed(lambda: subject.among(some, nprobe))
     every = found if some.is_exact else subject.among(some, subject.index.nlist)
@@ -109,7 +129,10 @@ def row(name: str, subject: Subject, wanted: np.ndarray, nprobe: int, plain: flo
     live = np.flatnonzero(wanted)
     _, true = exact_search([(subject.vectors[live], 0)], subject.queries, K, "ip", threads=1)
     shares = f"{recall(found, live[true]):6.3f}  {recall(every, live[true]):10.3f}"
-    return f"{name:8} {len(live):7,}  {shares}  {BATCH / cost:9,.0f}  {plain / cost:14.2f}  {1000 * first:9.0f}"
+    return (
+        f"{name:8} {len(live):7,}  {shares}  {BATCH / cost:9,.0f}  {plain / cost:14.2f} "
+        f" {1000 * first:9.0f}"
+    )
 
 
 def recall(found: np.ndarray, true: np.ndarray) -> float:

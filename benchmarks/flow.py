@@ -1,10 +1,12 @@
-"""The normalizing flow: training steps a second against plain torch of the same shapes, and what applying it costs.
+"""The normalizing flow: training steps a second against plain torch of the same shapes, and what
+applying it costs.
 
-    python -m benchmarks.flow [--sentences FOLDER] [--dim 384] [--steps 300] [--rows 1000] [--runs 5] [--output FILE]
+    python -m benchmarks.flow [--sentences FOLDER] [--dim 384] [--steps 300] [--rows 1000]
+        [--runs 5] [--output FILE]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Plain torch: modules, automatic differentiation,
-`clip_grad_norm_` and `torch.optim.AdamW`, batches of 64. Applying: seconds of `Calibration.apply` on as
-many vectors as `Encoder.encode` took sentences, over the seconds of that.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Plain torch: modules, automatic
+differentiation, `clip_grad_norm_` and `torch.optim.AdamW`, batches of 64. Applying: seconds of
+`Calibration.apply` on as many vectors as `Encoder.encode` took sentences, over the seconds of that.
 """
 
 import argparse
@@ -36,7 +38,9 @@ class Actnorm(nn.Module):
 
 
 class Step(nn.Module):
-    """One step of the flow: actnorm, the components reversed, an additive coupling of their halves."""
+    """One step of the flow: actnorm, the components reversed, an additive coupling of their
+    halves.
+    """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -89,7 +93,9 @@ def over_batches(step: Callable[[Tensor], object], rows: Tensor, steps: int) -> 
 def train_ratio(dim: int, steps: int, runs: int) -> tuple[float, dict[str, list[float]]]:
     """Steps a second of ours over those of plain torch, one thread, and the seconds of both."""
     torch.set_num_threads(1)
-    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(100 * BATCH, dim)).astype(np.float32))
+    rows = torch.from_numpy(
+        np.random.default_rng(0).normal(size=(100 * BATCH, dim)).astype(np.float32)
+    )
     parameters = FlowParameters()
     ours = Training(parameters, initialise(parameters, rows[:1024]), torch.device("cpu"))
     plain = Plain(parameters, dim)
@@ -102,19 +108,27 @@ def train_ratio(dim: int, steps: int, runs: int) -> tuple[float, dict[str, list[
 
 
 def apply_ratio(texts: list[str], runs: int) -> tuple[float, dict[str, list[float]]]:
-    """Seconds of applying a flow to vectors over those of encoding as many sentences, and the seconds of both."""
+    """Seconds of applying a flow to vectors over those of encoding as many sentences, and the
+    seconds of both.
+    """
     encoder = Encoder.load("minilm", normalize=False)
     vectors = encoder.encode(texts)
     spec = parse_calibration("flow:epochs=0")
     tensors, _ = fit_flow(vectors, FlowParameters(**spec.parameters))
     flow = Calibration.make(spec, tensors, (vectors.shape[1],) * 2, {}, {})
-    took = interleaved({"encode": partial(encoder.encode, texts), "apply": partial(flow.apply, vectors)}, runs)
+    took = interleaved(
+        {"encode": partial(encoder.encode, texts), "apply": partial(flow.apply, vectors)}, runs
+    )
     return median_ratio(took["apply"], took["encode"]), took
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--dim", type=int, default=384)
     p.add_argument("--steps", type=int, default=300)

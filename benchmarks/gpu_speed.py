@@ -1,4 +1,6 @@
-"""What `benchmarks.gpu_check` times: the encoder by length, sentence-transformers, `embed` end to end, an index."""
+"""What `benchmarks.gpu_check` times: the encoder by length, sentence-transformers, `embed` end to
+end, an index.
+"""
 
 import importlib.util
 from collections.abc import Callable, Iterator
@@ -22,7 +24,8 @@ from transforms.encoder.tokenize import Tokenized
 from transforms.index import kmeans
 from transforms.index.faiss_module import load_faiss
 
-# Shares of the peak at 128 tokens and more; how much faster than the peer; `embed` over the slower of its two halves.
+# Shares of the peak at 128 tokens and more; how much faster than the peer; `embed` over the slower
+# of its two halves.
 BARS, FASTER, END_TO_END = {"MiniLM": 0.35, "BERT-base": 0.60, "Qwen3-0.6B": 0.50}, 2.0, 0.8
 WHOLE, OVER_PEER = "embed, end to end", "real mix, over sentence-transformers"
 PEER_BATCHES = (64, 256, 1024)
@@ -32,7 +35,9 @@ _FEW = 100  # rows of a run that shows what a start takes
 
 @dataclass(frozen=True)
 class Load:
-    """How much is timed: tokens of each shape by length, texts of the real mix, rows of `embed` and of the index."""
+    """How much is timed: tokens of each shape by length, texts of the real mix, rows of `embed` and
+    of the index.
+    """
 
     tokens: dict[str, int]
     lengths: tuple[int, ...]
@@ -45,7 +50,9 @@ class Load:
 
 @dataclass(frozen=True)
 class Place:
-    """Where it runs: the device as an option, that of the peer, the peak in TFLOP/s (None: no share of it is said)."""
+    """Where it runs: the device as an option, that of the peer, the peak in TFLOP/s (None: no share
+    of it is said).
+    """
 
     device: str
     peer: str
@@ -54,7 +61,12 @@ class Place:
 
 def bars(lengths: tuple[int, ...]) -> dict[str, float]:
     """What is to be reached, by the line that measures it: shares of the peak, and ratios."""
-    shares = {f"{name}, {length} tokens": bar for name, bar in BARS.items() for length in lengths if length >= 128}
+    shares = {
+        f"{name}, {length} tokens": bar
+        for name, bar in BARS.items()
+        for length in lengths
+        if length >= 128
+    }
     return {**shares, WHOLE: END_TO_END, **{f"{name}, {OVER_PEER}": FASTER for name in BARS}}
 
 
@@ -66,11 +78,15 @@ def throughput(load: Load, found: list[str], place: Place, where: Path) -> Itera
         for length in load.lengths:
             tokenized = alike(max(1, load.tokens[name] // length), length, 30_000)
             what, bar = f"{name}, {length} tokens", BARS.get(name) if length >= 128 else None
-            yield tried(what, partial(_rate, what, encoder, tokenized, model.flops(length), place, bar))
+            yield tried(
+                what, partial(_rate, what, encoder, tokenized, model.flops(length), place, bar)
+            )
         tokenized = encoder.tokenize(found[: load.texts])
         mean = float(np.square(tokenized.lengths, dtype=np.float64).sum() / tokenized.lengths.sum())
         what = f"{name}, real mix"
-        yield tried(what, partial(_rate, what, encoder, tokenized, model.flops(round(mean)), place, None))
+        yield tried(
+            what, partial(_rate, what, encoder, tokenized, model.flops(round(mean)), place, None)
+        )
         del encoder
 
 
@@ -85,8 +101,12 @@ def _encoder(folder: Path, place: Place) -> Encoder:
     return Encoder.load(str(folder), pooler="mean", dtype="bfloat16", device=place.device)
 
 
-def _rate(what: str, encoder: Encoder, tokenized: Any, flops: float, place: Place, bar: float | None) -> Finding:
-    """Tokens a second of unit after unit in memory, the better of two; with a peak, its share and the host's."""
+def _rate(
+    what: str, encoder: Encoder, tokenized: Any, flops: float, place: Place, bar: float | None
+) -> Finding:
+    """Tokens a second of unit after unit in memory, the better of two; with a peak, its share and
+    the host's.
+    """
     work = partial(_one_after_the_other, encoder, _units(tokenized))
     work()
     took = min(seconds(work) for _ in range(2))
@@ -98,36 +118,49 @@ def _rate(what: str, encoder: Encoder, tokenized: Any, flops: float, place: Plac
     measured = f"{rate:,.0f} tokens/s, {100 * share:.0f} %, host {host}"
     if bar is None:
         return Finding(what, measured, f"of {place.peak:g} TFLOP/s")
-    return Finding(what, measured, f">= {100 * bar:.0f} % of {place.peak:g} TFLOP/s", share >= bar, share)
+    return Finding(
+        what, measured, f">= {100 * bar:.0f} % of {place.peak:g} TFLOP/s", share >= bar, share
+    )
 
 
 def _units(tokenized: Tokenized) -> list[Tokenized]:
     """The texts in parts as large as units are."""
     parts = min(len(tokenized.counts), -(-len(tokenized.ids) // _UNIT_TOKENS))
-    return [tokenized.take(rows) for rows in np.array_split(np.arange(len(tokenized.counts)), parts)]
+    return [
+        tokenized.take(rows) for rows in np.array_split(np.arange(len(tokenized.counts)), parts)
+    ]
 
 
 def _one_after_the_other(encoder: Encoder, units: list[Tokenized]) -> None:
-    """Units through an encoder as `embed` takes them: planned and finished while others are computed."""
+    """Units through an encoder as `embed` takes them: planned and finished while others are
+    computed.
+    """
     with ThreadPoolExecutor(1) as writer:
-        written = [writer.submit(encoder.finish, encoder.start(encoder.plan(unit))) for unit in units]
+        written = [
+            writer.submit(encoder.finish, encoder.start(encoder.plan(unit))) for unit in units
+        ]
     for each in written:
         each.result()
 
 
 def _busy(work: Callable[[], Any]) -> float | None:
-    """Seconds that kernels run on the GPUs during a call; None where torch's profiler does not see them."""
+    """Seconds that kernels run on the GPUs during a call; None where torch's profiler does not see
+    them.
+    """
     try:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
             work()
-        kernels = [event for event in seen.key_averages() if not event.key.startswith("Mem")]  # Memcpy, Memset
+        # Memcpy, Memset
+        kernels = [event for event in seen.key_averages() if not event.key.startswith("Mem")]
     except Exception:  # a machine may not let a process look; the speed is worth having
         return None
     return sum(event.self_device_time_total for event in kernels) / 1e6 or None
 
 
 def _beside_peer(what: str, folder: Path, texts: list[str], place: Place) -> Finding:
-    """Ours over sentence-transformers in bfloat16 with its fastest attention and batch, from text to vectors."""
+    """Ours over sentence-transformers in bfloat16 with its fastest attention and batch, from text
+    to vectors.
+    """
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError:
@@ -148,11 +181,15 @@ def _beside_peer(what: str, folder: Path, texts: list[str], place: Place) -> Fin
     faster = theirs / min(seconds(partial(encoder.encode, texts)) for _ in range(2))
     holds = faster >= FASTER if place.peak is not None else None
     value = faster if place.peak is not None else None
-    return Finding(what, f"{faster:.2f}x ({best[theirs]})", f">= {FASTER:g}x on a GPU", holds, value)
+    return Finding(
+        what, f"{faster:.2f}x ({best[theirs]})", f">= {FASTER:g}x on a GPU", holds, value
+    )
 
 
 def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Finding:
-    """`embed` from Parquet to shards, beside what its start takes, over the slower of encoder and tokenizer."""
+    """`embed` from Parquet to shards, beside what its start takes, over the slower of encoder and
+    tokenizer.
+    """
     from transforms.store import open_store
 
     family, settings = next(iter((load.shapes or SHAPES).values()))
@@ -160,11 +197,23 @@ def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Findi
     turns = range(-(-load.rows // len(found)))
     texts = [f"{turn} {text}" for turn in turns for text in found][: load.rows]
     pq.write_table(pa.table({"text": texts}), where / "rows.parquet", row_group_size=5000)
-    options = ["--model", model, "--pooler", "mean", "--dtype", "bfloat16", "--device", place.device, "--quiet"]
+    options = [
+        "--model",
+        model,
+        "--pooler",
+        "mean",
+        "--dtype",
+        "bfloat16",
+        "--device",
+        place.device,
+        "--quiet",
+    ]
     options += ["--input", str(where / "rows.parquet")]
     few = ["--limit", str(min(_FEW, load.rows // 2)), "--store"]
     # the first run imports what the second one has
-    start = min(seconds(partial(_embed, [*options, *few, str(where / f"few{turn}")])) for turn in range(2))
+    start = min(
+        seconds(partial(_embed, [*options, *few, str(where / f"few{turn}")])) for turn in range(2)
+    )
     whole = seconds(partial(_embed, [*options, "--store", str(where / "store")]))
     took = max(whole - start, whole / 10)  # a run that is hardly more than its start says nothing
     encoder = Encoder.load(model, pooler="mean", dtype="bfloat16", device=place.device)
@@ -174,7 +223,10 @@ def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Findi
     stored = open_store(str(where / "store")).dataset().head(64).column("embedding").to_pylist()
     cosine = float((np.array(stored) * encoder.encode(texts[:64])).sum(axis=1).min())
     share = max(parts) / took
-    measured = f"{share:.2f} ({len(tokenized.ids) / took:,.0f} tokens/s after {start:.1f} s), cosine {cosine:.4f}"
+    measured = (
+        f"{share:.2f} ({len(tokenized.ids) / took:,.0f} tokens/s after {start:.1f} s), cosine"
+        f" {cosine:.4f}"
+    )
     holds = cosine >= 0.999 and (share >= END_TO_END or place.peak is None)
     value = share if place.peak is not None else None
     return Finding(WHOLE, measured, f">= {END_TO_END:g} on a GPU, cosine >= 0.999", holds, value)
@@ -187,14 +239,20 @@ def _embed(arguments: list[str]) -> None:
 
 
 def index(load: Load, place: Place, where: Path) -> Finding:
-    """An index trained on the GPU beside one trained on the processor: recall, and what its files hold."""
+    """An index trained on the GPU beside one trained on the processor: recall, and what its files
+    hold.
+    """
     from benchmarks.index import synthetic
     from benchmarks.index_nights import Nights
     from transforms.beam import IndexRequest
 
     what, bar = "index trained on the GPU", "recall within the processor's interval, files alike"
     on_gpu = kmeans.has_gpu()
-    if not load.index_rows or importlib.util.find_spec("faiss") is None or (place.peak is not None and not on_gpu):
+    if (
+        not load.index_rows
+        or importlib.util.find_spec("faiss") is None
+        or (place.peak is not None and not on_gpu)
+    ):
         return Finding(what, "not measured", bar)
     vectors, _ = synthetic(load.index_rows, load.dim)
     rows = [(f"{n}", f"text {n}", n) for n in range(load.index_rows)]
@@ -212,7 +270,9 @@ def index(load: Load, place: Place, where: Path) -> Finding:
 
 
 def _contents(root: Path) -> list[tuple[str, int, int]]:
-    """The kind of each file of faiss of a store's index, its vectors and their width, as any reader finds them."""
+    """The kind of each file of faiss of a store's index, its vectors and their width, as any reader
+    finds them.
+    """
     from transforms.store.manifest import read_manifest
 
     manifest = read_manifest(str(root))
@@ -221,4 +281,6 @@ def _contents(root: Path) -> list[tuple[str, int, int]]:
     faiss = load_faiss()
     paths = [root / path for path, _ in manifest.index.files if path.endswith(".faiss")]
     opened = [faiss.read_index(str(path)) for path in paths]
-    return sorted((type(faiss.downcast_index(each)).__name__, each.ntotal, each.d) for each in opened)
+    return sorted(
+        (type(faiss.downcast_index(each)).__name__, each.ntotal, each.d) for each in opened
+    )

@@ -2,9 +2,9 @@
 
     python benchmarks/index.py --rows 200000 --threads 2
 
-Prints ratios within this run. Vectors are synthetic: Zipf-sized clusters on a decaying spectrum, normalized, in the
-order of their clusters (the worst order for whoever trains on the first rows). CPU seconds stand beside wall seconds
-because they bear a busy machine better.
+Prints ratios within this run. Vectors are synthetic: Zipf-sized clusters on a decaying spectrum,
+normalized, in the order of their clusters (the worst order for whoever trains on the first rows).
+CPU seconds stand beside wall seconds because they bear a busy machine better.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ def main() -> None:
     sample = choose_sample(vectors, plan)
     with tempfile.TemporaryDirectory() as folder:
         plain, plain_cost = timed(lambda: plain_faiss(vectors, sample, plan, args.threads))
-        (trained, segments), ours_cost = timed(lambda: build(vectors, sample, plan, args, Path(folder)))
+        (trained, segments), ours_cost = timed(
+            lambda: build(vectors, sample, plan, args, Path(folder))
+        )
         shared = TrainedIndex.of(trained)
-        exact_report, recall_cost = timed(lambda: recall(vectors, queries, segments, shared, plan, args))
+        exact_report, recall_cost = timed(
+            lambda: recall(vectors, queries, segments, shared, plan, args)
+        )
         one = segment(trained, vectors, Path(folder) / "one.faiss", args)
         print_build(plain_cost, ours_cost, recall_cost)
         print(f"recall: {exact_report[:2]}\n")
@@ -73,7 +77,9 @@ def main() -> None:
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--segments", type=int, default=8)
@@ -85,14 +91,23 @@ def options() -> argparse.Namespace:
 def header(args: argparse.Namespace, plan: IndexPlan) -> None:
     with use_threads(None) as faiss:
         compiled = faiss.get_compile_options().strip()
-    print(f"faiss {faiss.__version__} ({compiled}), numpy {np.__version__}, Python {platform.python_version()}")
+    print(
+        f"faiss {faiss.__version__} ({compiled}), numpy {np.__version__}, Python"
+        f" {platform.python_version()}"
+    )
     print(f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, {args.threads} threads")
-    print(f"{args.rows} x {args.dim}, {plan.factory}, {args.segments} segments, {plan.train_rows} training rows\n")
+    print(
+        f"{args.rows} x {args.dim}, {plan.factory}, {args.segments} segments, {plan.train_rows}"
+        " training rows\n"
+    )
 
 
 def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
 
 
 def synthetic(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +121,9 @@ def synthetic(rows: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
     return around(rng, centres, cluster, spectrum), around(rng, centres, asked, spectrum)
 
 
-def around(rng: np.random.Generator, centres: np.ndarray, cluster: np.ndarray, spectrum: np.ndarray) -> np.ndarray:
+def around(
+    rng: np.random.Generator, centres: np.ndarray, cluster: np.ndarray, spectrum: np.ndarray
+) -> np.ndarray:
     noise = rng.standard_normal((len(cluster), len(spectrum)), dtype=np.float32)
     vectors = centres[cluster] + 0.7 * noise * spectrum
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -144,10 +161,14 @@ def build(
     """Train, write the segments, hash the files."""
     trained = train(plan, sample, threads=args.threads)
     parts = np.array_split(vectors, args.segments)
-    return trained, [segment(trained, part, folder / f"{n}.faiss", args) for n, part in enumerate(parts)]
+    return trained, [
+        segment(trained, part, folder / f"{n}.faiss", args) for n, part in enumerate(parts)
+    ]
 
 
-def segment(trained: bytes, vectors: np.ndarray, path: Path, args: argparse.Namespace) -> SegmentFile:
+def segment(
+    trained: bytes, vectors: np.ndarray, path: Path, args: argparse.Namespace
+) -> SegmentFile:
     """A segment of these rows, written with its checksums, hashed."""
     writer = SegmentWriter(trained, threads=args.threads)
     for block in blocks(vectors):
@@ -166,10 +187,14 @@ def recall(
     plan: IndexPlan,
     args: argparse.Namespace,
 ) -> Any:
-    """Recall at 10 and at 100 as `index` tunes it, and the least nprobe that meets the target at 10 by its rule."""
+    """Recall at 10 and at 100 as `index` tunes it, and the least nprobe that meets the target at 10
+    by its rule.
+    """
     depth = depth_for(100, plan.rerank)
     exact, found = ExactNeighbours(queries, 100, plan.metric), None
-    for number, (file, part) in enumerate(zip(files, np.array_split(vectors, args.segments), strict=True)):
+    for number, (file, part) in enumerate(
+        zip(files, np.array_split(vectors, args.segments), strict=True)
+    ):
         base = segment_base(number)
         for block in blocks(part):
             exact.add(block, base, threads=args.threads)
@@ -180,16 +205,27 @@ def recall(
     if found is None:
         return None
     tuned = [measure_recall(exact.at(k), found, depth=depth_for(k, plan.rerank)) for k in (10, 100)]
-    every, index = list(range(1, (tuned[0] or {})["nprobe"] + 1)), SegmentedIndex.open(files, trained)
-    fine = Candidates.search(index, queries, depth_for(10, plan.rerank), every, threads=args.threads)
+    every, index = (
+        list(range(1, (tuned[0] or {})["nprobe"] + 1)),
+        SegmentedIndex.open(files, trained),
+    )
+    fine = Candidates.search(
+        index, queries, depth_for(10, plan.rerank), every, threads=args.threads
+    )
     best = measure_recall(exact.at(10), fine)
     return [*tuned, (best or {})["nprobe"]]
 
 
-def print_build(plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]) -> None:
+def print_build(
+    plain: tuple[float, float], ours: tuple[float, float], recall_cost: tuple[float, float]
+) -> None:
     both = (ours[0] + recall_cost[0], ours[1] + recall_cost[1])
     print("build                          wall s    CPU s   ratio(wall)  ratio(CPU)   bar")
-    rows = (("plain faiss train+add", plain, ""), ("segments", ours, "1.15"), ("with recall", both, "1.5"))
+    rows = (
+        ("plain faiss train+add", plain, ""),
+        ("segments", ours, "1.15"),
+        ("with recall", both, "1.5"),
+    )
     for name, cost, bar in rows:
         ratios = f"{cost[0] / plain[0]:11.2f} {cost[1] / plain[1]:11.2f}"
         print(f"{name:28} {cost[0]:8.2f} {cost[1]:8.2f} {ratios}   {bar:>5}")
@@ -202,20 +238,32 @@ def print_bytes(trained: bytes, vectors: np.ndarray, plan: IndexPlan) -> None:
     sizes = min(plan.nlist * 8, 16 * int(np.count_nonzero(writer.list_sizes)))
     needed = len(vectors) * (writer.code_size + (8 if plan.nlist else 0)) + sizes
     print(
-        f"delta of {len(vectors)} rows: {len(writer.to_bytes()) / needed:.3f} of codes, ids and list sizes   bar 1.05\n"
+        f"delta of {len(vectors)} rows: {len(writer.to_bytes()) / needed:.3f} of codes, ids and"
+        " list sizes   bar 1.05\n"
     )
 
 
-def print_chosen(index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int, threads: int) -> None:
-    """Queries a CPU second at the nprobe that is chosen, over those at the least one that meets the target."""
-    mine, least = fastest([partial(index.search, queries, 10, nprobe=n, threads=threads) for n in (chosen, best)])
+def print_chosen(
+    index: SegmentedIndex, queries: np.ndarray, chosen: int, best: int, threads: int
+) -> None:
+    """Queries a CPU second at the nprobe that is chosen, over those at the least one that meets the
+    target.
+    """
+    mine, least = fastest(
+        [partial(index.search, queries, 10, nprobe=n, threads=threads) for n in (chosen, best)]
+    )
     print(
-        f"nprobe {chosen} chosen, {best} meets the target: {least[1] / mine[1]:.2f} of its queries/s (CPU)   bar 0.9\n"
+        f"nprobe {chosen} chosen, {best} meets the target: {least[1] / mine[1]:.2f} of its"
+        " queries/s (CPU)   bar 0.9\n"
     )
 
 
-def print_training(vectors: np.ndarray, sample: np.ndarray, queries: np.ndarray, plan: IndexPlan) -> None:
-    """Lists by one k-means and in two levels: processor seconds, and rows that a search scans for the same recall."""
+def print_training(
+    vectors: np.ndarray, sample: np.ndarray, queries: np.ndarray, plan: IndexPlan
+) -> None:
+    """Lists by one k-means and in two levels: processor seconds, and rows that a search scans for
+    the same recall.
+    """
     if not plan.nlist:
         return
     true = ExactNeighbours(queries, 10, plan.metric)
@@ -224,27 +272,44 @@ def print_training(vectors: np.ndarray, sample: np.ndarray, queries: np.ndarray,
     rows = np.random.default_rng(2).permutation(sample)
     one, one_cost = timed(lambda: kmeans(rows, plan.nlist, plan.metric))
     base = rows_scanned(vectors, queries, neighbours, one, plan.metric)
-    print("training         CPU s   of the largest cell   rows scanned at recall 0.9, 0.95 over one k-means")
+    print(
+        "training         CPU s   of the largest cell   rows scanned at recall 0.9, 0.95 over one"
+        " k-means"
+    )
     print(f"one k-means   {one_cost[1]:8.1f} {one_cost[1]:18.2f}         1.00 1.00")
     for passes in range(1 + cells.PASSES):
         (found, largest), cost = timed(lambda count=passes: two_levels(rows, plan, count))
         ratios = rows_scanned(vectors, queries, neighbours, found, plan.metric) / base
-        print(f"two levels +{passes} {cost[1]:8.1f} {largest:18.2f}         {ratios[0]:.2f} {ratios[1]:.2f}")
+        print(
+            f"two levels +{passes} {cost[1]:8.1f} {largest:18.2f}         {ratios[0]:.2f}"
+            f" {ratios[1]:.2f}"
+        )
     with tempfile.TemporaryDirectory() as folder:
         leave_rows(Folder(folder, "run", "index", "ip"), "sample", rows)
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             grown = pool.apply(grown_by_training, (folder, len(rows), plan))
-    print(f"memory of the element that trains: {grown / rows.nbytes:.2f} of the sample's bytes   bar 1.3\n")
+    print(
+        f"memory of the element that trains: {grown / rows.nbytes:.2f} of the sample's bytes   bar"
+        " 1.3\n"
+    )
 
 
 def two_levels(sample: np.ndarray, plan: IndexPlan, passes: int) -> tuple[np.ndarray, float]:
-    """The centroids that a job's steps find with so many passes over all rows, and CPU seconds of its largest cell."""
+    """The centroids that a job's steps find with so many passes over all rows, and CPU seconds of
+    its largest cell.
+    """
     count, metric = round(plan.nlist**0.5), plan.metric
     coarse = kmeans(sample[: cells.COARSE_ROWS * count], count, metric)
     cell = cells.nearest(sample, coarse, metric)[1][:, 0]
     lists = cells.allotted(plan.nlist, np.bincount(cell, minlength=count))
-    made = [timed(partial(cells.lists_of_cell, sample[cell == c], int(lists[c]), metric)) for c in range(count)]
-    found, bounds = np.concatenate([each for each, _ in made]), np.concatenate([[0], np.cumsum(lists)])
+    made = [
+        timed(partial(cells.lists_of_cell, sample[cell == c], int(lists[c]), metric))
+        for c in range(count)
+    ]
+    found, bounds = (
+        np.concatenate([each for each, _ in made]),
+        np.concatenate([[0], np.cumsum(lists)]),
+    )
     for _ in range(passes):
         numbers = cells.nearest_of_cells(sample, coarse, found, bounds, metric)
         found = cells.middles(sample, numbers, found, metric)
@@ -252,9 +317,15 @@ def two_levels(sample: np.ndarray, plan: IndexPlan, passes: int) -> tuple[np.nda
 
 
 def rows_scanned(
-    vectors: np.ndarray, queries: np.ndarray, neighbours: np.ndarray, centroids: np.ndarray, metric: str
+    vectors: np.ndarray,
+    queries: np.ndarray,
+    neighbours: np.ndarray,
+    centroids: np.ndarray,
+    metric: str,
 ) -> np.ndarray:
-    """Rows in the lists that are searched, on average, when 0.9 and 0.95 of the neighbours are in them."""
+    """Rows in the lists that are searched, on average, when 0.9 and 0.95 of the neighbours are in
+    them.
+    """
     of_row = cells.nearest(vectors, centroids, metric)[1][:, 0]
     lists = cells.nearest(queries, centroids, metric, len(centroids))[1]
     rank = np.argsort(lists, axis=1)[np.arange(len(queries))[:, None], of_row[neighbours]]
@@ -265,7 +336,11 @@ def rows_scanned(
 
 def grown_by_training(folder: str, rows: int, plan: IndexPlan) -> int:
     """Bytes by which this process grows, at most, when it reads a sample and finds its lists."""
-    kmeans(np.random.default_rng(0).standard_normal((1000, plan.dim)).astype(np.float32), 4, plan.metric)
+    kmeans(
+        np.random.default_rng(0).standard_normal((1000, plan.dim)).astype(np.float32),
+        4,
+        plan.metric,
+    )
     before = peak_bytes()
     found = read_rows(Folder(folder, "run", "index", "ip"), [("sample", 0, rows)], plan.dim)
     kmeans(found, plan.nlist, plan.metric)
@@ -280,19 +355,33 @@ def peak_bytes() -> int:
 
 
 def print_search(
-    plain: Any, single: SegmentedIndex, many: SegmentedIndex, queries: np.ndarray, args: argparse.Namespace
+    plain: Any,
+    single: SegmentedIndex,
+    many: SegmentedIndex,
+    queries: np.ndarray,
+    args: argparse.Namespace,
 ) -> None:
     lengths = [len(part) for part in np.array_split(np.empty(args.rows, bool), args.segments)]
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    print("queries/s     plain faiss     one file     segments   segments/one file: wall      CPU    bar   identical")
+    print(
+        "queries/s     plain faiss     one file     segments   segments/one file: wall      CPU   "
+        " bar   identical"
+    )
     for nprobe in (8, 16, 32):
         plain_search = partial(search_plain, plain, queries, nprobe, args.threads)
-        ours = [partial(i.search, queries, 10, nprobe=nprobe, threads=args.threads) for i in (single, many)]
+        ours = [
+            partial(i.search, queries, 10, nprobe=nprobe, threads=args.threads)
+            for i in (single, many)
+        ]
         plain_s, single_s, many_s = fastest([plain_search, *ours])
         a, b = (search() for search in ours)
-        same = np.array_equal(a.scores, b.scores) and np.array_equal(a.row, starts[b.segment] + b.row)
+        same = np.array_equal(a.scores, b.scores) and np.array_equal(
+            a.row, starts[b.segment] + b.row
+        )
         rates = " ".join(f"{len(queries) / cost[0]:12.0f}" for cost in (plain_s, single_s, many_s))
-        ratios = " ".join(f"{one_file / cut:8.2f}" for one_file, cut in zip(single_s, many_s, strict=True))
+        ratios = " ".join(
+            f"{one_file / cut:8.2f}" for one_file, cut in zip(single_s, many_s, strict=True)
+        )
         print(f"nprobe {nprobe:<4} {rates} {ratios:>34}    0.9   {same}")
 
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.index_nights --rows 200000 --changed 0.01
 
-Made-up vectors (as in benchmarks.index) stand in a store of twenty shards. Three nights follow: rows edited in place in
-every shard, as many rows added in one new shard, and the rows of every shard in another order. Each night's index step
-runs as a Beam pipeline in this process, as in `embed`, and so does the rebuild; a pipeline over an unchanged store is
-timed beside them and taken off.
+Made-up vectors (as in benchmarks.index) stand in a store of twenty shards. Three nights follow:
+rows edited in place in every shard, as many rows added in one new shard, and the rows of every
+shard in another order. Each night's index step runs as a Beam pipeline in this process, as in
+`embed`, and so does the rebuild; a pipeline over an unchanged store is timed beside them and taken
+off.
 """
 
 import argparse
@@ -40,13 +41,17 @@ class Nights:
     def __init__(self, root: Path, vectors: np.ndarray):
         self.root, self._vectors, self._count = root, vectors, 0
         self.space = Space(
-            weights="w", tokenizer="t", architecture="bert:x", max_tokens=256, prompt="", pooler={"name": "mean"},
-            calibration=None, normalize=True, truncate_dim=None, precision="float32", dtype="float32",
-            dim=vectors.shape[1],
+            weights="w", tokenizer="t", architecture="bert:x", max_tokens=256, prompt="",
+            pooler={"name": "mean"}, calibration=None, normalize=True, truncate_dim=None,
+            precision="float32", dtype="float32", dim=vectors.shape[1],
         )  # fmt: skip
 
-    def night(self, shards: list[Rows], request: IndexRequest) -> tuple[tuple[float, float], dict[str, Any], int]:
-        """Write the shards, then time the index step: wall and CPU seconds, the index, bytes of its new files."""
+    def night(
+        self, shards: list[Rows], request: IndexRequest
+    ) -> tuple[tuple[float, float], dict[str, Any], int]:
+        """Write the shards, then time the index step: wall and CPU seconds, the index, bytes of its
+        new files.
+        """
         units = [self._unit(number, rows) for number, rows in enumerate(shards)]
         self._count += 1
         before = read_manifest(str(self.root))
@@ -64,7 +69,11 @@ class Nights:
         assert manifest.run == run.id
         assert manifest.index is not None
         fresh = {path for path, _ in set(manifest.index.files) - stood}
-        return took, manifest.index.to_json(), sum((self.root / path).stat().st_size for path in fresh)
+        return (
+            took,
+            manifest.index.to_json(),
+            sum((self.root / path).stat().st_size for path in fresh),
+        )
 
     def _build(self, run: Run, units: list[UnitRecord], request: IndexRequest) -> None:
         with beam.Pipeline("FnApiRunner") as pipeline:
@@ -89,12 +98,16 @@ def _file(number: int) -> InputFile:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
     parser.add_argument("--changed", type=float, default=0.01)
     parser.add_argument("--index", default="auto")
-    parser.add_argument("--folder", help="where the stores are made; a RAM disk keeps the disk out of it")
+    parser.add_argument(
+        "--folder", help="where the stores are made; a RAM disk keeps the disk out of it"
+    )
     parser.add_argument("--output", help="also write the figures as JSON")
     args = parser.parse_args()
     new = max(1, int(args.rows * args.changed))
@@ -105,12 +118,17 @@ def main() -> None:
         measure(Path(folder), vectors, rows, new, args)
 
 
-def measure(folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argparse.Namespace) -> None:
+def measure(
+    folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argparse.Namespace
+) -> None:
     """Build, follow three nights, and build the last one anew in a store of its own."""
     request, size = IndexRequest(args.index), args.rows
     first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
     step = size // new
-    edited = [[rows[size + int(r[0]) // step % new] if int(r[0]) % step == 0 else r for r in shard] for shard in first]
+    edited = [
+        [rows[size + int(r[0]) // step % new] if int(r[0]) % step == 0 else r for r in shard]
+        for shard in first
+    ]
     added = [*edited, rows[size + new :]]
     nights: dict[str, list[Rows]] = {
         f"{new:,} rows edited in place": edited,
@@ -120,14 +138,25 @@ def measure(folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argpa
     store = Nights(folder / "store", vectors)
     built = store.night(first, request)
     empty = store.night(first, request)[0]
-    figures = {"built": built} | {name: store.night(shards, request) for name, shards in nights.items()}
-    figures["the last night built anew"] = Nights(folder / "fresh", vectors).night([*nights.values()][-1], request)
+    figures = {"built": built} | {
+        name: store.night(shards, request) for name, shards in nights.items()
+    }
+    figures["the last night built anew"] = Nights(folder / "fresh", vectors).night(
+        [*nights.values()][-1], request
+    )
     lines = [("nothing changed (taken off)", f"{empty[0]:.2f} s, {empty[1]:.2f} s CPU", "")]
     for name, (took, index, size_new) in figures.items():
-        wall, cpu = ((mine - none) / (all_ - none) for mine, none, all_ in zip(took, empty, built[0], strict=True))
-        shares = f"{wall:6.1%} of building, {cpu:6.1%} of its CPU time, {size_new / built[2]:6.1%} of its bytes"
+        wall, cpu = (
+            (mine - none) / (all_ - none)
+            for mine, none, all_ in zip(took, empty, built[0], strict=True)
+        )
+        shares = (
+            f"{wall:6.1%} of building, {cpu:6.1%} of its CPU time, {size_new / built[2]:6.1%} of"
+            " its bytes"
+        )
         found = (
-            f"{index['change']['what']}, recall@10 {index['recall']['value']:.4f}, {len(index['segments'])} segments"
+            f"{index['change']['what']}, recall@10 {index['recall']['value']:.4f},"
+            f" {len(index['segments'])} segments"
         )
         lines.append((name, f"{took[0]:.2f} s, {took[1]:.2f} s CPU", f"{shares}; {found}"))
     title = f"index nights, {args.rows:,} x {args.dim}, {built[1]['factory']}"

@@ -1,10 +1,11 @@
-"""Stores of made-up vectors with an index: `compact` against SQ8 and exact search, updates, building against autofaiss.
+"""Stores of made-up vectors with an index: `compact` against SQ8 and exact search, updates,
+building against autofaiss.
 
     python -m benchmarks.index_stores --rows 50000 [--autofaiss PYTHON]
 
-Everything is asked of a store as `search` asks it, files checked and mapped. CPU seconds of one process, warm, each the
-least of three; a machine that does other work lengthens them, so only ratios of one run count. PYTHON is one that has
-autofaiss, which wants an older numpy.
+Everything is asked of a store as `search` asks it, files checked and mapped. CPU seconds of one
+process, warm, each the least of three; a machine that does other work lengthens them, so only
+ratios of one run count. PYTHON is one that has autofaiss, which wants an older numpy.
 """
 
 import argparse
@@ -34,8 +35,8 @@ from autofaiss import build_index
 folder, queries, truth, threads = sys.argv[1:]
 faiss.omp_set_num_threads(int(threads))
 before = resource.getrusage(resource.RUSAGE_SELF)
-index, _ = build_index(folder, save_on_disk=False, metric_type="ip", should_be_memory_mappable=True, verbose=40,
-    max_index_query_time_ms=1, nb_cores=int(threads))
+index, _ = build_index(folder, save_on_disk=False, metric_type="ip",
+    should_be_memory_mappable=True, verbose=40, max_index_query_time_ms=1, nb_cores=int(threads))
 after = resource.getrusage(resource.RUSAGE_SELF)
 cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 found, true = index.search(np.load(queries), 10)[1], np.load(truth)
@@ -45,10 +46,14 @@ print(json.dumps({"cpu": cpu, "recall": recall}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--folder", help="where the stores are made; a RAM disk keeps the disk out of it")
+    parser.add_argument(
+        "--folder", help="where the stores are made; a RAM disk keeps the disk out of it"
+    )
     parser.add_argument("--autofaiss", metavar="PYTHON", help="an interpreter that has autofaiss")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", help="also write the figures as JSON")
@@ -65,20 +70,32 @@ def measure(
     folder: Path, vectors: np.ndarray, queries: np.ndarray, args: argparse.Namespace
 ) -> tuple[list[tuple[str, str, str]], dict[str, Any]]:
     rows = [(f"{n}", f"text {n}", n) for n in range(len(vectors))]
-    shards = [rows[start : start + args.rows // SHARDS] for start in range(0, args.rows, args.rows // SHARDS)]
+    shards = [
+        rows[start : start + args.rows // SHARDS]
+        for start in range(0, args.rows, args.rows // SHARDS)
+    ]
     found, truth = {}, nearest(vectors[: args.rows], queries)
     for index in ("auto", "compact"):
         store = Nights(folder / index, vectors)
         took, entry, _ = store.night(shards, IndexRequest(index))
-        found[index] = {"build": took[1], "entry": entry, **searched(folder / index, queries, truth)}
+        found[index] = {
+            "build": took[1],
+            "entry": entry,
+            **searched(folder / index, queries, truth),
+        }
     sq8, compact = found["auto"], found["compact"]
     lines = [
         (
             name,
-            f"{it['entry']['factory']}, nprobe {it['entry']['nprobe']}, {it['entry']['rerank']} candidates",
-            f"recall@10 {it['recall']:.3f} ({it['entry']['recall']['value']:.3f} by the manifest), recall@100 "
-            f"{it['entry']['recall_100']['value']:.3f}; {it['one'] * 1e3:.2f} ms CPU a query alone, "
-            f"{it['rate']:,.0f}/s in a batch",
+            (
+                f"{it['entry']['factory']}, nprobe {it['entry']['nprobe']}, {it['entry']['rerank']}"
+                " candidates"
+            ),
+            (
+                f"recall@10 {it['recall']:.3f} ({it['entry']['recall']['value']:.3f} by the"
+                f" manifest), recall@100 {it['entry']['recall_100']['value']:.3f};"
+                f" {it['one'] * 1e3:.2f} ms CPU a query alone, {it['rate']:,.0f}/s in a batch"
+            ),
         )
         for name, it in found.items()
     ]
@@ -91,8 +108,17 @@ def measure(
     figures: dict[str, Any] = {"rows": args.rows, "found": found}
     if args.autofaiss:
         other = figures["autofaiss"] = autofaiss(folder, vectors[: args.rows], queries, truth, args)
-        share = f"{sq8['build'] / other['cpu']:.2f} of autofaiss' {other['cpu']:.1f} s (recall {other['recall']:.3f})"
-        lines.append(("building auto, CPU", f"{sq8['build']:.1f} s with recall and files", f"{share}; bar 0.5"))
+        share = (
+            f"{sq8['build'] / other['cpu']:.2f} of autofaiss' {other['cpu']:.1f} s (recall"
+            f" {other['recall']:.3f})"
+        )
+        lines.append(
+            (
+                "building auto, CPU",
+                f"{sq8['build']:.1f} s with recall and files",
+                f"{share}; bar 0.5",
+            )
+        )
     return lines, figures
 
 
@@ -103,13 +129,20 @@ def nearest(vectors: np.ndarray, queries: np.ndarray) -> np.ndarray:
 
 
 def searched(root: Path, queries: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """CPU seconds of a query alone, by the index and exactly; queries a CPU second in a batch; recall of ten."""
+    """CPU seconds of a query alone, by the index and exactly; queries a CPU second in a batch;
+    recall of ten.
+    """
     searcher = searcher_of(root)
     hits = searcher.nearest(queries, 10)
     rows = numbers_of(root, hits.shard, hits.row)
-    alone = min(timed(lambda: [searcher.nearest(query[None], 10) for query in queries[:ALONE]])[1][1] for _ in range(3))
+    alone = min(
+        timed(lambda: [searcher.nearest(query[None], 10) for query in queries[:ALONE]])[1][1]
+        for _ in range(3)
+    )
     batch = min(timed(lambda: searcher.nearest(queries, 10))[1][1] for _ in range(3))
-    exact = timed(lambda: [searcher.nearest(query[None], 10, exact=True) for query in queries[:EXACT]])[1][1]
+    exact = timed(
+        lambda: [searcher.nearest(query[None], 10, exact=True) for query in queries[:EXACT]]
+    )[1][1]
     return {
         "one": alone / ALONE,
         "rate": len(queries) / batch,
@@ -134,8 +167,12 @@ def searcher_of(root: Path) -> Searcher:
     return Searcher(manifest)
 
 
-def updates(root: Path, vectors: np.ndarray, shards: list[Rows], spare: Rows) -> list[tuple[str, str, str]]:
-    """What nights read in which more and more rows are added, beside the vectors of their shards."""
+def updates(
+    root: Path, vectors: np.ndarray, shards: list[Rows], spare: Rows
+) -> list[tuple[str, str, str]]:
+    """What nights read in which more and more rows are added, beside the vectors of their
+    shards.
+    """
     store, lines, some = Nights(root, vectors), [], len(spare) // 14
     store._count = 1
     for times in (1, 2, 4):
@@ -143,7 +180,13 @@ def updates(root: Path, vectors: np.ndarray, shards: list[Rows], spare: Rows) ->
         shards = [*shards, taken]
         with counted() as read:
             _, entry, _ = store.night(shards, IndexRequest("auto"))
-        lines.append((f"{len(taken):,} rows added", f"{sum(read) / 1e6:.2f} MB read", entry["change"]["what"]))
+        lines.append(
+            (
+                f"{len(taken):,} rows added",
+                f"{sum(read) / 1e6:.2f} MB read",
+                entry["change"]["what"],
+            )
+        )
     return lines
 
 
@@ -169,7 +212,11 @@ def counted() -> Iterator[list[int]]:
 
 
 def autofaiss(
-    folder: Path, vectors: np.ndarray, queries: np.ndarray, truth: np.ndarray, args: argparse.Namespace
+    folder: Path,
+    vectors: np.ndarray,
+    queries: np.ndarray,
+    truth: np.ndarray,
+    args: argparse.Namespace,
 ) -> dict[str, float]:
     """CPU seconds and recall of autofaiss over the same vectors, in a process of its own."""
     (folder / "vectors").mkdir()
@@ -177,7 +224,10 @@ def autofaiss(
         np.save(folder / path, array)
     paths = [str(folder / name) for name in ("vectors", "queries.npy", "truth.npy")]
     made = subprocess.run(
-        [args.autofaiss, "-c", AUTOFAISS, *paths, str(args.threads)], check=True, capture_output=True, text=True
+        [args.autofaiss, "-c", AUTOFAISS, *paths, str(args.threads)],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return json.loads(made.stdout.splitlines()[-1])
 

@@ -2,10 +2,11 @@
 
     python -m benchmarks.joins --rows 200000
 
-Made-up vectors (as in benchmarks.index), a tenth of them near copies of others (cosine 0.9 to 1), stand in a store with
-the index that `auto` chooses. `neighbours` of all rows runs as a Beam pipeline in this process, files and all; `dedup`
-needs none. Exact search compares `--exact` of the rows with all, by faiss, and its cost is taken in proportion. Ratios
-are of CPU seconds within this run.
+Made-up vectors (as in benchmarks.index), a tenth of them near copies of others (cosine 0.9 to 1),
+stand in a store with the index that `auto` chooses. `neighbours` of all rows runs as a Beam
+pipeline in this process, files and all; `dedup` needs none. Exact search compares `--exact` of the
+rows with all, by faiss, and its cost is taken in proportion. Ratios are of CPU seconds within this
+run.
 """
 
 import argparse
@@ -47,21 +48,42 @@ def main() -> None:
         ("neighbours of all rows", f"{rate:,.0f} queries/s", f"{neighbours_cost[1]:.1f} s"),
         ("neighbours over exact search", f"{rate / exact:.1f}x", "at least 10x"),
         ("recall@10 of neighbours", f"{recall(found, rows, scores):.4f}", "at least 0.95"),
-        ("dedup", f"{dedup_cost[1]:.1f} s", f"{groups.duplicates:,} rows in {groups.groups:,} groups"),
-        ("dedup over exact search of all rows", f"{dedup_cost[1] * exact / args.rows:.3f}", "at most 0.1"),
+        (
+            "dedup",
+            f"{dedup_cost[1]:.1f} s",
+            f"{groups.duplicates:,} rows in {groups.groups:,} groups",
+        ),
+        (
+            "dedup over exact search of all rows",
+            f"{dedup_cost[1] * exact / args.rows:.3f}",
+            "at most 0.1",
+        ),
         ("pairs that are compared, as dedup says", f"{groups.found:.4f}", f"of {groups.sampled:,}"),
-        ("pairs in one group, by brute force", f"{together(groups.rows, vectors, rows):.4f}", "at least 0.995"),
+        (
+            "pairs in one group, by brute force",
+            f"{together(groups.rows, vectors, rows):.4f}",
+            "at least 0.995",
+        ),
     ]
-    title = f"joins of {args.rows:,} x {args.dim}, {manifest.index.factory if manifest.index else ''}, CPU seconds"
+    title = (
+        f"joins of {args.rows:,} x {args.dim}, {manifest.index.factory if manifest.index else ''},"
+        " CPU seconds"
+    )
     report(title, lines, args.output, {})
 
 
 def options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=384)
-    parser.add_argument("--exact", type=int, default=2000, help="rows of which an exact search is made")
-    parser.add_argument("--target-recall", type=float, help="of the index, over rows that it does not hold")
+    parser.add_argument(
+        "--exact", type=int, default=2000, help="rows of which an exact search is made"
+    )
+    parser.add_argument(
+        "--target-recall", type=float, help="of the index, over rows that it does not hold"
+    )
     parser.add_argument("--output", help="write the figures as JSON")
     return parser.parse_args()
 
@@ -75,7 +97,9 @@ def with_copies(vectors: np.ndarray) -> np.ndarray:
     of = vectors[rng.integers(0, len(vectors) - count, count)]
     noise -= np.einsum("nd,nd->n", noise, of)[:, None] * of
     cosine = rng.uniform(THRESHOLD, 1, (count, 1)).astype(np.float32)
-    vectors[-count:] = cosine * of + np.sqrt(1 - cosine**2) * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    vectors[-count:] = cosine * of + np.sqrt(1 - cosine**2) * noise / np.linalg.norm(
+        noise, axis=1, keepdims=True
+    )
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
@@ -103,7 +127,11 @@ def neighbours(manifest: Manifest, output: Path) -> pa.Table:
     """The neighbours of all rows, by a pipeline in this process."""
     job = NeighboursJob(manifest.root, manifest.run, manifest.digest, str(output), K, itself=True)
     with beam.Pipeline("FnApiRunner") as pipeline:
-        _ = pipeline | "Blocks" >> beam.Create(blocks_of(manifest)) | "Neighbours" >> Neighbours(job)
+        _ = (
+            pipeline
+            | "Blocks" >> beam.Create(blocks_of(manifest))
+            | "Neighbours" >> Neighbours(job)
+        )
     return ds.dataset(str(output)).to_table()
 
 
@@ -111,7 +139,11 @@ def recall(found: pa.Table, rows: np.ndarray, scores: np.ndarray) -> float:
     """The share of the nearest rows, or of others as near, that are among those found."""
     worst = dict(zip(rows.tolist(), scores[:, -1].tolist(), strict=True))
     queries, got = found["query"].to_numpy().astype(int), found["score"].to_numpy()
-    good = [score >= worst[query] - ROUGH for query, score in zip(queries, got, strict=True) if query in worst]
+    good = [
+        score >= worst[query] - ROUGH
+        for query, score in zip(queries, got, strict=True)
+        if query in worst
+    ]
     return sum(good) / (K * len(rows))
 
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.memory [--sentences FOLDER] [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv`). Two processes of their own: about 10 units, and ten times as many of the same size.
+FOLDER holds STS sets (`*.tsv`). Two processes of their own: about 10 units, and ten times as many
+of the same size.
 """
 
 import argparse
@@ -33,22 +34,37 @@ def write_corpus(texts: list[str], units: int, folder: Path) -> None:
         while sum(len(t) // 4 + 2 for t in rows) < UNITS_PER_FILE * UNIT_TOKENS * 0.95:
             start = (number * 997 + len(rows)) % (len(texts) - 500)
             rows += [f"{number} {text}" for text in texts[start : start + 500]]
-        pq.write_table(pa.table({"text": rows}), folder / f"{number:04d}.parquet", row_group_size=500)
+        pq.write_table(
+            pa.table({"text": rows}), folder / f"{number:04d}.parquet", row_group_size=500
+        )
 
 
 def peak_memory(texts: list[str], units: int, where: Path) -> tuple[float, int]:
     """Peak resident MB of an `embed` process over about so many units, and how many it made."""
     folder, store = where / f"in{units}", where / f"store{units}"
     write_corpus(texts, units, folder)
-    flags = ["--input", f"{folder}/*.parquet", "--store", str(store), "--unit-tokens", str(UNIT_TOKENS)]
-    done = subprocess.run([sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True)
+    flags = [
+        "--input",
+        f"{folder}/*.parquet",
+        "--store",
+        str(store),
+        "--unit-tokens",
+        str(UNIT_TOKENS),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *flags], capture_output=True, text=True, check=True
+    )
     made = len(open_store(str(store)).manifest.units)
     return int(done.stdout.splitlines()[-1]) / 1024, made
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--output")
     args = p.parse_args()
@@ -57,7 +73,12 @@ def main() -> None:
         small, large = (peak_memory(texts, units, Path(folder)) for units in (10, 100))
     rows = [("peak memory, ten times the corpus", f"{large[0] / small[0]:.2f}x", "bar 1.1x")]
     rows += [(f"{made} units", f"{peak:,.0f} MB", "") for peak, made in (small, large)]
-    report(f"embed, units of {UNIT_TOKENS:,} tokens, MiniLM-L6", rows, args.output, {"mb and units": [small, large]})
+    report(
+        f"embed, units of {UNIT_TOKENS:,} tokens, MiniLM-L6",
+        rows,
+        args.output,
+        {"mb and units": [small, large]},
+    )
 
 
 if __name__ == "__main__":

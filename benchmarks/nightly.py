@@ -1,10 +1,12 @@
 """Nights over a changing collection against a full run, and how they grow with it.
 
-    python -m benchmarks.nightly [--sentences FOLDER] [--rows 50000] [--growth 10000 100000 1000000] [--output FILE]
+    python -m benchmarks.nightly [--sentences FOLDER] [--rows 50000]
+        [--growth 10000 100000 1000000] [--output FILE]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library and of installed
-packages fill up to --rows. One process. From every time that of an empty run is taken off, which is printed beside. For
-the growth a stub stands in for the model, so that what is measured is everything but the forward pass.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library and
+of installed packages fill up to --rows. One process. From every time that of an empty run is taken
+off, which is printed beside. For the growth a stub stands in for the model, so that what is
+measured is everything but the forward pass.
 """
 
 import argparse
@@ -31,7 +33,8 @@ PARTITIONS = ("file", "content")
 ROWS_PER_FILE = 5000
 ROWS_PER_GROUP = 1000
 CHANGED = 0.01
-ROUNDS = 3  # of the growth, each of all sizes; the cheapest counts, since a machine slows down as it warms up
+# of the growth, each of all sizes; the cheapest counts, since a machine slows down as it warms up
+ROUNDS = 3
 BARS = {"unchanged": "2 %", "1 % changed": "5 %", "shuffled": "10 %"}
 
 Rows = list[tuple[str, str]]
@@ -46,13 +49,18 @@ def write_files(rows: Rows, folder: Path) -> None:
     for start in range(0, len(rows), ROWS_PER_FILE):
         ids, found = zip(*rows[start : start + ROWS_PER_FILE], strict=True)
         table = pa.table({"id": ids, "text": found})
-        pq.write_table(table, folder / f"{start // ROWS_PER_FILE:05d}.parquet", row_group_size=ROWS_PER_GROUP)
+        pq.write_table(
+            table, folder / f"{start // ROWS_PER_FILE:05d}.parquet", row_group_size=ROWS_PER_GROUP
+        )
 
 
 def changed(rows: Rows, rng: random.Random) -> Rows:
     """The rows with one in a hundred edited, spread over all of them."""
     edited = set(rng.sample(range(len(rows)), max(1, int(CHANGED * len(rows)))))
-    return [(i, f"{text} (edited)") if number in edited else (i, text) for number, (i, text) in enumerate(rows)]
+    return [
+        (i, f"{text} (edited)") if number in edited else (i, text)
+        for number, (i, text) in enumerate(rows)
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,15 @@ class Night:
 
 def night(folder: Path, store: Path, *flags: str) -> Night:
     """Run `embed`; its summary is kept from the terminal."""
-    arguments = ["--input", f"{folder}/*.parquet", "--store", str(store), "--id-column", "id", *flags]
+    arguments = [
+        "--input",
+        f"{folder}/*.parquet",
+        "--store",
+        str(store),
+        "--id-column",
+        "id",
+        *flags,
+    ]
     wall, cpu = time.perf_counter(), time.process_time()
     with contextlib.redirect_stdout(io.StringIO()):
         code = embed.main(arguments)
@@ -98,7 +114,10 @@ def nights(rows: Rows, where: Path, partition: str, *flags: str) -> dict[str, Ni
     folder, store, rng = where / "in", where / "store", random.Random(0)
     shutil.rmtree(store, ignore_errors=True)
     write_files(rows, folder)
-    found = {"full": night(folder, store, "--partition", partition, *flags), "unchanged": night(folder, store)}
+    found = {
+        "full": night(folder, store, "--partition", partition, *flags),
+        "unchanged": night(folder, store),
+    }
     rows = changed(rows, rng)
     write_files(rows, folder)
     found["1 % changed"] = night(folder, store)
@@ -114,7 +133,10 @@ def start_up(where: Path, partition: str, *flags: str) -> Cost:
     """What a run over no row at all costs; the better of two."""
     folder = where / "empty"
     folder.mkdir(exist_ok=True)
-    pq.write_table(pa.table({"id": pa.array([], pa.string()), "text": pa.array([], pa.string())}), folder / "a.parquet")
+    pq.write_table(
+        pa.table({"id": pa.array([], pa.string()), "text": pa.array([], pa.string())}),
+        folder / "a.parquet",
+    )
     stores = [where / f"empty-{partition}-{number}" for number in range(2)]
     costs = [night(folder, store, "--partition", partition, *flags).cost for store in stores]
     for store in stores:
@@ -130,14 +152,23 @@ def against_full(rows: Rows, where: Path, *flags: str) -> tuple[Table, dict[str,
         empty, found = start_up(where, partition, *flags), nights(rows, where, partition, *flags)
         full = found["full"].cost - empty
         table.append((f"{partition}: an empty run", f"{empty.wall:.2f} s", "taken off below"))
-        table.append((f"{partition}: full run", f"{full.wall:.1f} s", f"{len(rows) / full.wall:,.0f} rows/s"))
+        table.append(
+            (f"{partition}: full run", f"{full.wall:.1f} s", f"{len(rows) / full.wall:,.0f} rows/s")
+        )
         for name, bar in BARS.items():
             if name in found:
                 took = found[name].cost - empty
-                ratio = f"{100 * took.wall / full.wall:.2f} % (CPU {100 * took.cpu / full.cpu:.2f} %)"
+                ratio = (
+                    f"{100 * took.wall / full.wall:.2f} % (CPU {100 * took.cpu / full.cpu:.2f} %)"
+                )
                 said = ", ".join(f"{n:,} {what}" for what, n in found[name].work.items() if n)
-                table.append((f"{partition}: {name}", ratio, f"bar {bar}; {took.wall:.2f} s; {said}"))
-        data[partition] = {"empty": asdict(empty), **{name: asdict(one) for name, one in found.items()}}
+                table.append(
+                    (f"{partition}: {name}", ratio, f"bar {bar}; {took.wall:.2f} s; {said}")
+                )
+        data[partition] = {
+            "empty": asdict(empty),
+            **{name: asdict(one) for name, one in found.items()},
+        }
     return table, data
 
 
@@ -150,7 +181,9 @@ def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
         for partition in PARTITIONS:
             rounds = [grown(sizes, where, partition, *flags) for _ in range(ROUNDS)]
             least = {key: Cost.least([costs[key] for costs in rounds]) for key in rounds[0]}
-            data |= {f"{partition} {size} {name}": asdict(cost) for (size, name), cost in least.items()}
+            data |= {
+                f"{partition} {size} {name}": asdict(cost) for (size, name), cost in least.items()
+            }
             table += [
                 (f"{partition}, {size:,} rows: {name}", *per_row(least, sizes, size, name))
                 for size, name in least
@@ -160,10 +193,15 @@ def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
 
 
 def grown(sizes: list[int], where: Path, *flags: str) -> Grown:
-    """What every night costs, by rows and name; of no row, an empty run. The first of `flags` is the partition."""
+    """What every night costs, by rows and name; of no row, an empty run. The first of `flags` is
+    the partition.
+    """
     found = {(0, "full"): start_up(where, *flags)}
     for size in sizes:
-        rows = [(f"id{number}", f"the text of row {number} of a large collection") for number in range(size)]
+        rows = [
+            (f"id{number}", f"the text of row {number} of a large collection")
+            for number in range(size)
+        ]
         found |= {(size, name): one.cost for name, one in nights(rows, where, *flags).items()}
     return found
 
@@ -176,14 +214,23 @@ def per_row(least: Grown, sizes: list[int], size: int, name: str) -> tuple[str, 
         return measured, ""
     smaller = sizes[sizes.index(size) - 1]
     last = (least[smaller, name] - least[0, "full"]) / (1e-6 * smaller)
-    return measured, f"{cost.wall / last.wall:.2f}x (CPU {cost.cpu / last.cpu:.2f}x) a row of the size before"
+    return (
+        measured,
+        f"{cost.wall / last.wall:.2f}x (CPU {cost.cpu / last.cpu:.2f}x) a row of the size before",
+    )
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
-    p.add_argument("--rows", type=int, default=50_000, help="0 leaves the nights of the real model out")
+    p.add_argument(
+        "--rows", type=int, default=50_000, help="0 leaves the nights of the real model out"
+    )
     p.add_argument("--growth", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
     p.add_argument("--dtype", default="auto")
     p.add_argument("--output")
@@ -193,12 +240,20 @@ def main() -> None:
     data: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         if args.rows:
-            rows = [(f"id{number}", text) for number, text in enumerate(real_texts(args.sentences, args.rows))]
+            rows = [
+                (f"id{number}", text)
+                for number, text in enumerate(real_texts(args.sentences, args.rows))
+            ]
             table, data = against_full(rows, Path(folder), "--dtype", args.dtype)
         if args.growth:
             grown = growth(sorted(args.growth), Path(folder))
             table, data = table + grown[0], data | grown[1]
-    report(f"nights, {args.rows:,} sentences, MiniLM-L6; growth with a stub encoder", table, args.output, data)
+    report(
+        f"nights, {args.rows:,} sentences, MiniLM-L6; growth with a stub encoder",
+        table,
+        args.output,
+        data,
+    )
 
 
 if __name__ == "__main__":

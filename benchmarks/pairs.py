@@ -1,8 +1,10 @@
-"""`sentence-beam pairs` against sentence-transformers' `paraphrase_mining`, from text to answer, a process each.
+"""`sentence-beam pairs` against sentence-transformers' `paraphrase_mining`, from text to answer, a
+process each.
 
     python -m benchmarks.pairs [--sentences FOLDER] [--rows 10000] [--runs 3] [--output FILE.json]
 
-Both read a file of lines and load the model first; the peer encodes as it does by default, in float32.
+Both read a file of lines and load the model first; the peer encodes as it does by default, in
+float32.
 """
 
 import argparse
@@ -30,13 +32,19 @@ OFFLINE = {"HF_HUB_OFFLINE": "1"}
 
 def alone(*arguments: str) -> None:
     """Run Python in a process of its own."""
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env={**os.environ, **OFFLINE})
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env={**os.environ, **OFFLINE}
+    )
     assert done.returncode == 0, done.stderr
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=10_000)
     p.add_argument("--runs", type=int, default=3)
@@ -54,11 +62,20 @@ def main() -> None:
         works["start"]()  # compiles what was never imported
         took = interleaved(works, args.runs)
     rows = [
-        ("pairs, from text to answer", f"{statistics.median(took['pairs']):.1f} s", "bar 12 s for 10,000"),
+        (
+            "pairs, from text to answer",
+            f"{statistics.median(took['pairs']):.1f} s",
+            "bar 12 s for 10,000",
+        ),
         ("paraphrase_mining over it", f"{median_ratio(took['peer'], took['pairs']):.2f}x", ""),
         ("a command without a model, to start", f"{statistics.median(took['start']):.2f} s", ""),
     ]
-    report(f"the most similar pairs of {args.rows:,} texts, MiniLM-L6", rows, args.output, {"seconds": took})
+    report(
+        f"the most similar pairs of {args.rows:,} texts, MiniLM-L6",
+        rows,
+        args.output,
+        {"seconds": took},
+    )
 
 
 if __name__ == "__main__":

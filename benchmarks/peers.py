@@ -1,13 +1,16 @@
-"""`embed` against what other libraries do with the same rows: speed, memory, and what is lost when killed at half.
+"""`embed` against what other libraries do with the same rows: speed, memory, and what is lost when
+killed at half.
 
-    python -m benchmarks.peers [--sentences FOLDER] [--rows 30000] [--unit-tokens 26214] [--output FILE.json]
+    python -m benchmarks.peers [--sentences FOLDER] [--rows 30000] [--unit-tokens 26214]
+        [--output FILE.json]
 
-Each reads one Parquet file and writes vectors as Parquet, float32, with its defaults, in processes of its own: `embed`,
-sentence-transformers' `encode` in one process and with a pool of one process a core, and Beam's `MLTransform` with its
-Hugging Face handler on the in-process runner. What a run of 64 rows takes (imports, the model) is taken off the rates.
-Then each is killed when half of its processor time is spent, vectors that can be read are counted, and where there are
-any the same command runs again. What `embed` loses is units that are not finished: they have a tenth of their default
-size here.
+Each reads one Parquet file and writes vectors as Parquet, float32, with its defaults, in processes
+of its own: `embed`, sentence-transformers' `encode` in one process and with a pool of one process a
+core, and Beam's `MLTransform` with its Hugging Face handler on the in-process runner. What a run of
+64 rows takes (imports, the model) is taken off the rates. Then each is killed when half of its
+processor time is spent, vectors that can be read are counted, and where there are any the same
+command runs again. What `embed` loses is units that are not finished: they have a tenth of their
+default size here.
 """
 
 import argparse
@@ -33,7 +36,9 @@ LOOK_EVERY = 0.2  # seconds
 
 @dataclass(frozen=True)
 class Took:
-    """One run in a process of its own: processor seconds, seconds, and the most MB that its processes held together."""
+    """One run in a process of its own: processor seconds, seconds, and the most MB that its
+    processes held together.
+    """
 
     cpu: float
     wall: float
@@ -45,7 +50,16 @@ def run(way: str, file: str, output: str, unit_tokens: int) -> None:
     if way == "embed":
         from pipelines import embed
 
-        flags = ["--input", file, "--store", output, "--dtype", "float32", "--unit-tokens", str(unit_tokens)]
+        flags = [
+            "--input",
+            file,
+            "--store",
+            output,
+            "--dtype",
+            "float32",
+            "--unit-tokens",
+            str(unit_tokens),
+        ]
         assert embed.main(flags) == 0
         return
     from transforms.space import resolve_model
@@ -90,18 +104,31 @@ def with_ml_transform(model: str, file: str, output: str) -> None:
 
 def start(way: str, file: Path, output: Path, unit_tokens: int) -> "subprocess.Popen[bytes]":
     """A process of one run, the first of a session, so that all its processes are known."""
-    command = [sys.executable, "-m", "benchmarks.peers", "--run", way, "--file", str(file), "--into", str(output)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.peers",
+        "--run",
+        way,
+        "--file",
+        str(file),
+        "--into",
+        str(output),
+    ]
     command += ["--unit-tokens", str(unit_tokens)]
     quiet = subprocess.DEVNULL
     return subprocess.Popen(command, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def look(session: int) -> tuple[float, float]:
-    """MB that the processes of a session hold together, what they share counted once, and their processor seconds."""
+    """MB that the processes of a session hold together, what they share counted once, and their
+    processor seconds.
+    """
     held, ticks = 0, 0
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()  # proc(5), from its third on
+            # proc(5), from its third on
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == session:
                 ticks += sum(map(int, fields[11:15]))
                 lines = (folder / "smaps_rollup").read_text().splitlines()
@@ -129,7 +156,9 @@ def kill_after(way: str, cpu: float, file: Path, output: Path, unit_tokens: int)
     process = start(way, file, output, unit_tokens)
     while process.poll() is None and look(process.pid)[1] < cpu:
         time.sleep(LOOK_EVERY)
-    assert process.poll() is None, f"{way} ended before half of its processor time was spent: take more --rows"
+    assert process.poll() is None, (
+        f"{way} ended before half of its processor time was spent: take more --rows"
+    )
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -158,16 +187,24 @@ def all_runs(way: str, files: dict[int, Path], where: Path, unit_tokens: int) ->
         "start, processor seconds": small.cpu,
         "peak MB": whole.peak,
         "rows kept when killed at half": kept,
-        "processor time of the same command again over a whole run": (again - small.cpu) / (whole.cpu - small.cpu),
+        "processor time of the same command again over a whole run": (
+            (again - small.cpu) / (whole.cpu - small.cpu)
+        ),
     }
 
 
 def main() -> None:
-    """Run each program over few rows and over all, print its figures, and write them where that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run each program over few rows and over all, print its figures, and write them where that is
+    asked for.
+    """
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sentences", type=Path, help=SENTENCES)
     parser.add_argument("--rows", type=int, default=30_000)
-    parser.add_argument("--unit-tokens", type=int, default=26_214, help="of `embed`, which has 262,144 by default")
+    parser.add_argument(
+        "--unit-tokens", type=int, default=26_214, help="of `embed`, which has 262,144 by default"
+    )
     parser.add_argument("--output")
     parser.add_argument("--run", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--file", help=argparse.SUPPRESS)
@@ -180,7 +217,9 @@ def main() -> None:
         files = files_of_texts(args.sentences, (FEW, args.rows), Path(folder))
         found = {way: all_runs(way, files, Path(folder), args.unit_tokens) for way in WAYS}
     rows = [
-        (f"{way}: {what}", f"{value:,.2f}", "") for way, figures in found.items() for what, value in figures.items()
+        (f"{way}: {what}", f"{value:,.2f}", "")
+        for way, figures in found.items()
+        for what, value in figures.items()
     ]
     report(f"peers, {args.rows:,} sentences, MiniLM-L6", rows, args.output, {"ways": found})
 

@@ -1,9 +1,10 @@
 """`embed` end to end against sentence-transformers, the bare forward, and a plain loop.
 
-    python -m benchmarks.pipeline [--sentences FOLDER] [--rows 30000] [--runs 3] [--output FILE.json]
+    python -m benchmarks.pipeline [--sentences FOLDER] [--rows 30000] [--runs 3]
+        [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of installed packages fill up to --rows.
-One process, in turn: every ratio is the median over --runs pairs.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of installed packages fill
+up to --rows. One process, in turn: every ratio is the median over --runs pairs.
 """
 
 import argparse
@@ -28,7 +29,11 @@ from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
 from transforms.store import open_store
 
-SHAPES = [(tokens // length, length) for length in (8, 16, 32, 64, 128) for tokens in (1024, 2048, 4096, 8192)]
+SHAPES = [
+    (tokens // length, length)
+    for length in (8, 16, 32, 64, 128)
+    for tokens in (1024, 2048, 4096, 8192)
+]
 UNIT_TOKENS = 262_144
 WARM_UP = 1000  # rows
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
@@ -44,7 +49,9 @@ def corpus(folder: Path | None, rows: int, where: Path) -> list[str]:
 def embed_once(where: Path, dtype: str, *flags: str) -> str:
     """Run `embed` into a new store of its own; returns the store."""
     store = tempfile.mkdtemp(dir=where)
-    code = embed.main(["--input", f"{where}/corpus.parquet", "--store", store, "--dtype", dtype, *flags])
+    code = embed.main(
+        ["--input", f"{where}/corpus.parquet", "--store", store, "--dtype", dtype, *flags]
+    )
     assert code == 0, f"embed ended with {code}"
     return store
 
@@ -52,7 +59,8 @@ def embed_once(where: Path, dtype: str, *flags: str) -> str:
 def predicted(where: Path, dtype: str) -> float:
     """Seconds that `plan` says a run would take."""
     args, beam_options = beam_flags.parse(
-        embed.parser("plan"), ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype]
+        embed.parser("plan"),
+        ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype],
     )
     found = plan.predict(args, beam_options)
     assert found.pace is not None
@@ -83,18 +91,26 @@ def best_forward(dtype: str, budget: float = 1.5) -> tuple[float, tuple[int, int
     return best
 
 
-def measure(where: Path, texts: list[str], runs: int) -> tuple[list[tuple[str, str, str]], dict[str, object]]:
+def measure(
+    where: Path, texts: list[str], runs: int
+) -> tuple[list[tuple[str, str, str]], dict[str, object]]:
     """All rows of the table."""
     peer = SentenceTransformer(str(resolve_model("minilm").root), device="cpu")
     peer.encode(texts[:WARM_UP])
     dtypes = ["float32"] + (["bfloat16"] if native_dtype("cpu") == "bfloat16" else [])
-    works, stores, plans = {"sentence-transformers": lambda: peer.encode(texts)}, {}, {dtype: [] for dtype in dtypes}
+    works, stores, plans = (
+        {"sentence-transformers": lambda: peer.encode(texts)},
+        {},
+        {dtype: [] for dtype in dtypes},
+    )
     for dtype in dtypes:
         encoder = Encoder.load("minilm", dtype=dtype)
         encoder.encode(texts[:WARM_UP])
         embed_once(where, dtype, "--limit", str(WARM_UP))
         works[f"plan {dtype}"] = lambda dtype=dtype: plans[dtype].append(predicted(where, dtype))
-        works[f"embed {dtype}"] = lambda dtype=dtype: stores.update({dtype: embed_once(where, dtype)})
+        works[f"embed {dtype}"] = lambda dtype=dtype: stores.update(
+            {dtype: embed_once(where, dtype)}
+        )
         works[f"loop {dtype}"] = partial(plain_loop, encoder, where)
     took = interleaved(works, runs)
     tokens = {dtype: open_store(stores[dtype]).manifest.data["tokens"] for dtype in dtypes}
@@ -105,24 +121,41 @@ def measure(where: Path, texts: list[str], runs: int) -> tuple[list[tuple[str, s
     return rows, {"seconds": took, "tokens": tokens, "planned": plans}
 
 
-def table(dtype: str, took: dict[str, list[float]], tokens: dict[str, int]) -> list[tuple[str, str, str]]:
+def table(
+    dtype: str, took: dict[str, list[float]], tokens: dict[str, int]
+) -> list[tuple[str, str, str]]:
     """The rows of one dtype."""
     ours = took[f"embed {dtype}"]
     speed, (bare, shape) = tokens["real"] / statistics.median(ours), best_forward(dtype)
-    faster, share = median_ratio(took["sentence-transformers"], ours), median_ratio(ours, took[f"loop {dtype}"])
+    faster, share = (
+        median_ratio(took["sentence-transformers"], ours),
+        median_ratio(ours, took[f"loop {dtype}"]),
+    )
     padding = 100 * (tokens["padded"] / tokens["real"] - 1)
     return [
-        (f"embed {dtype} against SentenceTransformer.encode", f"{faster:.2f}x", f"bar {BARS[dtype]}"),
+        (
+            f"embed {dtype} against SentenceTransformer.encode",
+            f"{faster:.2f}x",
+            f"bar {BARS[dtype]}",
+        ),
         (f"embed {dtype} against the bare forward", f"{speed / bare:.2f}", "bar 0.9"),
-        (f"embed {dtype}", f"{speed:,.0f} tokens/s", f"bare forward {bare:,.0f} at {shape[0]} x {shape[1]}"),
+        (
+            f"embed {dtype}",
+            f"{speed:,.0f} tokens/s",
+            f"bare forward {bare:,.0f} at {shape[0]} x {shape[1]}",
+        ),
         (f"embed {dtype} over a plain loop", f"{share:.3f}x", "bar 1.05x"),
         (f"padding {dtype}", f"{padding:.2f} %", "bar 4 %"),
     ]
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=30_000)
     p.add_argument("--runs", type=int, default=3)

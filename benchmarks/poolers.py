@@ -1,9 +1,12 @@
-"""What each pooler adds to a whole encode: seconds over those of `mean`, pair by pair in one process; peak memory.
+"""What each pooler adds to a whole encode: seconds over those of `mean`, pair by pair in one
+process; peak memory.
 
-    python -m benchmarks.poolers [--sentences FOLDER] [--rows 2000] [--base-rows 300] [--runs 5] [--output FILE.json]
+    python -m benchmarks.poolers [--sentences FOLDER] [--rows 2000] [--base-rows 300] [--runs 5]
+        [--output FILE.json]
 
-FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). MiniLM-L6 as it is, and BERT-base with random weights and
-MiniLM's vocabulary. Peak memory is that of a process of its own for every pooler.
+FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). MiniLM-L6 as it is, and BERT-base with
+random weights and MiniLM's vocabulary. Peak memory is that of a process of its own for every
+pooler.
 """
 
 import argparse
@@ -28,14 +31,22 @@ from transforms.space.identity import tokenizer_digest
 
 BARS = {"ditto": "1.03x", "sbert-wk": "1.10x", "prompt": "none: its template is encoded too"}
 POOLERS = (
-    ["first-last", "max", "ditto:1-10", "ditto:1-10,states=last", "ditto:1-10,states=static", "sbert-wk"]
+    [
+        "first-last",
+        "max",
+        "ditto:1-10",
+        "ditto:1-10,states=last",
+        "ditto:1-10,states=static",
+        "sbert-wk",
+    ]
     + ["sbert-wk:importance=all", "tfidf:{tfidf}", "remove-biases", "remove-biases:{counts}"]
     + ['prompt:template=This sentence : "{text}" means [MASK].']
 )
 ALONE = (
-    "import json, resource, sys; from transforms.encoder import Encoder;"
-    "model, spec, dtype, texts = sys.argv[1:]; encoder = Encoder.load(model, pooler=spec, dtype=dtype);"
-    "encoder.encode(json.load(open(texts))); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    "import json, resource, sys; from transforms.encoder import Encoder;model, spec, dtype, texts ="
+    " sys.argv[1:]; encoder = Encoder.load(model, pooler=spec,"
+    " dtype=dtype);encoder.encode(json.load(open(texts)));"
+    " print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
 )
 
 
@@ -68,20 +79,32 @@ def named_specs(model: str, texts: list[str], where: Path) -> dict[str, str]:
     """Every pooler's SPEC as the table names it, and with the paths of its tables filled in."""
     folders = tables(model, texts, where)
     return {
-        spec: spec.replace("{tfidf}", str(folders["tfidf"])).replace("{counts}", str(folders["counts"]))
+        spec: (
+            spec.replace("{tfidf}", str(folders["tfidf"])).replace(
+                "{counts}", str(folders["counts"])
+            )
+        )
         for spec in ["mean", *POOLERS]
     }
 
 
-def measure(model: str, specs: dict[str, str], texts: list[str], runs: int, dtype: str) -> dict[str, dict[str, list]]:
-    """Seconds of every pooler on one model, and of `mean` just before each: a noisy machine's minutes differ."""
+def measure(
+    model: str, specs: dict[str, str], texts: list[str], runs: int, dtype: str
+) -> dict[str, dict[str, list]]:
+    """Seconds of every pooler on one model, and of `mean` just before each: a noisy machine's
+    minutes differ.
+    """
     works = {
         name: partial(Encoder.load(model, pooler=spec, dtype=dtype, device="auto").encode, texts)
         for name, spec in specs.items()
     }
     for work in works.values():  # warm up
         work()
-    return {name: interleaved({"mean": works["mean"], name: works[name]}, runs) for name in works if name != "mean"}
+    return {
+        name: interleaved({"mean": works["mean"], name: works[name]}, runs)
+        for name in works
+        if name != "mean"
+    }
 
 
 def bar(spec: str) -> str:
@@ -92,14 +115,21 @@ def bar(spec: str) -> str:
 def peak_memory(model: str, spec: str, texts: Path, dtype: str) -> float:
     """Peak resident MB of a process that encodes the texts with one pooler."""
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, model, spec, dtype, texts], capture_output=True, text=True, check=True
+        [sys.executable, "-c", ALONE, model, spec, dtype, texts],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return int(done.stdout.splitlines()[-1]) / 1024
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--sentences", type=Path, help=SENTENCES)
     p.add_argument("--rows", type=int, default=2000)
     p.add_argument("--base-rows", type=int, default=300)
@@ -111,17 +141,31 @@ def main() -> None:
     texts, rows, data = real_texts(args.sentences, max(args.rows, args.base_rows)), [], {}
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)
-        models = {"MiniLM-L6": ("minilm", args.rows), "BERT-base": (str(bert_base(where / "base")), args.base_rows)}
+        models = {
+            "MiniLM-L6": ("minilm", args.rows),
+            "BERT-base": (str(bert_base(where / "base")), args.base_rows),
+        }
         for name, (model, count) in models.items():
             file = where / f"{name}.json"
             file.write_text(json.dumps(texts[:count]))
             specs = named_specs(model, texts[:count], where)
             took = measure(model, specs, texts[:count], args.runs, args.dtype)
-            peaks = {spec: peak_memory(model, full, file, args.dtype) for spec, full in specs.items()}
+            peaks = {
+                spec: peak_memory(model, full, file, args.dtype) for spec, full in specs.items()
+            }
             data[name] = {"seconds": took, "peak_mb": peaks}
             for spec in POOLERS:
-                time, memory = median_ratio(took[spec][spec], took[spec]["mean"]), peaks[spec] / peaks["mean"]
-                rows.append((f"{name} {spec} over mean", f"{time:.3f}x", f"memory {memory:.3f}x, time bar {bar(spec)}"))
+                time, memory = (
+                    median_ratio(took[spec][spec], took[spec]["mean"]),
+                    peaks[spec] / peaks["mean"],
+                )
+                rows.append(
+                    (
+                        f"{name} {spec} over mean",
+                        f"{time:.3f}x",
+                        f"memory {memory:.3f}x, time bar {bar(spec)}",
+                    )
+                )
     report(f"poolers, {args.rows:,} and {args.base_rows:,} sentences", rows, args.output, data)
 
 

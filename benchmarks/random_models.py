@@ -1,4 +1,6 @@
-"""Models with random weights in MiniLM's word pieces: small ones of every family, and well-known shapes; and texts."""
+"""Models with random weights in MiniLM's word pieces: small ones of every family, and well-known
+shapes; and texts.
+"""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,7 +37,12 @@ from transforms.space import resolve_model
 VOCABULARY = 30_522  # at least so many token ids are known to every model
 _SPECIAL = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 
-_SMALL = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128}
+_SMALL = {
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+}
 _SMALL |= {"max_position_embeddings": 512, "initializer_range": 0.2, "pad_token_id": 0}
 _SHARED = {"num_key_value_heads": 2, "head_dim": 16}
 # What small models of a family have besides; all but the last three run without padding on a GPU.
@@ -57,19 +64,37 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "t5": {"d_model": 64, "num_layers": 3, "num_heads": 4, "d_kv": 16, "d_ff": 128},
 }
 PADDED = frozenset(("gemma2", "mpnet", "t5"))
-_BERT = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
-_QWEN = {"num_hidden_layers": 28, "hidden_size": 1024, "num_attention_heads": 16, "intermediate_size": 3072}
+_BERT = {
+    "num_hidden_layers": 12,
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
+_QWEN = {
+    "num_hidden_layers": 28,
+    "hidden_size": 1024,
+    "num_attention_heads": 16,
+    "intermediate_size": 3072,
+}
 # The peak's share that each is to reach on a GPU at 128 tokens and more is in benchmarks.gpu_speed.
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "MiniLM": ("bert", {**_BERT, "num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536}),
+    "MiniLM": (
+        "bert",
+        {**_BERT, "num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536},
+    ),
     "BERT-base": ("bert", _BERT),
-    "Qwen3-0.6B": ("qwen3", {**_QWEN, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096}),
+    "Qwen3-0.6B": (
+        "qwen3",
+        {**_QWEN, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096},
+    ),
 }
 
 
 @dataclass(frozen=True)
 class RandomModel:
-    """A model's folder, and what a token costs in its blocks: products with weights, and those with each token seen."""
+    """A model's folder, and what a token costs in its blocks: products with weights, and those with
+    each token seen.
+    """
 
     folder: Path
     weights: int
@@ -77,7 +102,9 @@ class RandomModel:
     causal: bool
 
     def flops(self, length: int) -> float:
-        """Operations a token of texts of one length; a causal model's token sees half of its text."""
+        """Operations a token of texts of one length; a causal model's token sees half of its
+        text.
+        """
         return self.weights + self.seen * length / (2 if self.causal else 1)
 
 
@@ -87,7 +114,9 @@ def known(family: str) -> bool:
 
 
 def seeded_model(config: PretrainedConfig) -> PreTrainedModel:
-    """A model of seeded random weights, its norms and biases moved a little, so that none of them does nothing."""
+    """A model of seeded random weights, its norms and biases moved a little, so that none of them
+    does nothing.
+    """
     torch.manual_seed(7)
     model = T5EncoderModel(config) if config.model_type == "t5" else AutoModel.from_config(config)
     with torch.no_grad():
@@ -97,26 +126,37 @@ def seeded_model(config: PretrainedConfig) -> PreTrainedModel:
     return model
 
 
-def save_model(family: str, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any) -> RandomModel:
-    """A model of the family with seeded random weights, its norms and biases moved a little, and its tokenizer."""
+def save_model(
+    family: str, folder: Path, dtype: torch.dtype = torch.float32, **settings: Any
+) -> RandomModel:
+    """A model of the family with seeded random weights, its norms and biases moved a little, and
+    its tokenizer.
+    """
     tokenizer = word_pieces()
     # some families add a token or two when their tokenizer is loaded
-    config = AutoConfig.for_model(family, vocab_size=max(len(tokenizer), VOCABULARY) + 6, **settings)
+    config = AutoConfig.for_model(
+        family, vocab_size=max(len(tokenizer), VOCABULARY) + 6, **settings
+    )
     model = seeded_model(config)
     with quiet_transformers():
         model.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    named = model.named_modules()  # a pooler's layer is for one token of a text, and no part of these passes
+    # a pooler's layer is for one token of a text, and no part of these passes
+    named = model.named_modules()
     linear = [part for name, part in named if isinstance(part, nn.Linear) and "pooler" not in name]
     heads = config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // heads
     seen = 4 * config.num_hidden_layers * heads * width
-    return RandomModel(folder, 2 * sum(part.weight.numel() for part in linear), seen, "use_cache" in vars(config))
+    return RandomModel(
+        folder, 2 * sum(part.weight.numel() for part in linear), seen, "use_cache" in vars(config)
+    )
 
 
 @lru_cache(maxsize=1)
 def word_pieces() -> PreTrainedTokenizerBase:
-    """MiniLM's tokenizer; where its package is not installed one of the same kind, made from docstrings."""
+    """MiniLM's tokenizer; where its package is not installed one of the same kind, made from
+    docstrings.
+    """
     try:
         return AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
     except MissingExtraError:
@@ -128,7 +168,9 @@ def trained_pieces(texts: list[str]) -> PreTrainedTokenizerBase:
     pieces = Tokenizer(WordPiece(unk_token="[UNK]"))
     pieces.normalizer, pieces.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
     special = list(_SPECIAL.values())
-    pieces.train_from_iterator(texts, WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special))
+    pieces.train_from_iterator(
+        texts, WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special)
+    )
     ends = [(token, pieces.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     said: dict[str, Any] = {f"{name}_token": token for name, token in _SPECIAL.items()}
@@ -145,4 +187,6 @@ def alike(texts: int, length: int, vocabulary: int) -> Tokenized:
     """Texts of one length, of tokens at random."""
     ids = np.random.default_rng(0).integers(0, vocabulary, texts * length).astype(np.int32)
     counts = np.full(texts, length, np.int32)
-    return Tokenized(ids, np.arange(texts + 1, dtype=np.int64) * length, counts, np.zeros(texts, bool))
+    return Tokenized(
+        ids, np.arange(texts + 1, dtype=np.int64) * length, counts, np.zeros(texts, bool)
+    )

@@ -1,14 +1,17 @@
-"""A billion rows on paper: planning and committing 100,000 units over 20,000 files, without embedding them.
+"""A billion rows on paper: planning and committing 100,000 units over 20,000 files, without
+embedding them.
 
-    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small] [--no-pipeline] [--output FILE]
+    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small]
+        [--no-pipeline] [--output FILE]
 
-The files are real Parquet with real footers, of texts that compress to nothing; with --small they are text files of one
-line, which share units. Records of made-up shards stand in for the embedding; each shard is an empty file of the right
-size. Everything else is what `embed` runs: listing, footers, plan, ledger, manifest, the comparison with the last
-snapshot, a worker's first look into that, and the requests of 200 processes for an hour by a clock that is turned by
-hand. Every step runs in a process of its own, so that its peak memory is its own; importing the packages is in it,
-starting the interpreter is not in the seconds. Seconds are of the process's own work on the processor; how long it
-took stands beside.
+The files are real Parquet with real footers, of texts that compress to nothing; with --small they
+are text files of one line, which share units. Records of made-up shards stand in for the embedding;
+each shard is an empty file of the right size. Everything else is what `embed` runs: listing,
+footers, plan, ledger, manifest, the comparison with the last snapshot, a worker's first look into
+that, and the requests of 200 processes for an hour by a clock that is turned by hand. Every step
+runs in a process of its own, so that its peak memory is its own; importing the packages is in it,
+starting the interpreter is not in the seconds. Seconds are of the process's own work on the
+processor; how long it took stands beside.
 """
 
 import argparse
@@ -44,7 +47,9 @@ ON_THE_WAY = beam.coders.FastPrimitivesCoder()  # of what has no type that Beam 
 
 
 def write_inputs(folder: Path, files: int, groups: int, rows: int) -> None:
-    """Files of `groups` row groups of `rows` rows each; every file differs from the others by one id."""
+    """Files of `groups` row groups of `rows` rows each; every file differs from the others by one
+    id.
+    """
     folder.mkdir()
     texts = pa.array([TEXT] * (rows * groups))
     for number in range(files):
@@ -71,7 +76,14 @@ def resolved(where: Path, unit_tokens: int) -> Any:
     from transforms.store.manifest import read_manifest
     from transforms.store.runs.run_ids import new_run
 
-    argv = ["--input", f"{where}/in/**", "--store", f"{where}/store", "--unit-tokens", str(unit_tokens)]
+    argv = [
+        "--input",
+        f"{where}/in/**",
+        "--store",
+        f"{where}/store",
+        "--unit-tokens",
+        str(unit_tokens),
+    ]
     options = EmbedOptions(**vars(parser().parse_args(argv)))
     return resolve(options, read_manifest(f"{where}/store"), new_run(), local=True)
 
@@ -99,10 +111,11 @@ def made_up(spans: list[Any], root: str) -> Iterator[Any]:
         full.touch()
         os.truncate(full, size)
         yield UnitRecord(
-            path=path, unit=span.name, file="" if isinstance(span, GroupSpan) else span.file.relative,
-            range=(span.start, span.stop), rows=rows, read=rows, rejected=0, rejects=None, tokens=span.tokens,
-            truncated=0, lost=0, bytes=size, sha256=digest_of_nothing(size), embedded=rows, real=span.tokens,
-            padded=span.tokens,
+            path=path, unit=span.name,
+            file="" if isinstance(span, GroupSpan) else span.file.relative,
+            range=(span.start, span.stop), rows=rows, read=rows, rejected=0, rejects=None,
+            tokens=span.tokens, truncated=0, lost=0, bytes=size, sha256=digest_of_nothing(size),
+            embedded=rows, real=span.tokens, padded=span.tokens,
         )  # fmt: skip
 
 
@@ -124,7 +137,9 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
     from transforms.steps.plan.files import file_batches
 
     job = resolved(where, unit_tokens).job
-    listed = [ON_THE_WAY.encode(batch) for glob in job.run.globs for batch in file_batches(glob, job)]
+    listed = [
+        ON_THE_WAY.encode(batch) for glob in job.run.globs for batch in file_batches(glob, job)
+    ]
     (where / "listed").write_bytes(ON_THE_WAY.encode(listed))
     return {"elements": len(listed), "bytes": sum(map(len, listed))}
 
@@ -138,25 +153,35 @@ def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
         if isinstance(batch, ListedFiles):
-            planned = [item for item in planner.plan_all(batch.files) if isinstance(item, PlannedFile)]
+            planned = [
+                item for item in planner.plan_all(batch.files) if isinstance(item, PlannedFile)
+            ]
             looked.append(ON_THE_WAY.encode(planner.in_short(planned)))
     (where / "looked").write_bytes(ON_THE_WAY.encode(looked))
     return {"elements": len(looked), "bytes": sum(map(len, looked))}
 
 
 def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
-    """What the one process does to which all files come: check the whole plan, put it on record, hand it out."""
+    """What the one process does to which all files come: check the whole plan, put it on record,
+    hand it out.
+    """
     from transforms.steps.plan.files import record
 
-    job, looked = resolved(where, unit_tokens).job, deque(ON_THE_WAY.decode((where / "looked").read_bytes()))
-    found = [ON_THE_WAY.decode(looked.popleft()) for _ in range(len(looked))]  # whose bytes are its engine's memory
+    job, looked = (
+        resolved(where, unit_tokens).job,
+        deque(ON_THE_WAY.decode((where / "looked").read_bytes())),
+    )
+    # whose bytes are its engine's memory
+    found = [ON_THE_WAY.decode(looked.popleft()) for _ in range(len(looked))]
     handed_out = [len(ON_THE_WAY.encode(item)) for item in record(found, job, None)]
     (where / "run").write_text(job.run.id)
     return {"elements": len(handed_out), "bytes": sum(handed_out)}
 
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
-    """Commit the planned night: the plan read back, the units' records, ledger, manifest, pointer."""
+    """Commit the planned night: the plan read back, the units' records, ledger, manifest,
+    pointer.
+    """
     from transforms.steps.commit.settle import settled_or_problem
     from transforms.store.runs.commit import finish
     from transforms.store.runs.settled import Settler
@@ -211,7 +236,9 @@ def open_all_units(where: Path, _: int) -> dict[str, float]:
 
 
 def first_unit(where: Path, _: int) -> dict[str, float]:
-    """What a worker reads of the last snapshot before it embeds its first unit: those of one file."""
+    """What a worker reads of the last snapshot before it embeds its first unit: those of one
+    file.
+    """
     from transforms.store.manifest import read_manifest
     from transforms.store.runs.reuse import Known
 
@@ -223,7 +250,9 @@ def first_unit(where: Path, _: int) -> dict[str, float]:
 
 
 def requests_of_processes(where: Path, _: int) -> dict[str, float]:
-    """The most requests a second for one object, by 200 processes that each finish a unit every ten seconds."""
+    """The most requests a second for one object, by 200 processes that each finish a unit every ten
+    seconds.
+    """
     from transforms.storage.local import LocalStorage
     from transforms.store.manifest import read_manifest
     from transforms.store.runs import lease
@@ -241,21 +270,33 @@ def requests_of_processes(where: Path, _: int) -> dict[str, float]:
             return call(self, path, *rest)
 
         setattr(LocalStorage, name, counted)
-    processes = [(lease.Looks(root, manifest.run), Known(root, manifest.run)) for _ in range(PROCESSES)]
+    processes = [
+        (lease.Looks(root, manifest.run), Known(root, manifest.run)) for _ in range(PROCESSES)
+    ]
     for _, known in processes:
         _ = known.manifest
     for second in range(HOUR):
         now[0] += 1
         for looks, _ in processes[second % 10 :: 10]:
             looks.look_if_due()
-    most, writes = ({path: n for (writes, path), n in seen.items() if writes == kind} for kind in (False, True))
-    return {"reads": max(most.values()) / HOUR, "writes": max(writes.values()) / HOUR, "objects": len(most)}
+    most, writes = (
+        {path: n for (writes, path), n in seen.items() if writes == kind} for kind in (False, True)
+    )
+    return {
+        "reads": max(most.values()) / HOUR,
+        "writes": max(writes.values()) / HOUR,
+        "objects": len(most),
+    }
 
 
-def measured(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int) -> dict[str, float]:
+def measured(
+    work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int
+) -> dict[str, float]:
     """Seconds, peak memory in MB, and what the step says, in a process of its own."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("spawn").Process(target=_run, args=(work, where, unit_tokens, sender))
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run, args=(work, where, unit_tokens, sender)
+    )
     process.start()
     sender.close()
     found = receiver.recv()
@@ -263,7 +304,9 @@ def measured(work: Callable[[Path, int], dict[str, float]], where: Path, unit_to
     return found
 
 
-def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int, sender: Any) -> None:
+def _run(
+    work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens: int, sender: Any
+) -> None:
     from pipelines.common import command
 
     command.quiet_logs()
@@ -275,13 +318,19 @@ def _run(work: Callable[[Path, int], dict[str, float]], where: Path, unit_tokens
 
 
 def main() -> None:
-    """Measure what the head of this file says, and print a table; `--output` gets it as JSON too."""
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON
+    too.
+    """
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--files", type=int, default=20_000)
     p.add_argument("--groups", type=int, default=5, help="row groups a file, a unit each")
     p.add_argument("--rows", type=int, default=10_000, help="rows a row group")
     p.add_argument("--small", action="store_true", help="text files of one line, which share units")
-    p.add_argument("--no-pipeline", dest="pipeline", action="store_false", help="plan step by step alone")
+    p.add_argument(
+        "--no-pipeline", dest="pipeline", action="store_false", help="plan step by step alone"
+    )
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()
@@ -300,21 +349,36 @@ def main() -> None:
     ]
     asked = found["requests of 200 processes"]
     rows.append(
-        ("requests a second for one object", f"{asked['reads']:.2f} reads, {asked['writes']:.3f} writes", "bar 1")
+        (
+            "requests a second for one object",
+            f"{asked['reads']:.2f} reads, {asked['writes']:.3f} writes",
+            "bar 1",
+        )
     )
-    kind = "files of one line" if args.small else f"files, {args.files * args.groups * args.rows:,} rows"
+    kind = (
+        "files of one line"
+        if args.small
+        else f"files, {args.files * args.groups * args.rows:,} rows"
+    )
     title = f"{args.files:,} {kind}, {found['first night, commit']['units']:,} units"
     report(title, rows, args.output, {"steps": found})
-    print(json.dumps({name: step.get("graph bytes") for name, step in found.items() if "graph bytes" in step}))
+    print(
+        json.dumps(
+            {name: step.get("graph bytes") for name, step in found.items() if "graph bytes" in step}
+        )
+    )
 
 
 def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Two nights, the second with nothing changed, what readers and workers load, and what 200 processes ask for."""
+    """Two nights, the second with nothing changed, what readers and workers load, and what 200
+    processes ask for.
+    """
     if args.small:
         write_small(where / "in", args.files)
     else:
         write_inputs(where / "in", args.files, args.groups, args.rows)
-    unit_tokens = SMALL_UNITS if args.small else args.rows  # a row group is larger than that, so that each is a unit
+    # a row group is larger than that, so that each is a unit
+    unit_tokens = SMALL_UNITS if args.small else args.rows
     works = {
         "first night, listing": list_night,
         "first night, looking at files": look_night,

@@ -2,10 +2,10 @@
 
     python -m benchmarks.serve [--rows 10000] [--clients 50] [--requests 20]
 
-Median and 95th percentile of a request's time, requests a second, and questions in a batch, for one client and for
-many, each of which asks again as soon as it has its answer; beside it questions asked one by one of a `Searcher` whose
-model and index are loaded, whose median all p95 are compared with. Ratios are within this run. Server and clients share
-this machine's cores.
+Median and 95th percentile of a request's time, requests a second, and questions in a batch, for one
+client and for many, each of which asks again as soon as it has its answer; beside it questions
+asked one by one of a `Searcher` whose model and index are loaded, whose median all p95 are compared
+with. Ratios are within this run. Server and clients share this machine's cores.
 """
 
 import argparse
@@ -51,15 +51,20 @@ def batches(address: str) -> tuple[float, float]:
     place = urlsplit(address)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=120)
     connection.request("GET", "/metrics")
-    lines = dict(line.rsplit(" ", 1) for line in connection.getresponse().read().decode().splitlines())
-    return tuple(float(lines[f"sentence_beam_serve_{name}_total"]) for name in ("questions", "batches"))  # type: ignore
+    lines = dict(
+        line.rsplit(" ", 1) for line in connection.getresponse().read().decode().splitlines()
+    )
+    return tuple(
+        float(lines[f"sentence_beam_serve_{name}_total"]) for name in ("questions", "batches")
+    )  # type: ignore
 
 
 def told(name: str, took: list[float], wall: float, alone: float, size: str = "") -> None:
     """Print a line of figures."""
     median, late = np.percentile(took, [50, 95])
     print(
-        f"{name:<24}{1e3 * median:>9.1f} ms{1e3 * late:>9.1f} ms{late / alone:>8.2f}x{len(took) / wall:>9.0f}/s  {size}"
+        f"{name:<24}{1e3 * median:>9.1f} ms{1e3 * late:>9.1f}"
+        f" ms{late / alone:>8.2f}x{len(took) / wall:>9.0f}/s  {size}"
     )
 
 
@@ -76,16 +81,23 @@ def measure(root: str, texts: list[str], clients: int, requests: int) -> None:
     print(f"{'':<24}{'median':>12}{'p95':>12}{'of one':>9}{'rate':>11}  questions in a batch")
     told("search, in process", took, time.perf_counter() - start, alone)
     command = [sys.executable, "-m", "pipelines.serve", "--store", root, "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as server:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as server:
         assert server.stderr is not None
         address = server.stderr.readline().split(" is at ")[1].split()[0]
         try:
             for count in (1, clients):
                 before, start = batches(address), time.perf_counter()
-                parts = [[texts[(c * requests + r) % len(texts)] for r in range(requests)] for c in range(count)]
+                parts = [
+                    [texts[(c * requests + r) % len(texts)] for r in range(requests)]
+                    for c in range(count)
+                ]
                 with ThreadPoolExecutor(count) as pool:
                     found = [s for took in pool.map(ask, [address] * count, parts) for s in took]
-                questions, of = (now - then for now, then in zip(batches(address), before, strict=True))
+                questions, of = (
+                    now - then for now, then in zip(batches(address), before, strict=True)
+                )
                 wall = time.perf_counter() - start
                 told(f"serve, {count} clients", found, wall, alone, f"{questions / of:.1f}")
         finally:
@@ -94,7 +106,9 @@ def measure(root: str, texts: list[str], clients: int, requests: int) -> None:
 
 def main() -> None:
     """Make a store without and with an index, and measure both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--requests", type=int, default=20, help="of each client")
@@ -110,10 +124,20 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         pq.write_table(pa.table({"text": texts}), f"{folder}/in.parquet")
         for index in ("none", "auto"):
-            command = ["embed", "--input", f"{folder}/in.parquet", "--store", f"{folder}/store", "--model", args.model]
+            command = [
+                "embed",
+                "--input",
+                f"{folder}/in.parquet",
+                "--store",
+                f"{folder}/store",
+                "--model",
+                args.model,
+            ]
             assert run([*command, "--index", index, "--quiet"]) == 0
             print(f"\n{args.rows:,} rows, --index {index}")
-            measure(f"{folder}/store", texts[:: max(1, len(texts) // 1000)], args.clients, args.requests)
+            measure(
+                f"{folder}/store", texts[:: max(1, len(texts) // 1000)], args.clients, args.requests
+            )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""What a query costs that is asked on a command line: processor seconds of whole processes, user and system.
+"""What a query costs that is asked on a command line: processor seconds of whole processes, user
+and system.
 
     python -m benchmarks.start [--sentences FOLDER] [--rows 5000] [--runs 3] [--output FILE.json]
 
-`sentence-beam search` for one query in a store of so many rows, without an index and with one, and what it cannot do
-without: importing torch and the model's classes. Beside, `import sentence_beam`, and a command that needs no model.
+`sentence-beam search` for one query in a store of so many rows, without an index and with one, and
+what it cannot do without: importing torch and the model's classes. Beside, `import sentence_beam`,
+and a command that needs no model.
 """
 
 import argparse
@@ -27,7 +29,9 @@ def processor_seconds(*command: str) -> float:
     before = os.times()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = os.times()
-    return after.children_user - before.children_user + after.children_system - before.children_system
+    return (
+        after.children_user - before.children_user + after.children_system - before.children_system
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -46,7 +50,16 @@ def main(argv: list[str] | None = None) -> int:
             "\n".join(" ".join(text.split()) for text in real_texts(args.sentences, args.rows))
         )
         for store, index in ((plain, "none"), (indexed, "auto")):
-            command("embed", "--quiet", "--input", f"{folder}/texts.txt", "--store", store, "--index", index)
+            command(
+                "embed",
+                "--quiet",
+                "--input",
+                f"{folder}/texts.txt",
+                "--store",
+                store,
+                "--index",
+                index,
+            )
         works = {
             "imports": partial(python, IMPORTS),
             "search": partial(command, "search", "--store", plain, "--query", QUERY),
@@ -58,10 +71,15 @@ def main(argv: list[str] | None = None) -> int:
         for _ in range(1 + args.runs):
             for name, work in works.items():
                 took[name].append(work())
-    found = {name: statistics.median(seconds[1:]) for name, seconds in took.items()}  # the first ones compile
+    # the first ones compile
+    found = {name: statistics.median(seconds[1:]) for name, seconds in took.items()}
 
     def beyond(name: str) -> tuple[str, str, str]:
-        return "... beyond the imports", f"{found[name] - found['imports']:.2f} s", f"<= {BAR:.0f} s"
+        return (
+            "... beyond the imports",
+            f"{found[name] - found['imports']:.2f} s",
+            f"<= {BAR:.0f} s",
+        )
 
     rows = [
         ("importing torch and the model's classes", f"{found['imports']:.2f} s", ""),
@@ -72,7 +90,9 @@ def main(argv: list[str] | None = None) -> int:
         ("import sentence_beam", f"{found['package']:.3f} s", ""),
         ("files, which needs no model", f"{found['files']:.2f} s", ""),
     ]
-    report(f"a query in {args.rows:,} rows, processor seconds", rows, args.output, {"seconds": took})
+    report(
+        f"a query in {args.rows:,} rows, processor seconds", rows, args.output, {"seconds": took}
+    )
     return 0
 
 

@@ -27,7 +27,9 @@ class Stub:
         """Two tokens for each text."""
         counts = np.full(len(found), 2, np.int32)
         offsets = np.arange(len(found) + 1, dtype=np.int64) * 2
-        return Tokenized(np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool))
+        return Tokenized(
+            np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool)
+        )
 
     def plan(self, tokenized: Tokenized) -> Tokenized:
         """The texts as they are."""
@@ -68,7 +70,14 @@ def tiny_model(folder: Path, dim: int = 8) -> Path:
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64
     )
-    sizes = {"hidden_size": dim, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": dim}
-    BertModel(BertConfig(vocab_size=64, max_position_embeddings=64, **sizes)).save_pretrained(folder)
+    sizes = {
+        "hidden_size": dim,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 1,
+        "intermediate_size": dim,
+    }
+    BertModel(BertConfig(vocab_size=64, max_position_embeddings=64, **sizes)).save_pretrained(
+        folder
+    )
     fast.save_pretrained(folder)
     return folder

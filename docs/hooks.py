@@ -1,4 +1,6 @@
-"""What mkdocs is told besides `mkdocs.yml`: files outside docs/ that pages link to are part of the site."""
+"""What mkdocs is told besides `mkdocs.yml`: files outside docs/ that pages link to are part of the
+site.
+"""
 
 import posixpath
 import re
@@ -9,7 +11,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "benchmarks/README.md", "deploy/**/*")
+OUTSIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "benchmarks/README.md",
+    "deploy/**/*",
+)
 PLACE = "repository"  # where they are on the site
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 

@@ -1,7 +1,8 @@
-"""Write docs/pictures/*.png, what pages look like in a browser, with Chromium: `python docs/pictures.py`.
+"""Write docs/pictures/*.png, what pages look like in a browser, with Chromium: `python
+docs/pictures.py`.
 
-The corpus is the docstrings of Python's standard library, as in `make demo`. Needs the extras `cpu`, `serve`,
-`report` and `evaluate`.
+The corpus is the docstrings of Python's standard library, as in `make demo`. Needs the extras
+`cpu`, `serve`, `report` and `evaluate`.
 """
 
 import argparse
@@ -23,7 +24,8 @@ from pipelines.cli import main as sentence_beam
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = Path(__file__).with_name("pictures")
 SIZES = {"serve": (900, 1000), "report": (1000, 1340), "evaluate": (1280, 370)}  # pixels
-MODULES = ("asyncio", "datetime", "email", "logging", "os", "unittest")  # labels of the task that is evaluated
+# labels of the task that is evaluated
+MODULES = ("asyncio", "datetime", "email", "logging", "os", "unittest")
 QUERY = "/?q=remove+a+directory+and+everything+in+it&k=4"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -52,8 +54,8 @@ def make(folder: Path, rows: int, output: Path) -> None:
     store = folder / "docstrings"
     for night in nights(corpus.slice(0, rows)):
         pq.write_table(night, folder / "corpus.parquet")
-        run("embed", "--input", folder / "corpus.parquet", "--id-column", "id", "--keep-columns", "module",
-            "--index", "auto", "--store", store)  # fmt: skip
+        options = ("--id-column", "id", "--keep-columns", "module", "--index", "auto")
+        run("embed", "--input", folder / "corpus.parquet", *options, "--store", store)
     with served(store) as address:
         draw(address + QUERY, output / "serve.png")
     run("report", "--store", store, "--output", folder / "report.html")
@@ -67,7 +69,9 @@ def make(folder: Path, rows: int, output: Path) -> None:
 def docstrings(folder: Path) -> pa.Table:
     """The demo's corpus in an order that mixes modules."""
     program = ROOT / "deploy" / "demo" / "docstrings.py"
-    subprocess.run([sys.executable, str(program), str(folder / "demo")], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, str(program), str(folder / "demo")], check=True, stdout=subprocess.DEVNULL
+    )
     table = pq.read_table(folder / "demo")
     step = 7919  # a prime, so that every row is taken once
     order = [place * step % len(table) for place in range(len(table))]
@@ -87,10 +91,14 @@ def nights(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 def edited(rows: pa.Table, count: int, ending: str) -> pa.Table:
-    """The rows, the first `count` of them with another ending of their text, or without text if it is empty."""
+    """The rows, the first `count` of them with another ending of their text, or without text if it
+    is empty.
+    """
     texts = rows["text"].to_pylist()
     first = [text + ending if ending else "" for text in texts[:count]]
-    return rows.set_column(rows.column_names.index("text"), "text", pa.array([*first, *texts[count:]]))
+    return rows.set_column(
+        rows.column_names.index("text"), "text", pa.array([*first, *texts[count:]])
+    )
 
 
 def task_of(corpus: pa.Table, folder: Path, rows: int) -> Path:
@@ -134,7 +142,8 @@ def draw(url: str, picture: Path) -> None:
     """Write the picture of a page; its name says how large."""
     width, height = SIZES[picture.stem]
     with tempfile.TemporaryDirectory(prefix="chromium-") as profile:
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu",
+                 "--disable-dev-shm-usage", "--hide-scrollbars",
                  "--disable-background-networking", f"--window-size={width},{height}",
                  f"--user-data-dir={profile}", f"--screenshot={picture}"]  # fmt: skip
         subprocess.run([str(browser()), *flags, url], check=True, capture_output=True, timeout=300)

@@ -1,4 +1,6 @@
-"""Write docs/reference.md, every command with its options, from the commands' parsers: `python docs/reference.py`."""
+"""Write docs/reference.md, every command with its options, from the commands' parsers: `python
+docs/reference.py`.
+"""
 
 import argparse
 import re
@@ -84,14 +86,15 @@ HEAD = """# Commands
 
 <!-- Written by docs/reference.py from the commands' parsers; `make docs` writes it again. -->
 
-`sentence-beam COMMAND [OPTIONS]` is the same as `python -m pipelines.COMMAND [OPTIONS]`. Options have no short forms.
+`sentence-beam COMMAND [OPTIONS]` is the same as `python -m pipelines.COMMAND [OPTIONS]`. Options
+have no short forms.
 
-Flags that are not listed go to Beam's pipeline options, for example `--runner`, `--project` or `--temp_location`; one
-that Beam does not know either is refused. What only a runner's Java side knows goes after `--`. `--unit-tokens` and
-`--tokens-per-batch` may end in `k`, `M` or `G`.
+Flags that are not listed go to Beam's pipeline options, for example `--runner`, `--project` or
+`--temp_location`; one that Beam does not know either is refused. What only a runner's Java side
+knows goes after `--`. `--unit-tokens` and `--tokens-per-batch` may end in `k`, `M` or `G`.
 
-An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where it is not given.
-The defaults below are those of a new store.
+An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where
+it is not given. The defaults below are those of a new store.
 
 [Exit statuses](nightly.md#exit-statuses) are the same for all commands.
 
@@ -103,10 +106,11 @@ The defaults below are those of a new store.
 ALL = """
 ## Every command
 
-`sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam --version` says the version,
-`sentence-beam completion bash|zsh|fish` a script that completes commands and options
-([install it](options.md#completion)). How a [file of options](options.md#a-file-of-options) is written, and
-[what `--json` prints](options.md#output-for-programs).
+`sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam
+--version` says the version, `sentence-beam completion bash|zsh|fish` a script that completes
+commands and options ([install it](options.md#completion)). How a [file of
+options](options.md#a-file-of-options) is written, and [what `--json`
+prints](options.md#output-for-programs).
 
 | option | meaning | default |
 |---|---|---|
@@ -115,7 +119,8 @@ EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
 ## What auto comes to
 
-The first line of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for rows of any length.
+The first line of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for rows of
+any length.
 
 | option | when | what it is then |
 |---|---|---|
@@ -123,8 +128,8 @@ The first line of an option that holds decides. `SQ8` is for rows of length 1, `
 SPECS = """
 ## SPECs
 
-As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations are](calibration.md#methods),
-[what documents are cut by](documents.md#which-spec-for-which-use).
+As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations
+are](calibration.md#methods), [what documents are cut by](documents.md#which-spec-for-which-use).
 
 """
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -133,7 +138,9 @@ INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
 def page() -> str:
     """The whole page."""
     lines = [f"| [`{name}`](#{name}) | {cell(what)} |" for name, what in COMMANDS.items()]
-    every = "".join(f"| `{name}` | {cell(what)} | {default} |\n" for name, what, default in of_every_command())
+    every = "".join(
+        f"| `{name}` | {cell(what)} | {default} |\n" for name, what, default in of_every_command()
+    )
     return (
         HEAD
         + "\n".join(lines)
@@ -159,23 +166,39 @@ def specs() -> str:
 
 
 def automatic() -> str:
-    """The section of what options come to that are `auto` or not given, from the rules that decide."""
-    rows = [(f"`{option}`", rule.when, rule.gives) for option, rules in RULES.items() for rule in rules]
+    """The section of what options come to that are `auto` or not given, from the rules that
+    decide.
+    """
+    rows = [
+        (f"`{option}`", rule.when, rule.gives) for option, rules in RULES.items() for rule in rules
+    ]
     above = [("`--index auto`", f"from {rows:,} rows on", indexed(rows)) for rows in INDEX_ROWS]
-    every = [*rows, *above, ("`--index compact`", "instead of SQ8 and SQbf16", "RaBitQ, ranked by float16 vectors")]
-    table = "\n".join(f"| {option} | {cell(when)} | {cell(gives)} |" for option, when, gives in every)
+    every = [
+        *rows,
+        *above,
+        ("`--index compact`", "instead of SQ8 and SQbf16", "RaBitQ, ranked by float16 vectors"),
+    ]
+    table = "\n".join(
+        f"| {option} | {cell(when)} | {cell(gives)} |" for option, when, gives in every
+    )
     return f"{AUTOMATIC}{table}\n"
 
 
 def indexed(rows: int) -> str:
     """The kind of index for so many rows, of length 1 and of any length."""
-    return " or ".join(dict.fromkeys(f"`{automatic_index(rows, codec)}`" for codec in ("SQ8", "SQbf16")))
+    return " or ".join(
+        dict.fromkeys(f"`{automatic_index(rows, codec)}`" for codec in ("SQ8", "SQbf16"))
+    )
 
 
 def section(command: str) -> str:
-    """A command: what it does, where that is explained, and a table for each group of its options."""
+    """A command: what it does, where that is explained, and a table for each group of its
+    options.
+    """
     parser = parser_of(command)
-    text = f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
+    text = (
+        f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
+    )
     if command == "plan":
         return f"{text}\nThe options are those of [`embed`](#embed).\n"
     without_title, groups = parser._action_groups[:2], parser._action_groups[2:]
@@ -188,18 +211,30 @@ def section(command: str) -> str:
 def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
     """A table of options; nothing where there are none."""
     rows = list(options(parser, actions))
-    return "\n".join(["", "| option | meaning | default |", "|---|---|---|", *rows, ""]) if rows else ""
+    return (
+        "\n".join(["", "| option | meaning | default |", "|---|---|---|", *rows, ""])
+        if rows
+        else ""
+    )
 
 
 def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> Iterator[str]:
     """The rows of options, hidden ones left out."""
     for action in actions:
-        if action.help == argparse.SUPPRESS or "--help" in action.option_strings or action.dest in EVERY:
+        if (
+            action.help == argparse.SUPPRESS
+            or "--help" in action.option_strings
+            or action.dest in EVERY
+        ):
             continue
         meaning, default = said(action.help or "")
         if action.required:
             default = "required"
-        if any(action in one._group_actions for one in parser._mutually_exclusive_groups if one.required):
+        if any(
+            action in one._group_actions
+            for one in parser._mutually_exclusive_groups
+            if one.required
+        ):
             default = "one of these"
         yield f"| {name(action)} | {cell(meaning)} | {cell(default)} |"
 
@@ -208,7 +243,9 @@ def name(action: argparse.Action) -> str:
     """An option as it is written, with a link where it has a page."""
     values = "|".join(map(str, action.choices)) if action.choices else action.metavar or ""
     written = [" ".join([flag, str(values)]).strip() for flag in action.option_strings or [""]]
-    where = next((OPTIONS[key] for key in (written[0], written[0].split()[0]) if key in OPTIONS), "")
+    where = next(
+        (OPTIONS[key] for key in (written[0], written[0].split()[0]) if key in OPTIONS), ""
+    )
     names = ", ".join(f"`{cell(one)}`" for one in written)
     return f"[{names}]({where})" if where else names
 
@@ -224,7 +261,12 @@ def said(text: str) -> tuple[str, str]:
 
 def title(where: str) -> str:
     """The title of a page."""
-    return (PAGE.parent / where.split("#")[0]).read_text(encoding="utf8").splitlines()[0].removeprefix("# ")
+    return (
+        (PAGE.parent / where.split("#")[0])
+        .read_text(encoding="utf8")
+        .splitlines()[0]
+        .removeprefix("# ")
+    )
 
 
 def cell(text: str) -> str:

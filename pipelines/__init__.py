@@ -1,4 +1,6 @@
-"""One module for each job a person runs: parse options, wire transforms, report. Nothing here runs on a worker."""
+"""One module for each job a person runs: parse options, wire transforms, report. Nothing here runs
+on a worker.
+"""
 
 from sentence_beam.hidden import check_packages
 

@@ -1,4 +1,6 @@
-"""The console command `sentence-beam`: the list of commands, and the module of the one that is run."""
+"""The console command `sentence-beam`: the list of commands, and the module of the one that
+is run.
+"""
 
 import gc
 import importlib
@@ -54,14 +56,15 @@ GROUPS = {
 COMMANDS = {name: what for commands in GROUPS.values() for name, what in commands.items()}
 # What people call a command elsewhere.
 MEANT = {
-    "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files", "list": "files",
-    "check": "verify", "fsck": "verify", "log": "history", "status": "history", "gc": "vacuum", "clean": "vacuum",
-    "prune": "vacuum", "revert": "rollback", "undo": "rollback", "eval": "evaluate", "calibrate": "fit",
-    "build-index": "index", "estimate": "plan", "finetune": "train", "fine-tune": "train",
-    "neighbors": "neighbours", "knn": "neighbours", "join": "neighbours", "batch-search": "neighbours",
-    "describe": "info", "stats": "info", "show": "info", "inspect": "info",
-    "server": "serve", "web": "serve", "ui": "serve", "http": "serve", "sync": "push", "upload": "push",
-    "deduplicate": "dedup", "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
+    "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files",
+    "list": "files", "check": "verify", "fsck": "verify", "log": "history", "status": "history",
+    "gc": "vacuum", "clean": "vacuum", "prune": "vacuum", "revert": "rollback", "undo": "rollback",
+    "eval": "evaluate", "calibrate": "fit", "build-index": "index", "estimate": "plan",
+    "finetune": "train", "fine-tune": "train", "neighbors": "neighbours", "knn": "neighbours",
+    "join": "neighbours", "batch-search": "neighbours", "describe": "info", "stats": "info",
+    "show": "info", "inspect": "info", "server": "serve", "web": "serve", "ui": "serve",
+    "http": "serve", "sync": "push", "upload": "push", "deduplicate": "dedup",
+    "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
 }  # fmt: skip
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
@@ -82,7 +85,10 @@ def usage() -> str:
             "  sentence-beam embed --input 'corpus/*.parquet' --store store",
             "  sentence-beam search --store store --query 'a man is eating'",
             "",
-            f"`sentence-beam completion {'|'.join(SHELLS)}` prints a script that completes commands and options,",
+            (
+                f"`sentence-beam completion {'|'.join(SHELLS)}` prints a script that completes"
+                " commands and options,"
+            ),
             "`sentence-beam --version` the version.",
         ]
     )
@@ -120,9 +126,14 @@ def main(argv: list[str] | None = None) -> int:
 def unknown(name: str) -> str:
     """The line about a command that there is not."""
     if name.startswith("-"):
-        return f"a command comes before its options, as in sentence-beam embed {name}; there are {', '.join(COMMANDS)}"
+        return (
+            f"a command comes before its options, as in sentence-beam embed {name}; there are"
+            f" {', '.join(COMMANDS)}"
+        )
     near = MEANT.get(name) or nearest(name, COMMANDS)
-    return f"no command {name}" + (f"; did you mean {near}?" if near else f"; there are {', '.join(COMMANDS)}")
+    return f"no command {name}" + (
+        f"; did you mean {near}?" if near else f"; there are {', '.join(COMMANDS)}"
+    )
 
 
 def parser_of(command: str) -> "argparse.ArgumentParser":
@@ -152,7 +163,8 @@ def run() -> int:
     """The exit status of `main`, for a process that ends with it."""
     gc.freeze()  # nor does it look through what commands import, see transforms/base/imports.py
     code = main()
-    gc.freeze()  # or Python looks through all that was imported for garbage once more, which takes seconds
+    # or Python looks through all that was imported for garbage once more, which takes seconds
+    gc.freeze()
     return code
 
 

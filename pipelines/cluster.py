@@ -35,12 +35,18 @@ def parser() -> argparse.ArgumentParser:
 
 @overload
 def cluster(
-    store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: None = None
+    store: StrPath,
+    clusters: int | None = None,
+    min_score: float | None = None,
+    *,
+    output: None = None,
 ) -> Clustered: ...
 
 
 @overload
-def cluster(store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: StrPath) -> str: ...
+def cluster(
+    store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: StrPath
+) -> str: ...
 
 
 @overload
@@ -57,8 +63,8 @@ def cluster(
 ) -> Clustered | str:
     """Return the rows of a store in so many clusters, or in as many as a least score gives.
 
-    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and its path is
-    returned. Raises the errors with which `sentence-beam cluster` ends.
+    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
+    its path is returned. Raises the errors with which `sentence-beam cluster` ends.
     """
     given = {
         "store": store,
@@ -93,14 +99,30 @@ def _cluster(asked: ClusterOptions) -> Said:
     write_table(asked.output, found.rows)
     write_table(beside, found.clusters)
     clusters = found.clusters.select(["label", "size", "names"]).to_pylist()
-    cells = [[str(c["label"]), str(c["size"]), " | ".join(c["names"][:NAMED_BY])] for c in clusters[:SHOWN]]
+    cells = [
+        [str(c["label"]), str(c["size"]), " | ".join(c["names"][:NAMED_BY])]
+        for c in clusters[:SHOWN]
+    ]
     lines = table(
-        [Column("label", right=True), Column("size", right=True), text_column("nearest to its centre")], cells
+        [
+            Column("label", right=True),
+            Column("size", right=True),
+            text_column("nearest to its centre"),
+        ],
+        cells,
     )
     more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
     several = "s" if len(clusters) > 1 else ""
-    last = f"{counted(len(found.rows), 'row')} in {asked.output}, {len(clusters):,} cluster{several} in {beside}"
-    values = {"output": asked.output, "beside": beside, "rows": len(found.rows), "clusters": clusters}
+    last = (
+        f"{counted(len(found.rows), 'row')} in {asked.output}, {len(clusters):,} cluster{several}"
+        f" in {beside}"
+    )
+    values = {
+        "output": asked.output,
+        "beside": beside,
+        "rows": len(found.rows),
+        "clusters": clusters,
+    }
     return Said([*lines, *more, "", last], values)
 
 

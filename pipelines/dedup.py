@@ -55,8 +55,8 @@ def dedup(
 ) -> Deduplicated | str:
     """Return the rows of a store in groups of near duplicates, each with the row to keep.
 
-    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and its path is
-    returned. Raises the errors with which `sentence-beam dedup` ends.
+    `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
+    its path is returned. Raises the errors with which `sentence-beam dedup` ends.
     """
     given = {"store": store, "output": output or "", "min_score": min_score, "threshold": threshold}
     with as_function(DedupOptions), unheard():
@@ -83,20 +83,37 @@ def _dedup(asked: DedupOptions) -> Said:
         *shown(found.largest),
         f"rows        {rows:,}, {rows - found.duplicates:,} to keep",
         f"duplicates  {found.duplicates:,} in {counted(found.groups, 'group')}",
-        f"found       {found.found:.1%} of the {found.sampled:,} pairs of some rows, which were compared with all",
+        (
+            f"found       {found.found:.1%} of the {found.sampled:,} pairs of some rows, which were"
+            " compared with all"
+        ),
         f"output      {asked.output}",
     ]
     counts = {"rows": rows, "groups": found.groups, "duplicates": found.duplicates}
-    return Said(lines, {"output": asked.output, **counts, "found": found.found, "sampled": found.sampled})
+    return Said(
+        lines, {"output": asked.output, **counts, "found": found.found, "sampled": found.sampled}
+    )
 
 
 def shown(rows: pa.Table) -> list[str]:
     """The largest groups as a table, and an empty line; nothing where no group is."""
     if not len(rows):
         return []
-    columns = [Column("component", right=True), Column("keep"), Column("score"), id_column(), text_column("text")]
+    columns = [
+        Column("component", right=True),
+        Column("keep"),
+        Column("score"),
+        id_column(),
+        text_column("text"),
+    ]
     cells = [
-        [str(row["component"]), "yes" if row["keep"] else "no", f"{row['score']:.4f}", row["id"], one_line(row["text"])]
+        [
+            str(row["component"]),
+            "yes" if row["keep"] else "no",
+            f"{row['score']:.4f}",
+            row["id"],
+            one_line(row["text"]),
+        ]
         for row in rows.to_pylist()
     ]
     return [*table(columns, cells), ""]

@@ -1,4 +1,6 @@
-"""`sentence-beam diagnose`: what vectors, tokens and a model look like, mostly without any label."""
+"""`sentence-beam diagnose`: what vectors, tokens and a model look like, mostly without any
+label.
+"""
 
 import argparse
 import math
@@ -32,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
         "diagnose",
         "Figures of vectors, tokens and a model: cosines, spectrum, heads, layers, words.",
         "sentence-beam diagnose --store store --report figures.html",
-        "sentence-beam diagnose --input corpus.txt --pooler mean --pooler ditto:1-9 --output figures.jsonl",
+        "sentence-beam diagnose --input corpus.txt --pooler mean --pooler ditto:1-9 --output"
+        " figures.jsonl",
         words=specs.of_poolers(),
         kind=DiagnoseCommandOptions,
     )
@@ -53,27 +56,41 @@ def _diagnose(asked: DiagnoseCommandOptions) -> Said:
 
         write_text(asked.report, page(found))
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
-    said = {"source": found.source, "model": found.model, "figures": found.rows, "notes": found.notes}
+    said = {
+        "source": found.source,
+        "model": found.model,
+        "figures": found.rows,
+        "notes": found.notes,
+    }
     return Said(lines, said, asked=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The figures as text, a line each; of those with many values the first or the largest SHOWN."""
+    """The figures as text, a line each; of those with many values the first or the largest
+    SHOWN.
+    """
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(row)
+        groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(
+            row
+        )
     lines, left = [], Counter[str]()
     for (name, pooler, _), group in groups.items():
         values = shown_rows(name, group)
         left[name] += max(len(values) - SHOWN, 0)
-        lines += [(name, pooler, describe(row), _value(row["value"]), f"{row['n']:,}") for row in values[:SHOWN]]
+        lines += [
+            (name, pooler, describe(row), _value(row["value"]), f"{row['n']:,}")
+            for row in values[:SHOWN]
+        ]
     text = "\n".join(lines_of(COLUMNS, lines))
     more = ", ".join(f"{count:,} of {name}" for name, count in left.items() if count)
     return f"{text}\nand more: {more}; --output FILE has all" if more else text
 
 
 def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The values of one figure in the order in which people read them; shares of cosines are summed by tenths."""
+    """The values of one figure in the order in which people read them; shares of cosines are summed
+    by tenths.
+    """
     if name == "cosine-share":
         return sorted(_by_tenths(rows), key=_largest_first)
     if name == "layer-cosine":  # symmetric, and 1 for a layer with itself
@@ -107,7 +124,9 @@ def _value(value: float | None) -> str:
 
 
 def describe(row: dict[str, Any]) -> str:
-    """The column `of` of a figure: the task, the pairs, and the layers, tokens or range that it is of."""
+    """The column `of` of a figure: the task, the pairs, and the layers, tokens or range that it is
+    of.
+    """
     words = [row[key] for key in ("task", "pairs") if row.get(key)]
     words += _PLACES.get(row["figure"], lambda row: [])(row)
     return ", ".join(words) or "-"
@@ -130,7 +149,9 @@ _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "head": lambda row: [f"layer {row['layer']}, head {row['head']}"],
     "layer-cosine": lambda row: [f"layers {row['layer']} and {row['other']}"],
     "hop-cosine": lambda row: [f"{counted(row['hops'], 'layer')} apart"],
-    "impact": lambda row: [f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"],
+    "impact": lambda row: [
+        f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"
+    ],
     "influence": lambda row: [f"{row['token']} ({row['place']})"],
 }
 

@@ -52,8 +52,16 @@ def _diff(asked: DiffOptions) -> Said:
         return Said([f"{total} in {asked.output}"], {**values, "output": asked.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
     lines += table([Column("change"), Column("id", middle)], shown) if shown else []
-    lines += [f"and {counts.total() - SHOWN:,} more; --output FILE has all"] if counts.total() > SHOWN else []
-    return Said(lines, {**values, "rows": [{"change": change, "id": name} for change, name in shown]}, asked=True)
+    lines += (
+        [f"and {counts.total() - SHOWN:,} more; --output FILE has all"]
+        if counts.total() > SHOWN
+        else []
+    )
+    return Said(
+        lines,
+        {**values, "rows": [{"change": change, "id": name} for change, name in shown]},
+        asked=True,
+    )
 
 
 diff = function("diff", DiffOptions, _diff)

@@ -1,4 +1,6 @@
-"""`sentence-beam distill`: a static model, which `embed` runs as fast as it cuts texts into tokens."""
+"""`sentence-beam distill`: a static model, which `embed` runs as fast as it cuts texts into
+tokens.
+"""
 
 import argparse
 import sys
@@ -26,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _distill(asked: DistillOptions) -> Said:
     if asked.input is None and asked.words != WORDS:
-        raise OptionError("--words says how many words of a corpus become tokens; name its files by --input")
+        raise OptionError(
+            "--words says how many words of a corpus become tokens; name its files by --input"
+        )
     check_installed()
     output_of(asked)
     with with_stdin(asked, local=True) as asked:
@@ -40,10 +44,17 @@ def lines(record: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     output, rejected = record["options"]["output"], record["rejected"]
     lost = f", {rejected:,} rejected" if rejected else ""
-    words = [f"words       {record['words']:,} new ones of {record['rows']:,} rows{lost}"] if record["data"] else []
+    words = (
+        [f"words       {record['words']:,} new ones of {record['rows']:,} rows{lost}"]
+        if record["data"]
+        else []
+    )
     return [
         *words,
-        f"tokens      {record['tokens']:,} of {record['dim']} dimensions, {record['bytes'] / 1e6:,.1f} MB",
+        (
+            f"tokens      {record['tokens']:,} of {record['dim']} dimensions,"
+            f" {record['bytes'] / 1e6:,.1f} MB"
+        ),
         f"space       {record['space'][:16]}",
         f"model       {output}",
         f"use         sentence-beam embed --model {output}",

@@ -32,7 +32,8 @@ from transforms.store.manifest import read_manifest
 from transforms.store.runs.result import Result
 from transforms.store.runs.run_ids import new_run
 
-ROWS = "rows"  # the batch that a call without append makes, so that the next rows take the place of these
+# the batch that a call without append makes, so that the next rows take the place of these
+ROWS = "rows"
 
 
 @overload
@@ -40,7 +41,9 @@ def embed(input: Rows | Files, **options: Unpack[RowsKeywords]) -> Store: ...
 
 
 @overload
-def embed(input: Rows | Files, *, beam_flags: Sequence[str], **options: Unpack[RowsKeywords]) -> Store | None: ...
+def embed(
+    input: Rows | Files, *, beam_flags: Sequence[str], **options: Unpack[RowsKeywords]
+) -> Store | None: ...
 
 
 @overload
@@ -52,29 +55,42 @@ def embed(input: EmbedOptions, *, beam_flags: Sequence[str]) -> Store | None: ..
 
 
 def embed(
-    input: Rows | Files | EmbedOptions, *, batch: str | None = None, beam_flags: Sequence[str] = (), **options: Any
+    input: Rows | Files | EmbedOptions,
+    *,
+    batch: str | None = None,
+    beam_flags: Sequence[str] = (),
+    **options: Any,
 ) -> Store | None:
     """Embed a collection into a store, or bring the store up to date, and return the new snapshot.
 
-    `input`: a pattern of files, or one or several `pathlib.Path`s; or the rows themselves: a pandas or Polars data
-    frame, an Arrow table, a dict of columns, dicts, texts. `options` are those of `sentence-beam embed`, `store=` among
-    them; or all of it is one EmbedOptions.
+    `input`: a pattern of files, or one or several `pathlib.Path`s; or the rows themselves: a pandas
+    or Polars data frame, an Arrow table, a dict of columns, dicts, texts. `options` are those of
+    `sentence-beam embed`, `store=` among them; or all of it is one EmbedOptions.
 
-    Rows take the place of all that the store has. With `append=True` they are added; those that were added under the
-    same name `batch` are replaced. Without a name the same rows again add nothing. Rows are embedded in this process.
-    `beam_flags` go to Beam: `["--runner=FlinkRunner", ...]`. Returns None if nobody waits for the job.
-    Raises the errors with which the command ends; `exit_code` is its exit status.
+    Rows take the place of all that the store has. With `append=True` they are added; those that
+    were added under the same name `batch` are replaced. Without a name the same rows again add
+    nothing. Rows are embedded in this process. `beam_flags` go to Beam: `["--runner=FlinkRunner",
+    ...]`. Returns None if nobody waits for the job. Raises the errors with which the command ends;
+    `exit_code` is its exit status.
     """
     with as_function(EmbedOptions):
         if isinstance(input, EmbedOptions):
             if options or batch is not None:
-                raise TypeError(f"embed() got EmbedOptions and {next(iter(options), 'batch')!r}; give one of them")
+                raise TypeError(
+                    f"embed() got EmbedOptions and {next(iter(options), 'batch')!r}; give one of"
+                    " them"
+                )
             return _embedded(input, beam_flags)
         given = input_of(input)
         if isinstance(given, tuple):
             if batch is not None:
-                raise OptionError("batch: it names rows in memory, and files have names of their own; leave it out")
-            return _embedded(options_of(EmbedOptions, "embed", {"input": given, **options}), beam_flags)
+                raise OptionError(
+                    "batch: it names rows in memory, and files have names of their own; leave"
+                    " it out"
+                )
+            return _embedded(
+                options_of(EmbedOptions, "embed", {"input": given, **options}), beam_flags
+            )
         asked = options_of(EmbedOptions, "embed", {"input": (), **options})
         return _embed_rows(given, _batch(batch, asked.append), asked, beam_flags)
 
@@ -82,13 +98,17 @@ def embed(
 def _batch(name: str | None, append: bool) -> str | None:
     """The name of a batch of rows; None for a batch that is named by what it holds."""
     if name is not None and not append:
-        raise OptionError("batch: it names rows that are appended; say append=True too, or leave batch out")
+        raise OptionError(
+            "batch: it names rows that are appended; say append=True too, or leave batch out"
+        )
     if name is not None:
         return batch_name(name)
     return None if append else ROWS
 
 
-def _embed_rows(rows: pa.Table, batch: str | None, asked: EmbedOptions, flags: Sequence[str]) -> Store | None:
+def _embed_rows(
+    rows: pa.Table, batch: str | None, asked: EmbedOptions, flags: Sequence[str]
+) -> Store | None:
     with storage.folder_of_rows() as folder:
         file = write_batch(rows, folder, batch)
         return _embedded(replace(asked, input=(storage.ROWS + file,)), flags, in_memory=True)
@@ -99,19 +119,24 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
     beam_options = options_of_list(flags, asked.accelerator, asked.index_accelerator)
     if in_memory and not engines.in_process(beam_options):
-        raise OptionError("rows in memory are embedded in this process; write them to files for another runner")
+        raise OptionError(
+            "rows in memory are embedded in this process; write them to files for another runner"
+        )
     with watched(sys.stderr):
         _, result = run(asked, beam_options)
     return open_store(asked.store, result.run) if result is not None else None
 
 
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
-    """The run of these options as it was resolved, and its result, None where nobody waits for it."""
+    """The run of these options as it was resolved, and its result, None where nobody waits
+    for it.
+    """
     root = storage.absolute(options.store)
     run_id = new_run(root)
     engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
-    resolved = resolve(options, read_manifest(root), run_id, local)  # a mistake should not touch the store
+    # a mistake should not touch the store
+    resolved = resolve(options, read_manifest(root), run_id, local)
     with writing(root, run_id, beam_options) as writer:
         current = read_manifest(root)
         if (current.version if current else None) != resolved.job.run.version:
@@ -120,7 +145,9 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
 
 
 def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
-    """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed run ended with."""
+    """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed
+    run ended with.
+    """
     run = resolved.job.run
     if resolved.calibration is not None:
         keep_calibration(run.root, resolved.calibration)
@@ -138,9 +165,11 @@ def build(
     indexing: dict[str, str] | None = None,
     raises: bool = False,
 ) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a failed job.
+    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a
+    failed job.
 
-    `embedding` are Beam's hints for the step that embeds, `indexing` for those that find the lists of an index.
+    `embedding` are Beam's hints for the step that embeds, `indexing` for those that find the lists
+    of an index.
     """
     job = resolved.job
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
@@ -150,7 +179,9 @@ def build(
     settled = known | "Commit/Settle" >> Settle(job.run)
     found = [settled, *([embedded.ranges] if embedded.ranges else [])]
     if resolved.index is not None:
-        index = BuildIndex(job.run, resolved.index, remembered=job.index_asked is None, hints=indexing)
+        index = BuildIndex(
+            job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
+        )
         found.append(settled | "Index" >> index)
     return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
 

@@ -1,4 +1,6 @@
-"""`sentence-beam evaluate`: scores of poolers and calibrations on tasks, all of them from one forward pass."""
+"""`sentence-beam evaluate`: scores of poolers and calibrations on tasks, all of them from one
+forward pass.
+"""
 
 import argparse
 import contextlib
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from transforms.evaluation.evaluate import Evaluation
 
 COLUMNS = (
-    Column("task"), Column("metric"), Column("pooler", middle, least=24), Column("calibration", middle, spare=2),
+    Column("task"), Column("metric"), Column("pooler", middle, least=24),
+    Column("calibration", middle, spare=2),
     *(Column(head, right=True, spare=spare) for head, spare in (
-        ("dim", 5), ("n", 6), ("score", None), ("from", 0), ("to", 0), ("mean", 9), ("wmean", 10), ("diff", 3),
-        ("from", 8), ("to", 7), ("p", 4), ("texts/s", 11), ("bytes", 12),
+        ("dim", 5), ("n", 6), ("score", None), ("from", 0), ("to", 0), ("mean", 9), ("wmean", 10),
+        ("diff", 3), ("from", 8), ("to", 7), ("p", 4), ("texts/s", 11), ("bytes", 12),
     )),
 )  # fmt: skip
 
@@ -33,7 +36,8 @@ def parser() -> argparse.ArgumentParser:
         "evaluate",
         "Score poolers and calibrations on tasks, with intervals and tests.",
         "sentence-beam evaluate --task stsb=stsb.tsv --pooler mean --pooler cls",
-        "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5 --output scores.jsonl",
+        "sentence-beam evaluate --task sts=2012.tsv,2013.tsv --model BAAI/bge-small-en-v1.5"
+        " --output scores.jsonl",
         words=specs.of_poolers(),
         kind=EvaluateCommandOptions,
     )
@@ -67,7 +71,9 @@ def _write(asked: EvaluateCommandOptions, found: "Evaluation") -> None:
     if asked.output:
         write_rows(asked.output, found.rows)
         if found.grid:
-            tasks = dict.fromkeys(row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE)
+            tasks = dict.fromkeys(
+                row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE
+            )
             pictures.draw_heads(asked.output, found.rows, list(tasks), found.grid)
     if asked.report:
         from transforms.evaluation.page import page
@@ -81,11 +87,15 @@ def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception
     if output:
         with contextlib.suppress(SentenceBeamError):  # the file may be what failed
             write_rows(output, rows)
-    return Said([table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, asked=True, error=error)
+    return Said(
+        [table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, asked=True, error=error
+    )
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The scores as text, with a line for each task, metric and method; those of other subsets beside it."""
+    """The scores as text, with a line for each task, metric and method; those of other subsets
+    beside it.
+    """
     lines = []
     for row in (row for row in rows if row["subset"] == "all"):
         same = ("task", "metric", "pooler", "calibration", "dim")
@@ -99,8 +109,18 @@ def table(rows: list[dict[str, Any]]) -> str:
             cells[0] = "-"
         p = "" if row["p_holm"] is None else f"{row['p_holm']:.4f}"
         speed = row.get("sentences_s") or row.get("queries_s")
-        cost = ("" if speed is None else f"{speed:.0f}", "" if "bytes_row" not in row else f"{row['bytes_row']:.0f}")
-        named = (row["task"], row["metric"], row["pooler"], _beside(row), str(row["dim"]), str(row["n"]))
+        cost = (
+            "" if speed is None else f"{speed:.0f}",
+            "" if "bytes_row" not in row else f"{row['bytes_row']:.0f}",
+        )
+        named = (
+            row["task"],
+            row["metric"],
+            row["pooler"],
+            _beside(row),
+            str(row["dim"]),
+            str(row["n"]),
+        )
         lines.append((*named, *cells, p, *cost))
     return "\n".join(lines_of(COLUMNS, lines))
 

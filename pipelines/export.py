@@ -1,4 +1,6 @@
-"""`sentence-beam export`: a store's encoder, or its vectors, as a folder of files for other programs."""
+"""`sentence-beam export`: a store's encoder, or its vectors, as a folder of files for other
+programs.
+"""
 
 import argparse
 import contextlib
@@ -28,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     """The options of `export`."""
     return options.command(
         "export",
-        "Write what made a store's vectors as a folder that makes the same ones of queries, or the vectors themselves.",
+        "Write what made a store's vectors as a folder that makes the same ones of queries, or the"
+        " vectors themselves.",
         "sentence-beam export --store store --output encoder",
         "sentence-beam export --store store --vectors faiss --output plain",
         "sentence-beam export --store gs://bucket/store --output encoder --project p",
@@ -47,7 +50,9 @@ def _export(asked: ExportOptions) -> Said:
 
 @contextlib.contextmanager
 def _replaced(output: Path) -> Iterator[Path]:
-    """A new folder to write, which takes the place of `output` when the block ends and is removed where that fails."""
+    """A new folder to write, which takes the place of `output` when the block ends and is removed
+    where that fails.
+    """
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
@@ -62,8 +67,14 @@ def _replaced(output: Path) -> Iterator[Path]:
 def _encoder(store: Store, folder: Path, output: Path) -> Said:
     with progress.stage("writing the encoder"):
         unfit = write_encoder(store, folder)
-    fits = f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
-    lines = [f"encoder     {output}", f'load        Encoder.load("{output}")', f"            {fits}"]
+    fits = (
+        f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
+    )
+    lines = [
+        f"encoder     {output}",
+        f'load        Encoder.load("{output}")',
+        f"            {fits}",
+    ]
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
@@ -80,14 +91,17 @@ def _vectors(store: Store, kind: str, folder: Path, output: Path) -> Said:
 
 
 def check_output(path: str, marker: str) -> Path:
-    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but an earlier export.
+    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but
+    an earlier export.
 
     An earlier export of the same sort has the file `marker`.
     """
     if not storage.is_local(path):
         raise OptionError(f"--output {path}: an export is a local folder; copy it from there")
     output = Path(storage.absolute(path))
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / marker).is_file()):
+    if output.is_file() or (
+        output.is_dir() and any(output.iterdir()) and not (output / marker).is_file()
+    ):
         raise OptionError(f"--output {path} is there and is no export; name another folder")
     return output
 

@@ -30,7 +30,10 @@ def _files(asked: FilesOptions) -> Said:
     if asked.link is None:
         return Said(paths, {"shards": paths}, asked=True)
     link(paths, asked.link)
-    return Said([f"{counted(len(paths), 'shard')} linked in {asked.link}"], {"shards": paths, "link": asked.link})
+    return Said(
+        [f"{counted(len(paths), 'shard')} linked in {asked.link}"],
+        {"shards": paths, "link": asked.link},
+    )
 
 
 def link(paths: list[str], folder: str) -> None:
@@ -39,16 +42,24 @@ def link(paths: list[str], folder: str) -> None:
     Raises OptionError for shards that are not local, and for a folder that holds anything else.
     """
     if any(not storage.is_local(path) for path in paths):
-        raise OptionError("--link needs a store on local disk; print the paths and copy them instead")
+        raise OptionError(
+            "--link needs a store on local disk; print the paths and copy them instead"
+        )
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise OptionError(f"--link {folder} is no folder ({error.strerror}); name an empty one") from error
+        raise OptionError(
+            f"--link {folder} is no folder ({error.strerror}); name an empty one"
+        ) from error
     present = os.listdir(folder)
     for name in present:
         path = os.path.join(folder, name)
-        if not os.path.islink(path) or not os.readlink(path).endswith(f"/{layout.EMBEDDINGS}/{name}"):
-            raise OptionError(f"--link {folder} holds {name}, which is no link to a shard; name an empty folder")
+        if not os.path.islink(path) or not os.readlink(path).endswith(
+            f"/{layout.EMBEDDINGS}/{name}"
+        ):
+            raise OptionError(
+                f"--link {folder} holds {name}, which is no link to a shard; name an empty folder"
+            )
     for name in present:
         os.unlink(os.path.join(folder, name))
     for path in paths:

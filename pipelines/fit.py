@@ -1,4 +1,6 @@
-"""`sentence-beam fit`: a calibration from a store's vectors, or token statistics for a pooler from a corpus."""
+"""`sentence-beam fit`: a calibration from a store's vectors, or token statistics for a pooler from
+a corpus.
+"""
 
 import argparse
 import os
@@ -61,7 +63,9 @@ def _fit(asked: FitOptions, beam_options: PipelineOptions) -> Said:
     if asked.method in METHODS:
         _refuse(asked, "store", "sample")
         if asked.input is None:
-            raise OptionError(f"--method {asked.method} counts the tokens of a corpus; name its files by --input")
+            raise OptionError(
+                f"--method {asked.method} counts the tokens of a corpus; name its files by --input"
+            )
         with with_stdin(asked, engines.in_process(beam_options)) as asked:
             return _fit_tokens(asked, asked.input or (), beam_options)
     spec = _spec(asked.method)
@@ -72,7 +76,10 @@ def _fit(asked: FitOptions, beam_options: PipelineOptions) -> Said:
 def _spec(method: str) -> CalibrationSpec:
     if method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
         of_stores, of_corpora = ", ".join(CALIBRATIONS), ", ".join(METHODS)
-        raise OptionError(f"--method {method} is not known; allowed: {of_stores} (a store), {of_corpora} (a corpus)")
+        raise OptionError(
+            f"--method {method} is not known; allowed: {of_stores} (a store), {of_corpora} (a"
+            " corpus)"
+        )
     return parse_calibration(method)
 
 
@@ -80,7 +87,10 @@ def _refuse(asked: FitOptions, *names: str) -> None:
     """Raise OptionError for options that are given and that this method has no use for."""
     for name in names:
         if getattr(asked, name) is not None:
-            raise OptionError(f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave it out")
+            raise OptionError(
+                f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave"
+                " it out"
+            )
 
 
 def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineOptions) -> Said:
@@ -89,7 +99,15 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     files = list_inputs(globs, asked.format or "auto", asked.delimiter)
     model = os.path.abspath(model) if os.path.isdir(model) else model
     output = storage.absolute(asked.output)
-    job = CountJob(new_run(), asked.method, model, asked.revision, tokenizer, asked.text_column or "text", output)
+    job = CountJob(
+        new_run(),
+        asked.method,
+        model,
+        asked.revision,
+        tokenizer,
+        asked.text_column or "text",
+        output,
+    )
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
     lines = [
@@ -101,16 +119,24 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     return Said(lines, {"output": output, "method": asked.method, "files": len(files), **found})
 
 
-def list_inputs(globs: Sequence[str], file_format: str, delimiter: str | None = None) -> list[InputFile]:
+def list_inputs(
+    globs: Sequence[str], file_format: str, delimiter: str | None = None
+) -> list[InputFile]:
     """The files that the globs name, each once. Raises OptionError where a glob names none."""
-    found = {file.path: file for glob in globs for file in match_inputs(glob, file_format, delimiter=delimiter)}
+    found = {
+        file.path: file
+        for glob in globs
+        for file in match_inputs(glob, file_format, delimiter=delimiter)
+    }
     files = [found[path] for path in sorted(found)]
     check_distinct(files)
     return files
 
 
 def _store(asked: FitOptions) -> Store:
-    """The store that is named by `--store` or its old name `--input`. Raises OptionError for none and for several."""
+    """The store that is named by `--store` or its old name `--input`. Raises OptionError for none
+    and for several.
+    """
     named = [path for path in (asked.store, *(asked.input or ())) if path is not None]
     if not named:
         raise OptionError(f"--method {asked.method} is fitted on a store; name it by --store")
@@ -119,7 +145,9 @@ def _store(asked: FitOptions) -> Store:
     return open_store(named[0])
 
 
-def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions) -> Said:
+def _fit_calibration(
+    asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions
+) -> Said:
     engines.check_shared(beam_options, store=store.root, output=storage.absolute(asked.output))
     shards, output = store.manifest.shard_paths, storage.absolute(asked.output)
     if not shards:
@@ -140,11 +168,18 @@ def _fit_calibration(asked: FitOptions, spec: CalibrationSpec, store: Store, bea
     return Said(lines, {"output": output, "store": store.root, **found})
 
 
-def calibration_job(store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str) -> FitJob:
-    """The job for the workers; without `sample`, affine methods are fitted on all rows, a flow on FLOW_SAMPLE."""
+def calibration_job(
+    store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str
+) -> FitJob:
+    """The job for the workers; without `sample`, affine methods are fitted on all rows, a flow on
+    FLOW_SAMPLE.
+    """
     manifest, affine = store.manifest, spec.name in AFFINE
     rows = manifest.rows.stored
-    want, prefix = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE), storage.join(output, f"sample-{run}")
+    want, prefix = (
+        sample or (SHOWN_ROWS if affine else FLOW_SAMPLE),
+        storage.join(output, f"sample-{run}"),
+    )
     snapshot = storage.join(store.root, layout.snapshot(manifest.run))
     fitted_on = {
         "store": store.root,
@@ -173,13 +208,17 @@ def figures(found: dict[str, Any]) -> list[str]:
         f"k_eff       {found['k_eff']}",
         f"condition   {_number(found['condition'], ',.1f')}",
         f"variance    {found['explained_variance']:.2%} explained",
-        f"cosine      {_number(cosine['before'], '.4f')} before, {_number(cosine['after'], '.4f')} after, "
-        f"on average over the pairs of {cosine['rows']:,} rows",
+        (
+            f"cosine      {_number(cosine['before'], '.4f')} before,"
+            f" {_number(cosine['after'], '.4f')} after, on average over the pairs of"
+            f" {cosine['rows']:,} rows"
+        ),
     ]
     if flow:
         held_out = f"{flow['held_out_rows']:,} held-out rows, {flow['steps']:,} steps"
         lines.append(
-            f"NLL         {flow['before']:.4f} before, {flow['after']:.4f} after, bits a component ({held_out})"
+            f"NLL         {flow['before']:.4f} before, {flow['after']:.4f} after, bits a component"
+            f" ({held_out})"
         )
     return [*lines, *(f"warning     {warning}" for warning in found["warnings"])]
 
@@ -189,7 +228,9 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _picture(found: dict[str, Any], output: str) -> str:
-    """Draw the fit into the calibration's folder; the picture's path, or a line that names what drawing needs."""
+    """Draw the fit into the calibration's folder; the picture's path, or a line that names what
+    drawing needs.
+    """
     if not pictures.is_installed():
         return f"none: it needs matplotlib, {pip_line('report')}"
     path = storage.join(output, PICTURE)
@@ -202,11 +243,15 @@ def run_fit(
 ) -> dict[str, Any]:
     """Run the pipeline; the figures of the fit. Raises the error that a failed run ended with."""
     if not engines.waits(beam_options):
-        raise OptionError("fit waits for its job; leave --no_wait_until_finish and --template_location out")
+        raise OptionError(
+            "fit waits for its job; leave --no_wait_until_finish and --template_location out"
+        )
     try:
         write_result(output, FitResult(run, 1, f"run {run} did not end; see the runner's log"))
     except OSError as denied:
-        raise OptionError(f"--output {output} cannot be written ({denied.strerror}); choose another") from denied
+        raise OptionError(
+            f"--output {output} cannot be written ({denied.strerror}); choose another"
+        ) from denied
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Inputs" >> beam.Create(inputs) | "Fit" >> fit
     result = read_result(output)

@@ -20,15 +20,25 @@ from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.runs.result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
-COUNTS = ("rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected")
+COUNTS = (
+    "rows",
+    "added",
+    "changed",
+    "deleted",
+    "embedded",
+    "reused",
+    "duplicates",
+    "carried",
+    "rejected",
+)
 COLUMNS = (
-    Column("run"), Column("started", spare=12), Column("time", spare=5, right=True), Column("command", spare=1),
-    Column("rows", right=True), Column("added", spare=3, right=True), Column("changed", spare=4, right=True),
-    Column("deleted", spare=2, right=True), Column("embedded", spare=6, right=True),
-    Column("reused", spare=7, right=True), Column("duplicates", spare=9, right=True),
-    Column("carried", spare=8, right=True), Column("rejected", spare=10, right=True),
-    Column("recall", spare=11, right=True), Column("status"), Column("snapshot", spare=1),
-    Column("message", end, spare=0),
+    Column("run"), Column("started", spare=12), Column("time", spare=5, right=True),
+    Column("command", spare=1), Column("rows", right=True), Column("added", spare=3, right=True),
+    Column("changed", spare=4, right=True), Column("deleted", spare=2, right=True),
+    Column("embedded", spare=6, right=True), Column("reused", spare=7, right=True),
+    Column("duplicates", spare=9, right=True), Column("carried", spare=8, right=True),
+    Column("rejected", spare=10, right=True), Column("recall", spare=11, right=True),
+    Column("status"), Column("snapshot", spare=1), Column("message", end, spare=0),
 )  # fmt: skip
 
 
@@ -51,7 +61,9 @@ def _history(asked: HistoryOptions) -> Said:
     if not found:
         open_store(root)  # says that there is no store
     kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
-    states = [kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found]
+    states = [
+        kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found
+    ]
     runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
     if asked.output:
         write_rows(asked.output, runs)
@@ -64,7 +76,10 @@ def _history(asked: HistoryOptions) -> Said:
         rows = [with_pieces(row, summary) for row, summary in zip(rows, found, strict=True)]
     if any(summary.tables for summary in found):
         shown.insert(-1, Column("table version", spare=8))
-        rows = [(*row[:-1], versions(summary), row[-1]) for row, summary in zip(rows, found, strict=True)]
+        rows = [
+            (*row[:-1], versions(summary), row[-1])
+            for row, summary in zip(rows, found, strict=True)
+        ]
     return Said(table(shown, rows), {"store": root, "runs": runs}, asked=True)
 
 
@@ -80,8 +95,12 @@ def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:
-    """What `--output` and `--json` have of a run: everything but its stages' figures, which are in `report.json`."""
-    return {name: value for name, value in asdict(summary).items() if name != "measures"} | {"snapshot": state}
+    """What `--output` and `--json` have of a run: everything but its stages' figures, which are in
+    `report.json`.
+    """
+    return {name: value for name, value in asdict(summary).items() if name != "measures"} | {
+        "snapshot": state
+    }
 
 
 def cells(summary: RunSummary, state: str) -> tuple[str, ...]:

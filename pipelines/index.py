@@ -29,7 +29,8 @@ def parser() -> argparse.ArgumentParser:
         "Build the FAISS index of a store, measure its recall, and commit both.",
         "sentence-beam index --store store",
         "sentence-beam index --store store --index compact --target-recall 0.98 --merge",
-        "sentence-beam index --store store --target-recall 0.97 --max-bytes-per-row 150 --max-latency-ms 2",
+        "sentence-beam index --store store --target-recall 0.97 --max-bytes-per-row 150"
+        " --max-latency-ms 2",
         kind=IndexOptions,
     )
 
@@ -52,19 +53,29 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
         )
         hints = beam_flags.hints(accelerator=asked.index_accelerator)
         with recorded(run, writer), writer.pipeline() as pipeline:
-            units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(carried_units, root)
+            units = (
+                pipeline
+                | "Snapshot" >> beam.Create([manifest.run])
+                | "Units" >> beam.FlatMap(carried_units, root)
+            )
             settled = (units,) | "Commit/Settle" >> Settle(run)
             record = settled | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
             _ = (settled, record) | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    found = index_lines(result.index, manifest.index) or ["index       none: the store holds no rows"]
-    return Said([*found, f"store       {root} (snapshot {run_id})"], {"store": root, **asdict(result)})
+    found = index_lines(result.index, manifest.index) or [
+        "index       none: the store holds no rows"
+    ]
+    return Said(
+        [*found, f"store       {root} (snapshot {run_id})"], {"store": root, **asdict(result)}
+    )
 
 
 def with_metric(run: Run) -> Run:
-    """The run with the metric of its model among its options; stores of earlier versions do not remember it."""
+    """The run with the metric of its model among its options; stores of earlier versions do not
+    remember it.
+    """
     if run.options.metric is not None:
         return run
     try:

@@ -20,7 +20,17 @@ from transforms.store.runs.result import COMMITTED
 
 KEY = 12  # columns before a value
 DIGITS = 16  # of a space's id
-OF_THE_MODEL = ("model", "revision", "pooler", "prompt", "max_tokens", "chunks", "precision", "normalize", "keep_types")
+OF_THE_MODEL = (
+    "model",
+    "revision",
+    "pooler",
+    "prompt",
+    "max_tokens",
+    "chunks",
+    "precision",
+    "normalize",
+    "keep_types",
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +69,9 @@ def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
 
 def _snapshot(info: dict[str, Any]) -> str:
     kept = counted(info["snapshots"], "snapshot")
-    return f"{info['snapshot']} of {_minute(info['finished'])}; {kept} kept, format {info['format']}"
+    return (
+        f"{info['snapshot']} of {_minute(info['finished'])}; {kept} kept, format {info['format']}"
+    )
 
 
 def _minute(time: str) -> str:
@@ -70,21 +82,29 @@ def rows_line(rows: dict[str, int]) -> str:
     """The rows of a store, or its documents with their pieces."""
     pieces = rows.get("pieces")
     cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
-    rejected = f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
+    rejected = (
+        f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
+    )
     return f"{rows['written']:,}{cut}{rejected}"
 
 
 def columns_line(columns: list[dict[str, str]] | None) -> str:
-    """The columns of a shard: those that were kept with their types, then the names of the others."""
+    """The columns of a shard: those that were kept with their types, then the names of the
+    others.
+    """
     if columns is None:
         return "unknown, no shard is there to tell"
-    kept = [f"{column['name']} ({column['type']})" for column in columns if column["kind"] == "kept"]
+    kept = [
+        f"{column['name']} ({column['type']})" for column in columns if column["kind"] == "kept"
+    ]
     own = [column["name"] for column in columns if column["kind"] == "own"]
     return "; ".join(part for part in (", ".join(kept), ", ".join(own)) if part)
 
 
 def options_line(remembered: dict[str, Any], partition: str) -> str:
-    """The remembered options that differ from the defaults, as flags; those of the model have lines of their own."""
+    """The remembered options that differ from the defaults, as flags; those of the model have lines
+    of their own.
+    """
     defaults, types = Options.of_a_new_store().to_json(), remembered.get("keep_types", {})
     flags = [] if partition == "file" else [f"--partition {partition}"]
     for name, value in remembered.items():
@@ -116,12 +136,17 @@ def _bytes(info: dict[str, Any]) -> str:
 
 
 def _last_run(run: dict[str, Any]) -> str:
-    told = [f"{run['run']}: {run.get('command') or 'run'} {run['status']}, begun {_minute(run['started'])}"]
+    told = [
+        f"{run['run']}: {run.get('command') or 'run'} {run['status']}, begun"
+        f" {_minute(run['started'])}"
+    ]
     if "seconds" in run:
         told[0] += f", took {duration(run['seconds'])}"
     changes = run.get("changes") or {}
     if changes:
-        told.append(", ".join(f"{changes[name]:,} {name}" for name in ("added", "changed", "deleted")))
+        told.append(
+            ", ".join(f"{changes[name]:,} {name}" for name in ("added", "changed", "deleted"))
+        )
     message = run.get("message", COMMITTED)
     if message != COMMITTED:
         told.append(message)

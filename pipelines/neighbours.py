@@ -1,4 +1,6 @@
-"""`sentence-beam neighbours`: the nearest rows of many queries at once, as a file or a folder of files."""
+"""`sentence-beam neighbours`: the nearest rows of many queries at once, as a file or a folder of
+files.
+"""
 
 import argparse
 import sys
@@ -30,7 +32,14 @@ from transforms.corpus.queries import QueryFiles
 from transforms.corpus.spans import UNIT_TOKENS, plan_file
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
-from transforms.steps.joins.neighbours_result import RESULT, begin, ended, remove, schema_of, tables_of
+from transforms.steps.joins.neighbours_result import (
+    RESULT,
+    begin,
+    ended,
+    remove,
+    schema_of,
+    tables_of,
+)
 from transforms.steps.options.common import NEIGHBOURS
 from transforms.steps.options.joins import NeighboursOptions
 from transforms.steps.options.keywords import NeighboursKeywords
@@ -62,18 +71,23 @@ def neighbours(
     beam_flags: Sequence[str] = (),
     **options: Unpack[NeighboursKeywords],
 ) -> dict[str, Any]:
-    """Write the k rows of a store nearest to each query into a file or folder; counts of queries, rows and files.
+    """Write the k rows of a store nearest to each query into a file or folder; counts of queries,
+    rows and files.
 
-    `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of files, ...
-    `beam_flags` go to Beam. Raises the errors with which the command ends.
+    `options` are those of `sentence-beam neighbours`: `of=` a store, or `queries=` a pattern of
+    files, ... `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
     with as_function(NeighboursOptions), unheard():
-        asked = options_of(NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options})
+        asked = options_of(
+            NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options}
+        )
         return run(asked, flags.options_of_list(beam_flags))
 
 
 def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
-    """What a job says of itself when it has ended; of one that nobody waits for, its `output` and `run` alone."""
+    """What a job says of itself when it has ended; of one that nobody waits for, its `output` and
+    `run` alone.
+    """
     if asked.output.endswith(TABLES):
         return run_into_file(asked, beam_options)[0]
     return run_into(asked, storage.absolute(asked.output), beam_options)
@@ -87,9 +101,13 @@ def run_into_file(
     The job works in a folder beside the file, where it goes on if it was interrupted.
     """
     if not storage.is_local(storage.absolute(asked.output)):
-        raise OptionError(f"--output {asked.output}: a file is written on this machine alone; name a folder")
+        raise OptionError(
+            f"--output {asked.output}: a file is written on this machine alone; name a folder"
+        )
     if not engines.waits(beam_options):
-        raise OptionError(f"--output {asked.output}: nobody waits for this job to write a file; name a folder")
+        raise OptionError(
+            f"--output {asked.output}: nobody waits for this job to write a file; name a folder"
+        )
     check_output(asked.output)
     folder = storage.absolute(asked.output) + PARTS
     found = run_into(asked, folder, beam_options)
@@ -106,7 +124,9 @@ def run_into_file(
     return {**found, "output": asked.output, "files": [file]}, first
 
 
-def run_into(asked: NeighboursOptions, output: str, beam_options: PipelineOptions) -> dict[str, Any]:
+def run_into(
+    asked: NeighboursOptions, output: str, beam_options: PipelineOptions
+) -> dict[str, Any]:
     """The same of a job whose files are in a folder."""
     store = open_store(asked.store)
     engines.check_shared(beam_options, store=store.root, output=output)
@@ -127,10 +147,15 @@ def run_into(asked: NeighboursOptions, output: str, beam_options: PipelineOption
         return {"output": output, "run": run_id}
     found = ended(output, run_id)
     if found is None:
-        raise SentenceBeamError("the job ended without a result; see the runner's log, and run again to go on")
+        raise SentenceBeamError(
+            "the job ended without a result; see the runner's log, and run again to go on"
+        )
     if found["exit_code"]:
         raise Problem(found["message"], found["exit_code"]).error()
-    return {"output": output, **{name: found[name] for name in ("run", "queries", "rejected", "rows", "files")}}
+    return {
+        "output": output,
+        **{name: found[name] for name in ("run", "queries", "rejected", "rows", "files")},
+    }
 
 
 def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
@@ -138,18 +163,26 @@ def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
     if not manifest.rows.stored:
         raise OptionError(f"{store.root} holds no rows; nothing can be found in it")
     if asked.min_score is not None and manifest.metric == "l2":
-        raise OptionError(f"--min-score is for scores, and {store.root} is compared by distances (l2); leave it out")
+        raise OptionError(
+            f"--min-score is for scores, and {store.root} is compared by distances (l2); leave"
+            " it out"
+        )
     columns = _query_files(asked).columns
     return NeighboursJob(
         store.root, manifest.run, manifest.digest, output, asked.k, asked.min_score,
-        columns=columns, model=asked.model, query_prompt=asked.query_prompt, texts=asked.output.endswith(TABLES),
+        columns=columns, model=asked.model, query_prompt=asked.query_prompt,
+        texts=asked.output.endswith(TABLES),
     )  # fmt: skip
 
 
 def _query_files(asked: NeighboursOptions) -> QueryFiles:
     """The files of queries, and how they are read."""
     return QueryFiles(
-        tuple(asked.queries or ()), asked.format, asked.delimiter, asked.text_column, asked.id_column or None
+        tuple(asked.queries or ()),
+        asked.format,
+        asked.delimiter,
+        asked.text_column,
+        asked.id_column or None,
     )
 
 
@@ -190,7 +223,13 @@ def _spans(file: InputFile, asked: NeighboursOptions) -> list[Span]:
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
     """Make the output this job's. Raises OptionError where it is another's or cannot be written."""
-    asked = {"snapshot": job.digest, "k": job.k, "min_score": job.min_score, "query_prompt": job.query_prompt, **what}
+    asked = {
+        "snapshot": job.digest,
+        "k": job.k,
+        "min_score": job.min_score,
+        "query_prompt": job.query_prompt,
+        **what,
+    }
     if job.texts:
         asked["texts"] = True
     try:
@@ -221,7 +260,9 @@ def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
     """The neighbours of the first queries as text, with an empty line after each query's."""
-    queries = groupby(rows, key=lambda row: (row["query"], row.get("query_piece"), row.get("query_text")))
+    queries = groupby(
+        rows, key=lambda row: (row["query"], row.get("query_piece"), row.get("query_text"))
+    )
     lines = []
     for (name, _, text), found in islice(queries, SHOWN):
         query = name if text is None else f"{name}: {text}"

@@ -23,7 +23,13 @@ from transforms.base.numbers import counted
 from transforms.corpus import Columns
 from transforms.corpus.reading import list_files, read_files
 from transforms.corpus.spans import estimated_tokens
-from transforms.index.top_pairs import EXACT_BELOW, TopPairs, exact_pairs, indexed_pairs, with_copies
+from transforms.index.top_pairs import (
+    EXACT_BELOW,
+    TopPairs,
+    exact_pairs,
+    indexed_pairs,
+    with_copies,
+)
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options.joins import PairsOptions
 from transforms.store import Store, open_store
@@ -36,7 +42,8 @@ TEXTS_AT_ONCE = 32_768
 class Collection:
     """Rows and their distinct texts; `of` int64 [rows] is the number of each row's text.
 
-    A text is None in a store that keeps none; `pieces` are the numbers of rows that are pieces of documents.
+    A text is None in a store that keeps none; `pieces` are the numbers of rows that are pieces of
+    documents.
     """
 
     ids: list[str]
@@ -64,7 +71,9 @@ def _pairs(asked: PairsOptions) -> Said:
     with with_stdin(asked, local=True) as asked, tempfile.TemporaryDirectory() as folder:
         if asked.store is not None:
             with progress.stage("reading", things="rows"):
-                vectors, collection = of_store(open_store(asked.store, asked.snapshot), Path(folder))
+                vectors, collection = of_store(
+                    open_store(asked.store, asked.snapshot), Path(folder)
+                )
         else:
             with progress.stage("reading", things="rows"):
                 collection = read(asked)
@@ -73,7 +82,12 @@ def _pairs(asked: PairsOptions) -> Said:
     rows = described(pairs, collection, asked.distinct)
     if asked.output:
         write_rows(asked.output, rows)
-    counts = {"rows": len(collection.ids), "texts": len(collection.texts), "rejected": collection.rejected, "how": how}
+    counts = {
+        "rows": len(collection.ids),
+        "texts": len(collection.texts),
+        "rejected": collection.rejected,
+        "how": how,
+    }
     lines = [f"{counted(len(rows), 'pair')} in {asked.output}"] if asked.output else shown(rows)
     sizes = f"{counted(len(collection.ids), 'row')} with {counted(len(collection.texts), 'text')}"
     last = f"{sizes}, {collection.rejected:,} rejected; {how}"
@@ -83,7 +97,13 @@ def _pairs(asked: PairsOptions) -> Said:
 
 def read(asked: PairsOptions) -> Collection:
     """The rows of the files. Raises the errors that `embed` raises for them."""
-    columns, ids, number, of, rejected = Columns(asked.text_column or "text", asked.id_column or None), [], {}, [], 0
+    columns, ids, number, of, rejected = (
+        Columns(asked.text_column or "text", asked.id_column or None),
+        [],
+        {},
+        [],
+        0,
+    )
     texts: list[str] = []
     for rows in read_files(list_files(asked.input or (), asked.format, asked.delimiter), columns):
         progress.step(len(rows.ids))
@@ -98,20 +118,34 @@ def read(asked: PairsOptions) -> Collection:
 
 
 def of_store(store: Store, folder: Path) -> tuple[np.ndarray, Collection]:
-    """The rows of a snapshot, and vectors of length 1 of their texts, float32 [texts, d], mapped from a file."""
+    """The rows of a snapshot, and vectors of length 1 of their texts, float32 [texts, d], mapped
+    from a file.
+    """
     manifest, text, number = store.manifest, store.manifest.options.kept_text, dict[bytes, int]()
     has_pieces = manifest.rows.pieces is not None
-    columns = ["id", "embedding", "row_hash", *([text] if text else []), *(["piece"] if has_pieces else [])]
+    columns = [
+        "id",
+        "embedding",
+        "row_hash",
+        *([text] if text else []),
+        *(["piece"] if has_pieces else []),
+    ]
     ids, texts, pieces, of = list[str](), list[str | None](), list[int](), list[int]()
-    vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(store)), store.space.dim))
+    vectors = np.memmap(
+        folder / "vectors", np.float32, "w+", shape=(max(1, len(store)), store.space.dim)
+    )
     for path in manifest.shard_paths:
         for batch in read_shard(path, columns):
             progress.step(batch.num_rows)
             first, start = len(number), len(of)
-            of += [number.setdefault(key, len(number)) for key in batch.column("row_hash").to_pylist()]
+            of += [
+                number.setdefault(key, len(number)) for key in batch.column("row_hash").to_pylist()
+            ]
             new = _firsts(of[start:], first)
             vectors[first : len(number)] = _of_length_1(as_matrix(batch.column("embedding"))[new])
-            texts += batch.column(text).take(pa.array(new)).to_pylist() if text else [None] * len(new)
+            texts += (
+                batch.column(text).take(pa.array(new)).to_pylist() if text else [None] * len(new)
+            )
             ids += batch.column("id").to_pylist()
             pieces += batch.column("piece").to_pylist() if has_pieces else []
     collection = Collection(ids, texts, np.array(of, np.int64), 0, pieces if has_pieces else None)
@@ -124,20 +158,32 @@ def _firsts(numbers: list[int], least: int) -> np.ndarray:
     return places[found >= least]
 
 
-def encode(asked: PairsOptions, collection: Collection, folder: Path) -> tuple[np.ndarray, Collection]:
-    """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts that have none."""
+def encode(
+    asked: PairsOptions, collection: Collection, folder: Path
+) -> tuple[np.ndarray, Collection]:
+    """Vectors of length 1, float32 [texts, d], mapped from a file, and the collection without texts
+    that have none.
+    """
     with progress.stage(progress.LOADING):
         from transforms.encoder import Encoder
 
         encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
     texts = [text or "" for text in collection.texts]
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
-    vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim))[: len(texts)]
+    vectors = np.memmap(
+        folder / "vectors", np.float32, "w+", shape=(max(1, len(texts)), encoder.dim)
+    )[: len(texts)]
     for start in range(0, len(texts), TEXTS_AT_ONCE):
         tokenized = encoder.tokenize(texts[start : start + TEXTS_AT_ONCE])
-        vectors[start : start + TEXTS_AT_ONCE] = _of_length_1(encoder.embed(tokenized, progress.advance).vectors)
+        vectors[start : start + TEXTS_AT_ONCE] = _of_length_1(
+            encoder.embed(tokenized, progress.advance).vectors
+        )
     good = np.flatnonzero(np.isfinite(vectors).all(axis=1))
-    return (vectors, collection) if len(good) == len(texts) else (vectors[good], _without(collection, good))
+    return (
+        (vectors, collection)
+        if len(good) == len(texts)
+        else (vectors[good], _without(collection, good))
+    )
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
@@ -161,7 +207,9 @@ def _without(collection: Collection, good: np.ndarray) -> Collection:
 
 
 def find(vectors: np.ndarray, collection: Collection, asked: PairsOptions) -> tuple[TopPairs, str]:
-    """The k most similar pairs of rows (of texts where these are to be distinct), and how they were found, in words."""
+    """The k most similar pairs of rows (of texts where these are to be distinct), and how they were
+    found, in words.
+    """
     least = -np.inf if asked.min_score is None else asked.min_score
     if len(vectors) < EXACT_BELOW:
         pairs, how = exact_pairs(vectors, asked.k, least=least), "every pair compared"
@@ -172,9 +220,11 @@ def find(vectors: np.ndarray, collection: Collection, asked: PairsOptions) -> tu
 
 
 def described(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:
-    """The pairs as rows: rank, score, and of both id, text, where it is known, and number among a document's pieces.
+    """The pairs as rows: rank, score, and of both id, text, where it is known, and number among a
+    document's pieces.
 
-    Where pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and `rows_2` count them.
+    Where pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and
+    `rows_2` count them.
     """
     counts = np.bincount(collection.of, minlength=len(collection.texts))
     first = _firsts(collection.of.tolist(), 0) if distinct else None
@@ -195,7 +245,9 @@ def described(pairs: TopPairs, collection: Collection, distinct: bool) -> list[d
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
-    """The pairs as a table, two lines each: rank, score, ids, and of both texts what the other has too."""
+    """The pairs as a table, two lines each: rank, score, ids, and of both texts what the other has
+    too.
+    """
     if not rows:
         return ["no pairs"]
     texts = [(one_line(row.get("text_1", "")), one_line(row.get("text_2", ""))) for row in rows]

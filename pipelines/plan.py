@@ -56,12 +56,14 @@ TEXT_KEPT = 0.5  # of a text's bytes are in the store, compressed
 
 @dataclass(frozen=True)
 class Estimate:
-    """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed, input bytes.
+    """The size of a run: files and units carried or to embed, rows and tokens (estimated) to embed,
+    input bytes.
 
-    `unchanged_files` are as the last snapshot has them; by content they are read all the same where another changed.
-    `exact_rows` says that the rows are counted, not estimated; `pieces` are those of documents (estimated), None where
-    they are not cut; `carried_rows` are those of carried units; `beside` are the files that lie beside those of the
-    input and are not taken, by reason; `bad` are those that are left out, with the reason, by relative path.
+    `unchanged_files` are as the last snapshot has them; by content they are read all the same where
+    another changed. `exact_rows` says that the rows are counted, not estimated; `pieces` are those
+    of documents (estimated), None where they are not cut; `carried_rows` are those of carried
+    units; `beside` are the files that lie beside those of the input and are not taken, by reason;
+    `bad` are those that are left out, with the reason, by relative path.
     """
 
     files: int
@@ -86,11 +88,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Pace:
-    """The speed of a few seconds of embedding: seconds to load the model, seconds to embed, and what was embedded then.
+    """The speed of a few seconds of embedding: seconds to load the model, seconds to embed, and
+    what was embedded then.
 
-    `expected` are the tokens that the plan estimates for those rows, `real` those that the tokenizer made, `pieces` how
-    many texts they were: one a row, unless documents are cut. `tokenising` are the seconds of the tokenizer alone,
-    `computing` those of the model.
+    `expected` are the tokens that the plan estimates for those rows, `real` those that the
+    tokenizer made, `pieces` how many texts they were: one a row, unless documents are cut.
+    `tokenising` are the seconds of the tokenizer alone, `computing` those of the model.
     """
 
     loading: float
@@ -138,7 +141,9 @@ class Pace:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The size and pace of a run that is not started; `pace` is None where it would embed nothing."""
+    """The size and pace of a run that is not started; `pace` is None where it would embed
+    nothing.
+    """
 
     resolved: Resolved
     plan: Estimate
@@ -156,10 +161,17 @@ def parser() -> argparse.ArgumentParser:
 
 
 def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = True) -> Said:
-    """The plan of a run that is not started; nothing is written. `store` says whether the store is named."""
+    """The plan of a run that is not started; nothing is written. `store` says whether the store is
+    named.
+    """
     found = predict(options, beam_options)
     space, root = found.resolved.space, found.resolved.job.root if store else None
-    sizes = {"seconds": found.seconds, "index": index_line(found), "space": space.id, "dim": space.dim}
+    sizes = {
+        "seconds": found.seconds,
+        "index": index_line(found),
+        "space": space.id,
+        "dim": space.dim,
+    }
     sizes["index_size"] = size_of_index(found)
     values = {"store": root, **asdict(found.plan), **sizes, **speeds(found.pace)}
     return Said(wrapped(lines(found, root)), values, asked=True)
@@ -183,25 +195,40 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     found = estimate(planned, beside, work, pace, job.chunks != "none")
     if job.by_content:
         found = in_buckets(found, spans, same, job)
-        found = replace(found, unchanged_files=max(unchanged, found.carried_files))  # some of these have other names
+        # some of these have other names
+        found = replace(found, unchanged_files=max(unchanged, found.carried_files))
     return Prediction(resolved, found, pace)
 
 
-def in_buckets(found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob) -> Estimate:
-    """The estimate with the units of a run by content: all of the snapshot `same`, or none where it is None."""
+def in_buckets(
+    found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob
+) -> Estimate:
+    """The estimate with the units of a run by content: all of the snapshot `same`, or none where it
+    is None.
+    """
     if same is not None:
         rows = same.rows.stored
-        return replace(found, units=0, carried_units=len(same.units), carried_files=found.files, carried_rows=rows)
+        return replace(
+            found,
+            units=0,
+            carried_units=len(same.units),
+            carried_files=found.files,
+            carried_rows=rows,
+        )
     return replace(found, units=content.buckets_for(spans, job).count)
 
 
 def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
-    """The run's plan, made in this process, and what lies beside its files. Raises the first problem."""
+    """The run's plan, made in this process, and what lies beside its files. Raises the first
+    problem.
+    """
     found = [item for glob in job.run.globs for item in list_files(glob, job)]
     raise_first(found)
     planned = FilePlanner(job).plan_all([item for item in found if isinstance(item, InputFile)])
     raise_first(planned)
-    return checked_plan([item for item in planned if isinstance(item, PlannedFile)], job), merged(found)
+    return checked_plan([item for item in planned if isinstance(item, PlannedFile)], job), merged(
+        found
+    )
 
 
 def raise_first(found: Iterable[Any]) -> None:
@@ -212,9 +239,15 @@ def raise_first(found: Iterable[Any]) -> None:
 
 
 def estimate(
-    planned: list[PlannedFile], beside: Beside, spans: list[AnySpan], pace: Pace | None, is_cut: bool = False
+    planned: list[PlannedFile],
+    beside: Beside,
+    spans: list[AnySpan],
+    pace: Pace | None,
+    is_cut: bool = False,
 ) -> Estimate:
-    """The sums over a plan; rows of text files are estimated by the tokens that a row has in the sample."""
+    """The sums over a plan; rows of text files are estimated by the tokens that a row has in the
+    sample.
+    """
     known = sum(span.rows for span in spans if span.rows is not None)
     carried = sum(1 for item in planned if not item.bad and (item.carried or item.kept is None))
     guessed = sum(span.tokens for span in spans if span.rows is None)
@@ -227,7 +260,11 @@ def estimate(
         rows=known + (guessed / pace.tokens_per_row if pace and guessed else 0),
         exact_rows=not guessed,
         tokens=sum(span.tokens for span in spans),
-        pieces=sum(span.tokens for span in spans) * pace.pieces / pace.expected if pace and is_cut else None,
+        pieces=(
+            sum(span.tokens for span in spans) * pace.pieces / pace.expected
+            if pace and is_cut
+            else None
+        ),
         input_bytes=sum(item.file.size for item in planned),
         carried_rows=sum(unit.rows for item in planned for unit in item.carried),
         beside=beside.total(),
@@ -236,7 +273,9 @@ def estimate(
 
 
 def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
-    """The pace of embedding rows from all over the spans for a few seconds, warmed up; None without a good row."""
+    """The pace of embedding rows from all over the spans for a few seconds, warmed up; None without
+    a good row.
+    """
     from transforms.steps.embed.load_encoder import load_encoder
 
     began = time.monotonic()
@@ -252,9 +291,16 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             tokenized = encoder.tokenize(pieces)
             tokenising = time.monotonic() - began
             stats = encoder.embed(tokenized).stats
-            computing, expected = time.monotonic() - began - tokenising, planned_tokens(span, texts, rows_of(span))
+            computing, expected = (
+                time.monotonic() - began - tokenising,
+                planned_tokens(span, texts, rows_of(span)),
+            )
             # on a CPU both take the same cores; a GPU computes beside the tokenizer
-            seconds = tokenising + computing if encoder.device.type == "cpu" else max(tokenising, computing)
+            seconds = (
+                tokenising + computing
+                if encoder.device.type == "cpu"
+                else max(tokenising, computing)
+            )
             counts = len(texts), expected, stats.real, len(pieces)
             pace = pace.after(Pace(0.0, seconds, *counts, tokenising, computing))
             progress.step(len(texts))
@@ -264,19 +310,25 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
 
 
 def planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:
-    """The tokens that the plan estimates for texts of a span: their share of its tokens where its rows are known."""
+    """The tokens that the plan estimates for texts of a span: their share of its tokens where its
+    rows are known.
+    """
     if rows:
         return span.tokens * len(texts) / rows
     return estimated_tokens(sum(len(text.encode()) for text in texts), len(texts))
 
 
 def samples(job: EmbedJob, spans: list[Span], tokens: int) -> Iterator[tuple[Span, list[str]]]:
-    """Lists of texts of about so many tokens, with their span, from the spans in turn, until all are read.
+    """Lists of texts of about so many tokens, with their span, from the spans in turn, until all
+    are read.
 
     Texts differ from file to file, and files often lie in order of what is in them.
     """
     order = random.Random(0).sample(spans, len(spans))
-    left = deque((span, texts_of(read_span(span, job.columns, job.run.unit_tokens), tokens)) for span in order)
+    left = deque(
+        (span, texts_of(read_span(span, job.columns, job.run.unit_tokens), tokens))
+        for span in order
+    )
     while left:
         span, place = left.popleft()
         texts = next(place, None)
@@ -291,16 +343,21 @@ def texts_of(units: Iterator[UnitRows], tokens: int) -> Iterator[list[str]]:
         ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in unit.texts])
         start = 0
         while start < len(ends):
-            stop = int(np.searchsorted(ends, tokens + (ends[start - 1] if start else 0), side="right"))
+            stop = int(
+                np.searchsorted(ends, tokens + (ends[start - 1] if start else 0), side="right")
+            )
             yield unit.texts[start : max(stop, start + 1)]
             start = max(stop, start + 1)
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:
-    """The lines about a plan for a store, one fact a line; whatever is estimated follows "about"."""
+    """The lines about a plan for a store, one fact a line; whatever is estimated follows
+    "about".
+    """
     resolved, plan, pace = found.resolved, found.plan, found.pace
     about = "" if plan.exact_rows else "about "
-    most = "at most " if resolved.job.reuse and plan.tokens else ""  # texts that the store has are not embedded again
+    # texts that the store has are not embedded again
+    most = "at most " if resolved.job.reuse and plan.tokens else ""
     units = "about " if resolved.job.by_content and plan.units else ""
     real = plan.tokens * (pace.real_share if pace else 1.0)
     size = plan.vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
@@ -308,17 +365,27 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         size += TEXT_KEPT * BYTES_PER_TOKEN * max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
     speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
     return [
-        f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.unchanged_files:,} unchanged"
+        f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.unchanged_files:,}"
+        " unchanged"
         + (", read like the others" if plan.unchanged_files > plan.carried_files else ""),
         *beside_lines(plan.beside),
         *bad_lines(plan.bad),
-        f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to embed",
-        *(["pieces      " + f"{most}about {plan.pieces:,.0f}, by {chunks}"] if plan.pieces is not None else []),
+        (
+            f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to"
+            " embed"
+        ),
+        *(
+            ["pieces      " + f"{most}about {plan.pieces:,.0f}, by {chunks}"]
+            if plan.pieces is not None
+            else []
+        ),
         f"tokens      {most}about {real:,.0f}",
         f"units       {units}{plan.units:,} to embed, {plan.carried_units:,} carried over",
         f"output      about {size / 1e6:,.1f} MB of shards{f' in {store}' if store else ''}",
-        f"time        {most}about {duration(found.seconds)} on this machine "
-        f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})",
+        (
+            f"time        {most}about {duration(found.seconds)} on this machine "
+            f"({speed:,.0f} tokens/s measured, {resolved.space.dtype})"
+        ),
         *pace_lines(pace),
         f"index       {index_line(found)}",
         *size_lines(found),
@@ -327,7 +394,9 @@ def lines(found: Prediction, store: str | None) -> list[str]:
 
 
 def speeds(pace: Pace | None) -> dict[str, float | None]:
-    """Tokens a second, of all and of the tokenizer and the model alone; None where nothing was measured."""
+    """Tokens a second, of all and of the tokenizer and the model alone; None where nothing was
+    measured.
+    """
     names = ("tokens_s", "host_tokens_s", "device_tokens_s")
     if pace is None:
         return dict.fromkeys(names)
@@ -336,16 +405,23 @@ def speeds(pace: Pace | None) -> dict[str, float | None]:
 
 
 def pace_lines(pace: Pace | None) -> list[str]:
-    """The line about what the host and the device can do in a second; none where nothing was measured."""
+    """The line about what the host and the device can do in a second; none where nothing was
+    measured.
+    """
     if pace is None:
         return []
     host, device = pace.host_tokens_s, pace.device_tokens_s
     limit = "tokenizer" if host < device else "model"
-    return [f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the {limit} is the limit"]
+    return [
+        f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the"
+        f" {limit} is the limit"
+    ]
 
 
 def index_line(found: Prediction) -> str:
-    """The index that there will be; one that the store remembers and that has too few rows gives way to auto."""
+    """The index that there will be; one that the store remembers and that has too few rows gives
+    way to auto.
+    """
     request, plan = found.resolved.index, found.plan
     if request is None:
         return "none"
@@ -355,7 +431,8 @@ def index_line(found: Prediction) -> str:
 
 
 def size_of_index(found: Prediction) -> dict[str, Any] | None:
-    """The index that all rows would get, and its size; of kinds that are to be compared the one that holds most.
+    """The index that all rows would get, and its size; of kinds that are to be compared the one
+    that holds most.
 
     None where none is asked for, or there are too few rows for it.
     """
@@ -374,8 +451,9 @@ def size_lines(found: Prediction) -> list[str]:
         return []
     most = "at most " if budgets_of(request).choose else ""
     return [
-        f"            {most}about {amount(size['bytes'])} as {size['factory']}, {amount(size['memory'])} of memory to "
-        f"serve, {duration(3600 * size['cpu_hours'])} of a core to build"
+        f"            {most}about {amount(size['bytes'])} as {size['factory']},"
+        f" {amount(size['memory'])} of memory to serve, {duration(3600 * size['cpu_hours'])} of a"
+        " core to build"
     ]
 
 
@@ -386,7 +464,9 @@ def _plan(asked: PlanOptions, beam_options: PipelineOptions) -> Said:
 
 
 def with_store(asked: PlanOptions) -> EmbedOptions:
-    """Return the options of the run that is planned, into a store that is not there if none is named."""
+    """Return the options of the run that is planned, into a store that is not there if none is
+    named.
+    """
     nowhere = storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")
     return narrowed(EmbedOptions, asked, store=asked.store or nowhere)
 

@@ -19,8 +19,8 @@ def parser() -> argparse.ArgumentParser:
     """The options of `push`."""
     return options.command(
         "push",
-        "Bring a table of PostgreSQL (pgvector), Qdrant or LanceDB up to a store: rows that were added, changed or "
-        "deleted since the last push.",
+        "Bring a table of PostgreSQL (pgvector), Qdrant or LanceDB up to a store: rows that were"
+        " added, changed or deleted since the last push.",
         "sentence-beam push --store store --to 'lance:tables#docs'",
         "sentence-beam push --store store --to 'lance:tables#docs' --dry-run",
         kind=PushOptions,
@@ -34,7 +34,12 @@ def _push(asked: PushOptions) -> Said:
     with open_target(asked.to) as target:
         pushed = push_changes(lambda: open_store(asked.store).manifest, target, how)
     manifest = pushed.new
-    values = {"store": manifest.root, "to": shown(asked.to), "run": manifest.run, "dry_run": asked.dry_run}
+    values = {
+        "store": manifest.root,
+        "to": shown(asked.to),
+        "run": manifest.run,
+        "dry_run": asked.dry_run,
+    }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
     return Said(wrapped(summary(pushed, shown(asked.to), asked.dry_run)), values)
 

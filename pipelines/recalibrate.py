@@ -1,4 +1,6 @@
-"""`sentence-beam recalibrate`: a store's vectors under another calibration, without its model and input."""
+"""`sentence-beam recalibrate`: a store's vectors under another calibration, without its model and
+input.
+"""
 
 import argparse
 import sys
@@ -43,10 +45,15 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
     store = open_store(asked.store)
     root, run_id = store.root, new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    calibration = None if asked.calibration == NO_CALIBRATION else read_calibration(asked.calibration)
+    calibration = (
+        None if asked.calibration == NO_CALIBRATION else read_calibration(asked.calibration)
+    )
     check_fits(calibration, store.manifest, asked.calibration)
     if calibration is None and store.space.calibration is None:
-        return Said([f"nothing to do: the vectors of {root} have no calibration"], {"store": root, "run": None})
+        return Said(
+            [f"nothing to do: the vectors of {root} have no calibration"],
+            {"store": root, "run": None},
+        )
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, asked.calibration)
@@ -63,13 +70,17 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
 
 
 def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
-    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled ones."""
+    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled
+    ones.
+    """
     if calibration is not None:
         check_space(calibration.info, manifest.space, named)
 
 
 def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
-    """The run that writes the same rows under the calibration (None: without one), and keeps everything else."""
+    """The run that writes the same rows under the calibration (None: without one), and keeps
+    everything else.
+    """
     space, kept = manifest.space, manifest.space.calibration
     if calibration is not None:
         space = space.calibrated(calibration.digest, calibration.dim)
@@ -77,13 +88,25 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | Non
         space = space.calibrated(None, kept_calibration(manifest.root, kept).info["input_dim"])
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
     ranges = fitting(manifest.ranges, space)
-    return replace(run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges)
+    return replace(
+        run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
+    )
 
 
-def build(pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. An index is built again as the store has it."""
-    units = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Units" >> beam.FlatMap(units_of, manifest.root)
-    made = units | "Recalibrate" >> Recalibrate(RecalibrateJob(run, manifest.space, len(manifest.units)))
+def build(
+    pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False
+) -> beam.PCollection:
+    """The whole graph, up to the PCollection of the one Result. An index is built again as the
+    store has it.
+    """
+    units = (
+        pipeline
+        | "Snapshot" >> beam.Create([manifest.run])
+        | "Units" >> beam.FlatMap(units_of, manifest.root)
+    )
+    made = units | "Recalibrate" >> Recalibrate(
+        RecalibrateJob(run, manifest.space, len(manifest.units))
+    )
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
     found = [settled, *([made.ranges] if made.ranges else [])]
     if manifest.index:
@@ -95,7 +118,10 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
     """The closing lines about a run, one fact a line."""
     how = "none"
     if calibration is not None:
-        how = f"{calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim} dimensions"
+        how = (
+            f"{calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim}"
+            " dimensions"
+        )
     return [
         f"rows        {vectors_of(result.ledger)} with other vectors",
         f"calibration {how}",

@@ -40,12 +40,15 @@ def _rejects(asked: RejectsOptions) -> Said:
     why = "".join(f", {n:,} {reason}" for reason, n in counts.items())
     lines = wrapped([f"{root}: {counted(len(rows), 'row')} rejected in run {run}{why}"])
     shown: list[tuple[str, ...]] = [
-        (row.file, str(row.row), row.id or "", row.reason, ascii(row.excerpt)[1:-1]) for row in rows[:SHOWN]
+        (row.file, str(row.row), row.id or "", row.reason, ascii(row.excerpt)[1:-1])
+        for row in rows[:SHOWN]
     ]
     columns = [Column("file", middle, spare=1), Column("row", right=True), id_column()]
     lines += table([*columns, Column("reason"), Column("excerpt", end)], shown) if shown else []
     lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"] if len(rows) > SHOWN else []
-    return Said(lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True)
+    return Said(
+        lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True
+    )
 
 
 rejects = function("rejects", RejectsOptions, _rejects)

@@ -1,4 +1,6 @@
-"""`sentence-beam report`: the runs of a store as one HTML page, or the last one's figures for a monitoring system."""
+"""`sentence-beam report`: the runs of a store as one HTML page, or the last one's figures for a
+monitoring system.
+"""
 
 import argparse
 import sys
@@ -19,8 +21,8 @@ def parser() -> argparse.ArgumentParser:
     """The options of `report`."""
     return options.command(
         "report",
-        "Write the nights of a store as one HTML page, with plots and tables, or the figures of the last one as "
-        "OpenMetrics text.",
+        "Write the nights of a store as one HTML page, with plots and tables, or the figures of the"
+        " last one as OpenMetrics text.",
         "sentence-beam report --store store --output nights.html",
         "sentence-beam report --store store --format openmetrics",
         kind=ReportOptions,
@@ -38,9 +40,14 @@ def _report(asked: ReportOptions) -> Said:
     found = run_summaries(root, known_summaries(root))
     text = page(root, found, store.manifest) if asked.format == PAGE else openmetrics(root, found)
     if output is None:
-        return Said([text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True)
+        return Said(
+            [text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True
+        )
     write_text(output, text)
-    return Said([f"{counted(len(found), 'run')} in {output}"], {"store": root, "runs": len(found), "output": output})
+    return Said(
+        [f"{counted(len(found), 'run')} in {output}"],
+        {"store": root, "runs": len(found), "output": output},
+    )
 
 
 report = function("report", ReportOptions, _report)

@@ -47,7 +47,9 @@ def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
     snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
-        fraction = current.options.check_carried if asked.check_carried is None else asked.check_carried
+        fraction = (
+            current.options.check_carried if asked.check_carried is None else asked.check_carried
+        )
         way = stride(earlier, current.check_from, fraction)
         run = replace(
             run_like(earlier, run_id, "rollback"),
@@ -63,16 +65,24 @@ def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    return Said(summary(result, restored, root), {"store": root, "restored": restored, **asdict(result)})
+    return Said(
+        summary(result, restored, root), {"store": root, "restored": restored, **asdict(result)}
+    )
 
 
 def snapshot_to_restore(root: str, run: str) -> Manifest:
-    """The snapshot of a run. Raises OptionError where it is the current one, or is not there with all of its files."""
+    """The snapshot of a run. Raises OptionError where it is the current one, or is not there with
+    all of its files.
+    """
     if run == open_store(root).manifest.run:
-        raise OptionError(f"{run} is the current snapshot of {root} already; sentence-beam history lists all runs")
+        raise OptionError(
+            f"{run} is the current snapshot of {root} already; sentence-beam history lists all runs"
+        )
     if run not in snapshots(root):
         path = storage.join(root, layout.snapshot(run))
-        raise OptionError(f"{path} is missing: no run has that name, or vacuum removed its snapshot; see history")
+        raise OptionError(
+            f"{path} is missing: no run has that name, or vacuum removed its snapshot; see history"
+        )
     manifest = open_store(root, run).manifest
     fault = next(faults_without_reading(manifest), None)
     if fault is not None:
@@ -81,11 +91,14 @@ def snapshot_to_restore(root: str, run: str) -> Manifest:
 
 
 def _damaged(fault: str, run: str) -> OptionError:
-    return OptionError(f"{fault}; the snapshot {run} needs it: choose one that is whole, or restore the file")
+    return OptionError(
+        f"{fault}; the snapshot {run} needs it: choose one that is whole, or restore the file"
+    )
 
 
 def read_some(earlier: Manifest, start: int, way: int) -> Checked:
-    """What came of reading the shards of a snapshot that lie on the round from `start` on, so far as `way`.
+    """What came of reading the shards of a snapshot that lie on the round from `start` on, so far
+    as `way`.
 
     Raises OptionError if one of them is damaged.
     """
@@ -96,9 +109,15 @@ def read_some(earlier: Manifest, start: int, way: int) -> Checked:
     return checked
 
 
-def build(pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = False) -> beam.PCollection:
+def build(
+    pipeline: beam.Pipeline, earlier: Manifest, run: Run, raises: bool = False
+) -> beam.PCollection:
     """The whole graph; gives the one Result."""
-    units = pipeline | "Snapshot" >> beam.Create([earlier.run]) | "Units" >> beam.FlatMap(carried_units, run.root)
+    units = (
+        pipeline
+        | "Snapshot" >> beam.Create([earlier.run])
+        | "Units" >> beam.FlatMap(carried_units, run.root)
+    )
     settled = (units,) | "Commit/Settle" >> Settle(run)
     found = [settled]
     if earlier.index:

@@ -11,7 +11,17 @@ from pipelines.common.output import check_output, write_rows
 from pipelines.common.progress import aside
 from pipelines.common.said import Said
 from pipelines.common.stdin import STDIN, as_typed
-from pipelines.common.tables import LEAST, Column, end, excerpt, id_column, one_line, table, terminal_width, text_column
+from pipelines.common.tables import (
+    LEAST,
+    Column,
+    end,
+    excerpt,
+    id_column,
+    one_line,
+    table,
+    terminal_width,
+    text_column,
+)
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.base.numbers import counted
@@ -33,7 +43,8 @@ def parser() -> argparse.ArgumentParser:
     return options.command(
         "search",
         "Find the rows nearest to a query.",
-        "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND year >= 2020\"",
+        "sentence-beam search --store store --query 'a man is eating' --where \"lang = 'en' AND"
+        ' year >= 2020"',
         "sentence-beam search --store store --queries questions.txt --output hits.jsonl",
         kind=SearchOptions,
     )
@@ -49,7 +60,12 @@ def _search(asked: SearchOptions) -> Said:
     texts = what.get("texts", [])
     named = {"query_text": texts} if asked.id_column is not None else {}
     results = searcher.search(
-        k=asked.k, exact=asked.exact, fold=asked.fold, where=asked.where, min_score=asked.min_score, **what
+        k=asked.k,
+        exact=asked.exact,
+        fold=asked.fold,
+        where=asked.where,
+        min_score=asked.min_score,
+        **what,
     )
     if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
@@ -63,22 +79,34 @@ def _search(asked: SearchOptions) -> Said:
         found = sum(map(len, results))
         values = {"output": asked.output, "rows": found, "queries": len(queries)}
         return Said(
-            [f"{counted(found, 'row')} for {counted(len(queries), 'query', 'queries')} in {asked.output}"], values
+            [
+                f"{counted(found, 'row')} for {counted(len(queries), 'query', 'queries')} in"
+                f" {asked.output}"
+            ],
+            values,
         )
     text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
-    columns = [searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)]
+    columns = [
+        searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)
+    ]
     titles = queries
     if named:
         titles = [f"{name}: {query}" for name, query in zip(queries, texts, strict=True)]
     tables = "\n\n".join(
-        hits(title, rows, text, asked.full, columns) for title, rows in zip(titles, results, strict=True)
+        hits(title, rows, text, asked.full, columns)
+        for title, rows in zip(titles, results, strict=True)
     )
-    each = [{**about, "rows": rows} for about, rows in _with_queries({"query": queries, **named}, results)]
+    each = [
+        {**about, "rows": rows}
+        for about, rows in _with_queries({"query": queries, **named}, results)
+    ]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
 
 
 def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
-    """The columns that are shown beside id and text: with --full all kept ones, and those that --where names."""
+    """The columns that are shown beside id and text: with --full all kept ones, and those that
+    --where names.
+    """
     if not manifest.shard_paths:
         return []
     kept = list(manifest.options.keep_columns) if asked.full else []
@@ -100,17 +128,22 @@ def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, A
 
 
 def _read_queries(asked: SearchOptions, path: str) -> TextQueries:
-    """The queries of `--queries`: of standard input and of names without the ending of a table, lines of text.
+    """The queries of `--queries`: of standard input and of names without the ending of a table,
+    lines of text.
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
     is_plain = format_of(path) in ("", "text") and not compression_of(path, "text")
     if path == STDIN or (asked.format is None and is_plain):
         if asked.text_column is not None or asked.id_column is not None:
-            raise OptionError(f"--queries {path} is read as plain text, which has no columns; say its --format")
+            raise OptionError(
+                f"--queries {path} is read as plain text, which has no columns; say its --format"
+            )
         lines = read_lines(path)
         return TextQueries(lines, lines)
-    queries = read_queries(QueryFiles((path,), asked.format, asked.delimiter, asked.text_column, asked.id_column))
+    queries = read_queries(
+        QueryFiles((path,), asked.format, asked.delimiter, asked.text_column, asked.id_column)
+    )
     if queries.without_text:
         aside(f"note: {counted(queries.without_text, 'row')} of {path} without a text left out")
     return queries
@@ -140,22 +173,44 @@ def hits(
     full: bool = False,
     kept: Sequence[str] = (),
 ) -> str:
-    """The hits of a query as text: rank, score, id, `kept` columns, and of the column `text` where the query is."""
+    """The hits of a query as text: rank, score, id, `kept` columns, and of the column `text` where
+    the query is.
+    """
     said = f"query: {one_line(query)}"
-    columns = [Column("rank"), Column("score"), id_column(full), *(_kept_column(name, full) for name in kept)]
+    columns = [
+        Column("rank"),
+        Column("score"),
+        id_column(full),
+        *(_kept_column(name, full) for name in kept),
+    ]
     cells = [
-        [str(row["rank"]), f"{row['score']:.4f}", row["id"], *(one_line(row.get(name)) for name in kept)]
+        [
+            str(row["rank"]),
+            f"{row['score']:.4f}",
+            row["id"],
+            *(one_line(row.get(name)) for name in kept),
+        ]
         for row in rows
     ]
     if any(row.get(text or "") for row in rows):
         columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
-        cells = [[*line, one_line(row.get(text or ""))] for line, row in zip(cells, rows, strict=True)]
+        cells = [
+            [*line, one_line(row.get(text or ""))] for line, row in zip(cells, rows, strict=True)
+        ]
     width = None if full else terminal_width()
-    return "\n".join([end(said, width) if width else said, *table(columns, cells), *([] if rows else ["no rows"])])
+    return "\n".join(
+        [
+            end(said, width) if width else said,
+            *table(columns, cells),
+            *([] if rows else ["no rows"]),
+        ]
+    )
 
 
 def _kept_column(name: str, full: bool) -> Column:
-    """A column of kept values: on a terminal at most a fifth of it, unless they are wanted in `full`."""
+    """A column of kept values: on a terminal at most a fifth of it, unless they are wanted in
+    `full`.
+    """
     width = terminal_width()
     return Column(name) if full or width is None else Column(name, end, most=max(LEAST, width // 5))
 
@@ -165,10 +220,15 @@ Results = Sequence[Sequence[dict[str, Any]]]
 
 def write_results(path: str, queries: dict[str, list[str]], results: Results) -> None:
     """Write a row for each hit, with what is known of its query by column, by the name's suffix."""
-    write_rows(path, [{**about, **row} for about, found in _with_queries(queries, results) for row in found])
+    write_rows(
+        path,
+        [{**about, **row} for about, found in _with_queries(queries, results) for row in found],
+    )
 
 
-def _with_queries(queries: dict[str, list[str]], results: Results) -> Iterator[tuple[dict[str, str], Any]]:
+def _with_queries(
+    queries: dict[str, list[str]], results: Results
+) -> Iterator[tuple[dict[str, str], Any]]:
     """For each query its columns and its hits."""
     for values, found in zip(zip(*queries.values(), strict=True), results, strict=True):
         yield dict(zip(queries, values, strict=True)), found

@@ -17,8 +17,8 @@ def parser() -> argparse.ArgumentParser:
     """The options of `serve`."""
     return options.command(
         "serve",
-        "Serve the current snapshot of a store: a page to search it, and the same as JSON. It is for trying a store "
-        "and for a team's inner use: there is no login and no encryption.",
+        "Serve the current snapshot of a store: a page to search it, and the same as JSON. It is"
+        " for trying a store and for a team's inner use: there is no login and no encryption.",
         "sentence-beam serve --store store",
         "sentence-beam serve --store gs://bucket/store --host 0.0.0.0 --port 8080 --project p",
         kind=ServeOptions,
@@ -42,9 +42,16 @@ def _serve(asked: ServeOptions) -> Said:
             aside(f"note: {NO_QUERY_PROMPT}")
         address, application = address_of(listening), Application(served)
         if not is_loopback(listening):
-            aside(f"note: whoever reaches {address} can read every row of {served.manifest.root}; there is no login")
+            aside(
+                f"note: whoever reaches {address} can read every row of {served.manifest.root};"
+                " there is no login"
+            )
         with unwatched():
-            serve(application, listening, lambda: news(f"{served.manifest.root} is at {address} (Ctrl-C ends)"))
+            serve(
+                application,
+                listening,
+                lambda: news(f"{served.manifest.root} is at {address} (Ctrl-C ends)"),
+            )
         requests = sum(application.counts.requests.values())
         values = {"store": served.manifest.root, "address": address, "requests": requests}
         return Said([f"ended after {requests:,} requests"], values)

@@ -26,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
     p = options.command(
         "train",
         "Fine-tune a sentence encoder on pairs or triplets of texts.",
-        "sentence-beam train --input train.tsv --objective regression --scores 0,5 --dev dev.tsv --output model",
+        "sentence-beam train --input train.tsv --objective regression --scores 0,5 --dev dev.tsv"
+        " --output model",
         "sentence-beam train --recipe sbert-nli --input 'nli=nli/*.jsonl' --output sbert-nli",
         "sentence-beam embed --model model --input 'corpus/*.parquet' --store store",
         kind=TrainCommandOptions,
@@ -40,14 +41,20 @@ class _PrintRecipe(argparse.Action):
     """Print a recipe and end the command."""
 
     def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option: str | None = None,
     ) -> None:
         print(recipes.path_of(values).read_text(encoding="utf8"), end="")
         parser.exit()
 
 
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
-    """The options of the command line, with those of the recipe that it names where it does not give them."""
+    """The options of the command line, with those of the recipe that it names where it does not
+    give them.
+    """
     given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
     name = given[-1] if given and given[-1] in recipes.names() else None

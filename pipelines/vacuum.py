@@ -1,4 +1,6 @@
-"""`sentence-beam vacuum`: the removal of old snapshots, and of files that no kept snapshot names."""
+"""`sentence-beam vacuum`: the removal of old snapshots, and of files that no kept snapshot
+names.
+"""
 
 import argparse
 import sys
@@ -40,7 +42,9 @@ def _vacuum(asked: VacuumOptions, beam_options: PipelineOptions) -> Said:
         older_than = values.duration(OLDER_THAN)
     if asked.dry_run:
         lease.check(root, engine_jobs.state_of)
-        return told(root, find_rubbish(root, asked.keep or 1, older_than, time.time()), "would be removed")
+        return told(
+            root, find_rubbish(root, asked.keep or 1, older_than, time.time()), "would be removed"
+        )
     with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, asked.keep or 1, older_than, time.time())
         remove(rubbish)
@@ -51,14 +55,20 @@ def told(root: str, rubbish: Rubbish, what: str) -> Said:
     """What is said of what goes."""
     sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
     names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
-    return Said(lines(rubbish, what), {"store": root, "removed": what == "removed", **names, **sizes})
+    return Said(
+        lines(rubbish, what), {"store": root, "removed": what == "removed", **names, **sizes}
+    )
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
     """The lines about what goes: snapshots by name, files by kind, and the sum."""
     found = [f"{'snapshots':<11} {len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}, "
              f"{len(rubbish.kept):,} kept"]  # fmt: skip
-    found += [f"{kind:<11} {_files(*sums)}" for kind, sums in sorted(rubbish.by_kind.items()) if kind != "snapshots"]
+    found += [
+        f"{kind:<11} {_files(*sums)}"
+        for kind, sums in sorted(rubbish.by_kind.items())
+        if kind != "snapshots"
+    ]
     number, size = len(rubbish.files), sum(entry.size for entry in rubbish.files)
     return [*found, f"{'all':<11} {_files(number, size)} {what}"]
 

@@ -1,4 +1,6 @@
-"""`sentence-beam verify`: a check of every file and count that a snapshot names, by threads or as a pipeline."""
+"""`sentence-beam verify`: a check of every file and count that a snapshot names, by threads or as a
+pipeline.
+"""
 
 import argparse
 import sys
@@ -46,10 +48,16 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
     manifest = open_store(asked.store, asked.snapshot).manifest
     since = open_store(asked.store, asked.since).manifest if asked.since else None
     extent = Extent(asked.sample if asked.sample is not None else float(since is None), since)
-    found = faults(manifest, extent) if beam_options is None else by_workers(manifest, extent, beam_options)
+    found = (
+        faults(manifest, extent)
+        if beam_options is None
+        else by_workers(manifest, extent, beam_options)
+    )
     gone = [one.run for one in (manifest, since) if found and one is not None and is_removed(one)]
     if gone:
-        raise SentenceBeamError(f"{manifest.root}: vacuum removed snapshot {gone[0]} meanwhile; run verify again")
+        raise SentenceBeamError(
+            f"{manifest.root}: vacuum removed snapshot {gone[0]} meanwhile; run verify again"
+        )
     for fault in found:
         aside(fault)
     if found:
@@ -58,14 +66,23 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
     parts = f"{len(index.segments)} index segments" if index else "no index"
     read = len(extent.read(manifest))
     if not extent.is_whole:
-        parts = f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not at all"
+        parts = (
+            f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not"
+            " at all"
+        )
     rows, shards = manifest.rows.written, len(manifest.shard_paths)
     pieces = manifest.rows.pieces
     cut = "" if pieces is None else f" ({counted(pieces, 'piece')})"
     whole = "whole" if extent.is_whole else "sound as far as was read"
     held = f"{counted(rows, 'row')}{cut} in {counted(shards, 'shard')}"
     line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
-    values = {"store": manifest.root, "run": manifest.run, "rows": rows, "shards": shards, "read": read}
+    values = {
+        "store": manifest.root,
+        "run": manifest.run,
+        "rows": rows,
+        "shards": shards,
+        "read": read,
+    }
     values |= {} if pieces is None else {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
 
@@ -80,7 +97,9 @@ def _called(asked: VerifyOptions) -> Said:
 
 
 def is_removed(manifest: Manifest) -> bool:
-    """Whether a snapshot that was there is no more: `vacuum` removes the manifest before any file that it names."""
+    """Whether a snapshot that was there is no more: `vacuum` removes the manifest before any file
+    that it names.
+    """
     try:
         current = read_manifest(manifest.root)
         others = current is not None and current.run != manifest.run
@@ -90,7 +109,9 @@ def is_removed(manifest: Manifest) -> bool:
 
 
 def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:
-    """The same lines, by the workers of a pipeline. Raises SentenceBeamError where the job ends without them."""
+    """The same lines, by the workers of a pipeline. Raises SentenceBeamError where the job ends
+    without them.
+    """
     import apache_beam as beam
 
     from pipelines.common import engines
@@ -98,9 +119,13 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     from transforms.steps.commit.verify import VerifyJob, read_lines
 
     if not engines.waits(beam_options):
-        raise OptionError("verify waits for its job; leave --no_wait_until_finish and --template_location out")
+        raise OptionError(
+            "verify waits for its job; leave --no_wait_until_finish and --template_location out"
+        )
     engines.check_shared(beam_options, store=manifest.root)
-    output = storage.join(manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json"))
+    output = storage.join(
+        manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json")
+    )
     since = (extent.since.run, extent.since.digest) if extent.since else (None, None)
     job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample, *since)
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:

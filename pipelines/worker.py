@@ -1,7 +1,8 @@
-"""`sentence-beam-worker`: starts Beam's Python worker where an engine runs workers as plain processes, not containers.
+"""`sentence-beam-worker`: starts Beam's Python worker where an engine runs workers as plain
+processes, not containers.
 
-An engine calls it with the addresses of its services; it asks for the job's options and goes on as the worker, in the
-same process: the one that the engine knows, and that has imported Beam already.
+An engine calls it with the addresses of its services; it asks for the job's options and goes on as
+the worker, in the same process: the one that the engine knows, and that has imported Beam already.
 """
 
 import argparse
@@ -29,14 +30,23 @@ def parser() -> argparse.ArgumentParser:
     """The options that engines give."""
     p = argparse.ArgumentParser(
         prog="sentence-beam-worker",
-        description="Start a Beam worker. Engines call it (Flink with --environment_type=PROCESS), people do not.",
+        description=(
+            "Start a Beam worker. Engines call it (Flink with --environment_type=PROCESS), people"
+            " do not."
+        ),
         allow_abbrev=False,
     )
     p.add_argument("--id", required=True, help="the worker's name")
-    p.add_argument("--provision_endpoint", required=True, metavar="HOST:PORT", help="who says what the job is")
+    p.add_argument(
+        "--provision_endpoint", required=True, metavar="HOST:PORT", help="who says what the job is"
+    )
     for service in ("control", "logging"):
-        p.add_argument(f"--{service}_endpoint", default="", metavar="HOST:PORT", help="default: as it says")
-    p.add_argument("--artifact_endpoint", metavar="HOST:PORT", help="not asked: the package is installed here")
+        p.add_argument(
+            f"--{service}_endpoint", default="", metavar="HOST:PORT", help="default: as it says"
+        )
+    p.add_argument(
+        "--artifact_endpoint", metavar="HOST:PORT", help="not asked: the package is installed here"
+    )
     return p
 
 
@@ -46,7 +56,9 @@ def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
         service = provision_service.ProvisionServiceStub(channel)
         request = provision_api.GetProvisionInfoRequest()
         # An engine knows who asks by the call's metadata.
-        return service.GetProvisionInfo(request, timeout=SECONDS, metadata=[("worker_id", worker)]).info
+        return service.GetProvisionInfo(
+            request, timeout=SECONDS, metadata=[("worker_id", worker)]
+        ).info
 
 
 def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> dict[str, str]:
@@ -54,8 +66,12 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
     return {
         "WORKER_ID": args.id,
         "PIPELINE_OPTIONS": json.dumps(struct_to_dict(info.pipeline_options)),
-        "CONTROL_API_SERVICE_DESCRIPTOR": f'url: "{args.control_endpoint or info.control_endpoint.url}"',
-        "LOGGING_API_SERVICE_DESCRIPTOR": f'url: "{args.logging_endpoint or info.logging_endpoint.url}"',
+        "CONTROL_API_SERVICE_DESCRIPTOR": (
+            f'url: "{args.control_endpoint or info.control_endpoint.url}"'
+        ),
+        "LOGGING_API_SERVICE_DESCRIPTOR": (
+            f'url: "{args.logging_endpoint or info.logging_endpoint.url}"'
+        ),
         "RUNNER_CAPABILITIES": " ".join(info.runner_capabilities),
     }
 
@@ -63,21 +79,31 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
 def main(argv: Sequence[str] | None = None) -> int:
     """Be the worker until the engine needs it no longer; returns the exit status.
 
-    1: the engine does not answer. `NO_PACKAGE`, `OTHER_BEAM`: the worker would find no sentence-beam, or has another
-    Beam than the job wants, and its engine would wait long either way.
+    1: the engine does not answer. `NO_PACKAGE`, `OTHER_BEAM`: the worker would find no
+    sentence-beam, or has another Beam than the job wants, and its engine would wait long either
+    way.
     """
     args = parser().parse_args(argv)
     if subprocess.run([sys.executable, "-c", "import pipelines, transforms"]).returncode:
-        print(f"sentence-beam-worker: {sys.executable} has no sentence-beam; install it there", file=sys.stderr)
+        print(
+            f"sentence-beam-worker: {sys.executable} has no sentence-beam; install it there",
+            file=sys.stderr,
+        )
         return NO_PACKAGE
     wanted = os.environ.get(BEAM_WANTED, beam.__version__)
     if wanted != beam.__version__:
-        print(f"sentence-beam-worker: the job wants apache-beam {wanted}, here is {beam.__version__}", file=sys.stderr)
+        print(
+            f"sentence-beam-worker: the job wants apache-beam {wanted}, here is {beam.__version__}",
+            file=sys.stderr,
+        )
         return OTHER_BEAM
     try:
         info = provision(args.provision_endpoint, args.id)
     except grpc.RpcError as error:
-        print(f"sentence-beam-worker: {args.provision_endpoint} does not answer ({error})", file=sys.stderr)
+        print(
+            f"sentence-beam-worker: {args.provision_endpoint} does not answer ({error})",
+            file=sys.stderr,
+        )
         return 1
     os.environ.update(environment(args, info))
     sdk_worker_main.main([])

@@ -1,6 +1,7 @@
 """What people import: `from sentence_beam import Encoder, open_store, ...`.
 
-A name is looked up when it is first used, so that importing this package loads neither torch nor Beam.
+A name is looked up when it is first used, so that importing this package loads neither torch nor
+Beam.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +44,16 @@ if TYPE_CHECKING:
         SentenceBeamError,
         SpaceMismatchError,
     )
-    from transforms.beam import BuildIndex, Chunks, Commit, Embed, EmbedRows, Neighbours, Plan, Settle
+    from transforms.beam import (
+        BuildIndex,
+        Chunks,
+        Commit,
+        Embed,
+        EmbedRows,
+        Neighbours,
+        Plan,
+        Settle,
+    )
     from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
     from transforms.evaluation.diagnostics.diagnose import Diagnosis, diagnose
@@ -84,7 +94,16 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.train": ("train",),
         "pipelines.vacuum": ("vacuum",),
         "pipelines.verify": ("verify",),
-        "transforms.beam": ("BuildIndex", "Chunks", "Commit", "Embed", "EmbedRows", "Neighbours", "Plan", "Settle"),
+        "transforms.beam": (
+            "BuildIndex",
+            "Chunks",
+            "Commit",
+            "Embed",
+            "EmbedRows",
+            "Neighbours",
+            "Plan",
+            "Settle",
+        ),
         "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
         "transforms.base.errors": (

@@ -17,35 +17,43 @@ class HiddenPackageError(ImportError):
 
 
 def check_packages() -> None:
-    """Raise HiddenPackageError where Python finds another `pipelines` or `transforms` than those beside this package.
+    """Raise HiddenPackageError where Python finds another `pipelines` or `transforms` than those
+    beside this package.
 
-    Where nobody catches it, Python prints the one line and no traceback: the mistake is in no line of any program.
+    Where nobody catches it, Python prints the one line and no traceback: the mistake is in no line
+    of any program.
     """
     for name in PACKAGES:
         found = _place_of(name)
         if found is not None and found != HOME / name:
             sys.excepthook = partial(_print_line, sys.excepthook)
             raise HiddenPackageError(
-                f"{found} hides sentence-beam's own {HOME / name}; rename it, or keep its folder off Python's path "
-                "(run from another folder, look at PYTHONPATH)"
+                f"{found} hides sentence-beam's own {HOME / name}; rename it, or keep its folder"
+                " off Python's path (run from another folder, look at PYTHONPATH)"
             )
 
 
 def _place_of(name: str) -> Path | None:
-    """The folder of a package, or the file of a module; None where there is none, or Python does not know where."""
+    """The folder of a package, or the file of a module; None where there is none, or Python does
+    not know where.
+    """
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # made up by a program, from no file
         return None
     if spec is None:
         return None
-    folders = list(spec.submodule_search_locations or ())  # a package's, also of one without __init__.py
+    # a package's, also of one without __init__.py
+    folders = list(spec.submodule_search_locations or ())
     place = folders[0] if folders else spec.origin
     return Path(place).resolve() if place else None
 
 
 def _print_line(
-    others: Callable[..., Any], kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+    others: Callable[..., Any],
+    kind: type[BaseException],
+    error: BaseException,
+    traceback: TracebackType | None,
 ) -> None:
     if isinstance(error, HiddenPackageError):
         print(f"sentence-beam: {error}", file=sys.stderr)

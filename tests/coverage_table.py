@@ -23,7 +23,9 @@ def main() -> None:
     for name, file in files.items():
         folders[str(Path(name).parent)].append(file["summary"])
     for folder, summaries in sorted(folders.items()):
-        print(f"{folder:40} lines {share(summaries, 'lines'):>4}  branches {share(summaries, 'branches'):>4}")
+        print(
+            f"{folder:40} lines {share(summaries, 'lines'):>4}  branches {share(summaries, 'branches'):>4}"
+        )
     print(f"below {LEAST} % of branches:")
     for name, file in sorted(files.items()):
         of = file["summary"]
@@ -32,8 +34,13 @@ def main() -> None:
 
 
 def share(summaries: list[dict[str, int]], what: str) -> str:
-    """Return the share of lines or branches that were reached, in per cent, or a dash if there are none."""
-    of, reached = {"lines": ("num_statements", "covered_lines"), "branches": ("num_branches", "covered_branches")}[what]
+    """Return the share of lines or branches that were reached, in per cent, or a dash if there are
+    none.
+    """
+    of, reached = {
+        "lines": ("num_statements", "covered_lines"),
+        "branches": ("num_branches", "covered_branches"),
+    }[what]
     total = sum(summary[of] for summary in summaries)
     if not total:
         return "-"

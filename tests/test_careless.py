@@ -1,4 +1,6 @@
-"""Command lines as people mistype them: the exit status and the one line that says what was meant."""
+"""Command lines as people mistype them: the exit status and the one line that says what was
+meant.
+"""
 
 import json
 import shlex
@@ -148,7 +150,8 @@ vacuum --store nowhere                | 2 | holds no store
 vacuum --store s --older-than week    | 2 | span of time
 report --store nowhere                | 2 | holds no store
 """
-# The same in a folder that holds x.txt, y.csv, mine/notes.txt, empty/ and the store s of x.txt's three rows.
+# The same in a folder that holds x.txt, y.csv, mine/notes.txt, empty/ and the store s of x.txt's
+# three rows.
 THERE = """
 embed --input x.txt --store x.txt               | 2 | x.txt cannot be written
 embed --input x.txt --store x.txt/s             | 2 | x.txt/s cannot be written
@@ -241,7 +244,9 @@ def test_the_table_is_long() -> None:
 
 
 @pytest.mark.parametrize(("line", "status", "said"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_careless_command_is_one_line(run: Run, tmp_path: Path, line: str, status: str, said: str) -> None:
+def test_a_careless_command_is_one_line(
+    run: Run, tmp_path: Path, line: str, status: str, said: str
+) -> None:
     outcome = run(*shlex.split(line.replace("EMBED", EMBED)))
     assert outcome.status == int(status), outcome
     assert outcome.err.count("\n") == 1, outcome.err
@@ -262,13 +267,22 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     (folder / "empty").mkdir()
     how = ("--model", str(save_tiny_model("bert", folder / "s.model")), "--quiet")
-    assert main(["embed", "--input", str(folder / "x.txt"), "--store", str(folder / "s"), *how]) == 0
+    assert (
+        main(["embed", "--input", str(folder / "x.txt"), "--store", str(folder / "s"), *how]) == 0
+    )
     return folder
 
 
-@pytest.mark.parametrize(("line", "status", "said"), rows(THERE), ids=[row[0] for row in rows(THERE)])
+@pytest.mark.parametrize(
+    ("line", "status", "said"), rows(THERE), ids=[row[0] for row in rows(THERE)]
+)
 def test_a_careless_command_among_files_is_one_line(
-    there: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, status: str, said: str
+    there: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    status: str,
+    said: str,
 ) -> None:
     monkeypatch.chdir(there)
     before = files_in(there, "s/embeddings", "mine")
@@ -276,7 +290,14 @@ def test_a_careless_command_among_files_is_one_line(
     outcome.failed(int(status), said)
     assert outcome.out == ""
     assert files_in(there, "s/embeddings", "mine") == before
-    assert sorted(path.name for path in there.iterdir()) == ["empty", "mine", "s", "s.model", "x.txt", "y.csv"]
+    assert sorted(path.name for path in there.iterdir()) == [
+        "empty",
+        "mine",
+        "s",
+        "s.model",
+        "x.txt",
+        "y.csv",
+    ]
 
 
 @pytest.mark.parametrize("closed", ["stdin", "stdout", "stderr"])
@@ -287,7 +308,11 @@ def test_a_stream_that_is_closed(
     run = runner(capfd)
     with monkeypatch.context() as patch:
         patch.setattr(f"sys.{closed}", None)
-        outcome = run("plan", "--input", "-", "--store", "s") if closed == "stdin" else run("files", "--store", "s")
+        outcome = (
+            run("plan", "--input", "-", "--store", "s")
+            if closed == "stdin"
+            else run("files", "--store", "s")
+        )
     if closed == "stdin":
         outcome.failed(2, "--input -: standard input is closed")
     else:
@@ -299,7 +324,10 @@ def test_an_output_that_is_full_is_one_line(there: Path) -> None:
         argv = [sys.executable, "-m", "pipelines.cli", "files", "--store", str(there / "s")]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert done.returncode == 1
-    assert done.stderr == "sentence-beam files: done, but its output cannot be written (No space left on device)\n"
+    assert (
+        done.stderr
+        == "sentence-beam files: done, but its output cannot be written (No space left on device)\n"
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -318,21 +346,34 @@ def test_flags_of_beam_have_a_help_of_their_own(run: Run) -> None:
 
 
 def test_a_file_of_options_gives_way_to_flags(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "o.toml").write_text('store = "a"\n[search]\nquery = ["x"]\nk = 3\n[embed]\nlimit = 2\n')
+    (tmp_path / "o.toml").write_text(
+        'store = "a"\n[search]\nquery = ["x"]\nk = 3\n[embed]\nlimit = 2\n'
+    )
     run("search", "--config", "o.toml").failed(2, f"{tmp_path}/a holds no store")
     run("search", "--config=o.toml", "--store", "b").failed(2, f"{tmp_path}/b holds no store")
     (tmp_path / "o.toml").write_text('[search]\nstroe = "a"\n')
-    run("search", "--config", "o.toml", "--query", "x").failed(2, "stroe is no option of search", "did you mean store?")
+    run("search", "--config", "o.toml", "--query", "x").failed(
+        2, "stroe is no option of search", "did you mean store?"
+    )
     (tmp_path / "o.toml").write_text("[serach]\nk = 3\n")
-    run("search", "--config", "o.toml", "--query", "x").failed(2, "[serach] is no command; did you mean search?")
+    run("search", "--config", "o.toml", "--query", "x").failed(
+        2, "[serach] is no command; did you mean search?"
+    )
     (tmp_path / "o.toml").write_text("k = ")
     run("search", "--config", "o.toml").failed(2, "o.toml cannot be read as TOML")
 
 
 def test_a_plan_needs_no_store_and_is_json_where_asked(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("a dog\n")
-    found = json.loads(run("plan", "--input", "x.txt", "--model", "all-MiniLM-L6-v2", "--json").ok().out)
-    assert (found["command"], found["files"], found["store"], found["dim"]) == ("plan", 1, None, 384)
+    found = json.loads(
+        run("plan", "--input", "x.txt", "--model", "all-MiniLM-L6-v2", "--json").ok().out
+    )
+    assert (found["command"], found["files"], found["store"], found["dim"]) == (
+        "plan",
+        1,
+        None,
+        384,
+    )
     assert found["tokens_s"] > 0
     assert {"host_tokens_s", "device_tokens_s"} <= set(found)
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]

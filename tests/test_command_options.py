@@ -1,4 +1,6 @@
-"""The commands and the classes that declare their options: flags, keys of TOML files and Python's functions."""
+"""The commands and the classes that declare their options: flags, keys of TOML files and Python's
+functions.
+"""
 
 import argparse
 import inspect
@@ -70,7 +72,11 @@ def test_every_command_has_a_class_of_options() -> None:
 
 def actions_of(command: str) -> dict[str, argparse.Action]:
     """The actions of a command's own options, by the names of their values."""
-    return {action.dest: action for action in parser_of(command)._actions if action.dest not in {"help", *EVERY}}
+    return {
+        action.dest: action
+        for action in parser_of(command)._actions
+        if action.dest not in {"help", *EVERY}
+    }
 
 
 @pytest.mark.parametrize("command", KINDS)
@@ -91,7 +97,10 @@ def test_a_key_of_a_toml_file_is_the_name_of_a_field(command: str, tmp_path: Pat
     for action in actions_of(command).values():
         key = (action.option_strings or [action.dest])[-1].lstrip("-").removeprefix("no-")
         file.write_text(f"{key} = {_toml(action)}\n")
-        assert aliases_in(KINDS[command]).get(key.replace("-", "_"), key.replace("-", "_")) == action.dest
+        assert (
+            aliases_in(KINDS[command]).get(key.replace("-", "_"), key.replace("-", "_"))
+            == action.dest
+        )
         assert config_file.arguments(parser, str(file), []), action.dest
 
 
@@ -102,7 +111,9 @@ def _toml(action: argparse.Action) -> str:
 @pytest.mark.parametrize("command", [command for command in KINDS if command not in TAKE_OPTIONS])
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
     found = inspect.signature(getattr(sb, command)).parameters
-    assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(declared_in(KINDS[command]))
+    assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(
+        declared_in(KINDS[command])
+    )
 
 
 def test_a_store_remembers_the_options_that_are_declared_so() -> None:
@@ -110,7 +121,8 @@ def test_a_store_remembers_the_options_that_are_declared_so() -> None:
     remembered = {name for name, one in declared.items() if one.remembered is not None or one.gate}
     of_a_store = {item.name for item in fields(Options)}
     assert remembered - of_a_store == {"partition", "unit_tokens"}  # which the manifest itself has
-    more = {"keep_types", "limit", "said"}  # given with keep_columns; of a trial run; other fields of the JSON
+    # given with keep_columns; of a trial run; other fields of the JSON
+    more = {"keep_types", "limit", "said"}
     assert of_a_store - remembered == more
 
 
@@ -154,7 +166,13 @@ RECORD: dict[str, Any] = {
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a store of two runs, the second of which has a rejected row."""
     folder = tmp_path_factory.mktemp("made")
-    how = ["--store", str(folder / "s"), "--model", str(save_tiny_model("bert", folder / "model")), "--quiet"]
+    how = [
+        "--store",
+        str(folder / "s"),
+        "--model",
+        str(save_tiny_model("bert", folder / "model")),
+        "--quiet",
+    ]
     for texts in (sentences(12), [*sentences(11), " "]):
         file = write_lines(folder / "x.csv", ["text", *(f'"{text}"' for text in texts)])
         assert main(["embed", "--input", str(file), "--max-rejects", "1", *how]) == 0
@@ -194,7 +212,9 @@ def called(command: str, keywords: dict[str, Any], capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("command", SAME)
-def test_a_function_returns_what_json_prints(command: str, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_function_returns_what_json_prints(
+    command: str, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
     if command == "push":
         pytest.importorskip("lancedb")
     line = [command, *words_of(command, {**SAME[command], "store": "s"}), "--json"]
@@ -227,7 +247,9 @@ def test_plan_and_embed_without_a_store_that_is_there(
     made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(made)
-    found = called("plan", {"input": "x.csv", "store": "", "model": "model", "max_rejects": 1}, capfd)
+    found = called(
+        "plan", {"input": "x.csv", "store": "", "model": "model", "max_rejects": 1}, capfd
+    )
     assert (found["store"], found["files"]) == (None, 1)
     assert sb.plan("x.csv", store="s")["carried_files"] == 1
 
@@ -237,15 +259,21 @@ def test_train_and_distill_return_the_path_of_the_model(
 ) -> None:
     monkeypatch.chdir(made)
     given: list[Any] = []
-    monkeypatch.setattr("transforms.training.train.train", lambda asked, *_: given.append(asked) or RECORD)
-    monkeypatch.setattr("transforms.training.distill.distill", lambda asked: given.append(asked) or RECORD)
+    monkeypatch.setattr(
+        "transforms.training.train.train", lambda asked, *_: given.append(asked) or RECORD
+    )
+    monkeypatch.setattr(
+        "transforms.training.distill.distill", lambda asked: given.append(asked) or RECORD
+    )
     monkeypatch.setattr("pipelines.distill.check_installed", lambda: None)
     assert sb.train("x.csv", objective="triplet", output="new") == "new"
     assert sb.train(input="x.csv", objective="triplet", output="new") == "new"
     assert sb.distill(model="model", output="small", dim=8) == "small"
     assert capfd.readouterr() == ("", "")
     assert [asked.output for asked in given] == ["new", "new", "small"]
-    assert given[0] == given[1] == TrainOptions(inputs=("x.csv",), objective="triplet", output="new")
+    assert (
+        given[0] == given[1] == TrainOptions(inputs=("x.csv",), objective="triplet", output="new")
+    )
 
 
 def test_serve_returns_when_its_server_has_ended(
@@ -253,7 +281,9 @@ def test_serve_returns_when_its_server_has_ended(
 ) -> None:
     pytest.importorskip("starlette")
     monkeypatch.chdir(made)
-    monkeypatch.setattr("transforms.serve.server.serve", lambda application, listening, begun: begun())
+    monkeypatch.setattr(
+        "transforms.serve.server.serve", lambda application, listening, begun: begun()
+    )
     found = called("serve", {"port": 0, "host": "127.0.0.1"}, capfd)
     assert found["address"].startswith("http://127.0.0.1:")
     assert found["requests"] == 0
@@ -268,7 +298,11 @@ def test_serve_returns_when_its_server_has_ended(
     ],
 )
 def test_errors_name_keywords(
-    command: str, keywords: dict[str, Any], message: str, made: Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    keywords: dict[str, Any],
+    message: str,
+    made: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(made)
     with pytest.raises(sb.OptionError, match=message):
@@ -276,7 +310,9 @@ def test_errors_name_keywords(
 
 
 def test_mistaken_arguments_are_type_errors() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'snapshop'; did you mean snapshot?"):
+    with pytest.raises(
+        TypeError, match="unexpected keyword argument 'snapshop'; did you mean snapshot?"
+    ):
         sb.info("s", snapshop="x")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'store'"):
         sb.info()  # type: ignore[call-arg]

@@ -1,4 +1,6 @@
-"""README.md and docs/ against the code: examples run, tables name what there is, links lead somewhere."""
+"""README.md and docs/ against the code: examples run, tables name what there is, links lead
+somewhere.
+"""
 
 import importlib.util
 import json
@@ -45,11 +47,21 @@ RUN = re.compile(r"\b\d{8}T\d{6}(?:_\d{3})?Z-[0-9a-f]{6}\b")
 DAY = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d\b")
 HOME = "/home/me"  # where pages say that their stores are
 
-OUTSIDE = r"gs://|s3://|postgresql://|qdrant:http|--runner"  # what a command needs that is not on this machine
+# what a command needs that is not on this machine
+OUTSIDE = r"gs://|s3://|postgresql://|qdrant:http|--runner"
 
 # Pages for readers who have the extra `cpu` alone.
 WITH_CPU_ALONE = ("README.md", "docs/first.md", "docs/gates.md", "docs/which.md")
-OF_OTHER_EXTRAS = ("pandas", "polars", "duckdb", "datasets", "sklearn", "scipy", "matplotlib", "sentence_transformers")
+OF_OTHER_EXTRAS = (
+    "pandas",
+    "polars",
+    "duckdb",
+    "datasets",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "sentence_transformers",
+)
 
 # What each Python block must print, by its page and the heading above it.
 PRINTS = {
@@ -82,8 +94,14 @@ PRINTS = {
     ("docs/recipes/store.md", "Recipe: a store made by your own pipeline"): "shop.compress\n",
     ("docs/recipes/embed-rows.md", "A batch"): "1 (384,) 8\n",
     ("docs/recipes/embed-rows.md", "A stream"): "40 (384,) 1970-01-01T00:00:30Z",
-    ("docs/recipes/embed-rows.md", "Pieces of documents"): "a 1 They have a budget of tokens. (384,)",
-    ("docs/recipes/neighbours.md", "Recipe: neighbours in your own pipeline"): "300 rows have a nearest one",
+    (
+        "docs/recipes/embed-rows.md",
+        "Pieces of documents",
+    ): "a 1 They have a budget of tokens. (384,)",
+    (
+        "docs/recipes/neighbours.md",
+        "Recipe: neighbours in your own pipeline",
+    ): "300 rows have a nearest one",
     ("docs/recipes/pieces.md", "Recipe: pieces of documents"): "guide 0 Install (384,)",
 }
 
@@ -113,29 +131,54 @@ def runs_here(block: Block) -> bool:
 
 
 def once(page: Page) -> list[Block]:
-    """The blocks of a page that are run; those of README that a page of docs/ has too are run there."""
-    there = {block.text for other in OF_USERS if other.name != "README.md" for block in other.blocks}
-    return [b for b in page.blocks if runs_here(b) and (page.name != "README.md" or b.text not in there)]
+    """The blocks of a page that are run; those of README that a page of docs/ has too are run
+    there.
+    """
+    there = {
+        block.text for other in OF_USERS if other.name != "README.md" for block in other.blocks
+    }
+    return [
+        b for b in page.blocks if runs_here(b) and (page.name != "README.md" or b.text not in there)
+    ]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what examples name: a `demo/corpus` and its `demo/store`, reviews, their `store`, a task, manuals."""
+    """A folder with what examples name: a `demo/corpus` and its `demo/store`, reviews, their
+    `store`, a task, manuals.
+    """
     folder = tmp_path_factory.mktemp("made")
     texts = {"shop.compress": "Compress a file to save space.", "shop.longest": "very " * 300}
-    texts |= {f"shop.goods.item{i}": f"Item {i} of the shop, in {i % 5} colours." for i in range(298)}
+    texts |= {
+        f"shop.goods.item{i}": f"Item {i} of the shop, in {i % 5} colours." for i in range(298)
+    }
     module = ["shop.goods" if "goods" in name else "shop" for name in texts]
     columns = {"id": list(texts), "text": list(texts.values()), "module": module}
     write(folder / "demo" / "corpus" / "a.parquet", columns)
     options = ["--id-column", "id", "--keep-columns", "module", "--index", "auto"]
     embed(folder, "demo/corpus/*.parquet", "demo/store", *options)
     for runs in (1, 2):
-        reviews = {"review_id": list(range(20)), "body": [f"Review {i}, written {runs} times." for i in range(20)]}
+        reviews = {
+            "review_id": list(range(20)),
+            "body": [f"Review {i}, written {runs} times." for i in range(20)],
+        }
         write(folder / "reviews" / "a.parquet", reviews)
-        embed(folder, "reviews/*.parquet", "store", "--text-column", "body", "--id-column", "review_id")
+        embed(
+            folder,
+            "reviews/*.parquet",
+            "store",
+            "--text-column",
+            "body",
+            "--id-column",
+            "review_id",
+        )
     added = {"review_id": list(range(20, 25)), "body": [f"Review {i}." for i in range(20, 25)]}
     write(folder / "reviews" / "2026-11-22" / "part-0.parquet", added)
-    pairs = ["4.5\tA dog runs.\tA dog is running.", "1.0\tA dog runs.\tThe shop is closed.", "2.5\tA cat.\tA dog."]
+    pairs = [
+        "4.5\tA dog runs.\tA dog is running.",
+        "1.0\tA dog runs.\tThe shop is closed.",
+        "2.5\tA cat.\tA dog.",
+    ]
     (folder / "sickr-dev.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs, ""]))
     document = "# Install\n\nTake it out of the box.\n\n## By hand\n\nTurn the key.\n"
     (folder / "manual").mkdir()
@@ -144,7 +187,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "text,price,day,ok,name\nan apple,9,2026-01-02,yes,Boskop\nfive pears,100,,no,\n"
     )
     (folder / "manuals").mkdir()
-    (folder / "manuals" / "a.jsonl").write_text(json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n")
+    (folder / "manuals" / "a.jsonl").write_text(
+        json.dumps({"id": "a", "title": "The shop", "text": document}) + "\n"
+    )
     return folder
 
 
@@ -154,12 +199,17 @@ def write(path: Path, columns: dict[str, list]) -> None:
 
 
 def embed(folder: Path, glob: str, store: str, *options: str) -> None:
-    assert main(["embed", "--input", str(folder / glob), "--store", str(folder / store), *options]) == 0
+    assert (
+        main(["embed", "--input", str(folder / glob), "--store", str(folder / store), *options])
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
 def one_default_model() -> Iterator[None]:
-    """`minilm`, which most blocks and commands name, is loaded once for all pages; what else it is given is as asked."""
+    """`minilm`, which most blocks and commands name, is loaded once for all pages; what else it is
+    given is as asked.
+    """
     from transforms.encoder import Encoder
 
     kept: dict[str, Encoder] = {}
@@ -167,7 +217,12 @@ def one_default_model() -> Iterator[None]:
 
     def of(cls: type[Encoder], recipe: Recipe, *how: Any, **named: Any) -> Encoder:
         key = repr((recipe, how, named))
-        if recipe.model != "minilm" or recipe.calibration or ":" in recipe.pooler or "Calibration" in key:
+        if (
+            recipe.model != "minilm"
+            or recipe.calibration
+            or ":" in recipe.pooler
+            or "Calibration" in key
+        ):
             return load(cls, recipe, *how, **named)
         if key not in kept:
             kept[key] = load(cls, recipe, *how, **named)
@@ -188,7 +243,9 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("one_default_model")
-@pytest.mark.parametrize("page", [page for page in OF_USERS if once(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in OF_USERS if once(page)], ids=lambda page: page.name
+)
 def test_the_blocks_of_a_page_run_one_after_the_other(
     page: Page, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,7 +266,8 @@ def test_the_blocks_of_a_page_run_one_after_the_other(
         statuses = [main(with_real_runs(command[1:])) for command in block.commands]
         out, err = capsys.readouterr()
         assert statuses == [0] * (len(statuses) - 1) + [block.status], f"{where}: {statuses} {err}"
-        if any(b.file for b in page.blocks):  # the page has all input, so that it can say all that is printed
+        # the page has all input, so that it can say all that is printed
+        if any(b.file for b in page.blocks):
             lines = {masked(line) for line in (out + err).replace(str(place), HOME).splitlines()}
             expected = {masked(line) for line in block.printed}
             assert expected <= lines, f"{where}: not printed: {expected - lines}"
@@ -222,7 +280,9 @@ def test_the_blocks_of_a_page_run_one_after_the_other(
 
 
 def masked(line: str) -> str:
-    """A printed line without what another machine or minute prints: runs, decimal fractions, speeds, spaces, times."""
+    """A printed line without what another machine or minute prints: runs, decimal fractions,
+    speeds, spaces, times.
+    """
     if line.startswith(("speed", "stages", "time")):
         return line.split()[0]
     for what in (RUN, DAY, re.compile(r"\d[\d,]*\.\d+"), re.compile(r"\b(\d+m)?\d+s\b")):
@@ -231,7 +291,9 @@ def masked(line: str) -> str:
 
 
 def with_real_runs(arguments: list[str]) -> list[str]:
-    """A command's arguments with runs of the store that it names instead of runs that are made up."""
+    """A command's arguments with runs of the store that it names instead of runs that are
+    made up.
+    """
     if not any(RUN.fullmatch(word) for word in arguments):
         return arguments
     known = iter(sorted(snapshots(str(Path(arguments[arguments.index("--store") + 1]).resolve()))))
@@ -246,7 +308,9 @@ def check_made_by_the_beam_example() -> None:
 
 
 def test_every_python_block_has_its_expectation() -> None:
-    blocks = {(page.name, b.heading) for page in PAGES for b in page.blocks if b.language == "python"}
+    blocks = {
+        (page.name, b.heading) for page in PAGES for b in page.blocks if b.language == "python"
+    }
     assert blocks == set(PRINTS)
 
 
@@ -257,20 +321,32 @@ def test_every_console_block_is_run_or_needs_another_machine() -> None:
         for block in page.blocks:
             if block.language == "console" and not runs_here(block):
                 programs = {command[0] for command in block.commands}
-                assert programs & others or re.search(OUTSIDE, block.text), f"{page.name}:{block.line}"
+                assert programs & others or re.search(OUTSIDE, block.text), (
+                    f"{page.name}:{block.line}"
+                )
 
 
 # Commands that are not run
 
 
 def asked(page: Page) -> list[list[str]]:
-    """Our commands in a page's blocks, those inside scripts for `embed` included, as `[command, *arguments]`."""
-    commands = [words for block in page.blocks if block.language == "console" for words in block.commands]
+    """Our commands in a page's blocks, those inside scripts for `embed` included, as `[command,
+    *arguments]`.
+    """
+    commands = [
+        words for block in page.blocks if block.language == "console" for words in block.commands
+    ]
     ours = [words[1:] for words in commands if words[0] == "sentence-beam"]
-    return ours + [["embed", *words[1:]] for words in commands if words[0].endswith(("bare-metal.sh", "run.sh"))]
+    return ours + [
+        ["embed", *words[1:]]
+        for words in commands
+        if words[0].endswith(("bare-metal.sh", "run.sh"))
+    ]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if asked(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if asked(page)], ids=lambda page: page.name
+)
 def test_commands_in_blocks_are_understood(page: Page) -> None:
     for command, *arguments in asked(page):
         args, _ = beam_flags.parse(reference.parser_of(command), arguments)
@@ -284,14 +360,27 @@ def test_commands_and_flags_in_prose_are_there(page: Page) -> None:
         if command in ("COMMAND", "help", "completion", "--version") or "..." in text:
             continue
         assert command in COMMANDS, f"{page.name}: {text}"
-        known = {flag for action in reference.parser_of(command)._actions for flag in action.option_strings}
+        known = {
+            flag
+            for action in reference.parser_of(command)._actions
+            for flag in action.option_strings
+        }
         for word in words:
             assert not word.startswith("--") or word in known, f"{page.name}: {text}"
 
 
 def test_every_flag_in_prose_is_one_of_a_command_or_of_beam() -> None:
-    own = {flag for name in COMMANDS for action in reference.parser_of(name)._actions for flag in action.option_strings}
-    known = own | set(beam_parser()._option_string_actions) | {"--runner", "--version", "--batch-size", "--workers"}
+    own = {
+        flag
+        for name in COMMANDS
+        for action in reference.parser_of(name)._actions
+        for flag in action.option_strings
+    }
+    known = (
+        own
+        | set(beam_parser()._option_string_actions)
+        | {"--runner", "--version", "--batch-size", "--workers"}
+    )
     for page in OF_USERS:
         for span in names(page.prose):
             for flag in re.findall(r"(?<!\S)--[a-z][\w-]*", span):
@@ -309,17 +398,37 @@ def test_every_option_of_every_command_is_in_the_reference() -> None:
     page = BY_NAME["docs/reference.md"]
     every = {flag for action in every_command()._actions for flag in action.option_strings}
     assert every == {
-        name.split()[0] for t in tables(page.section("## Every command")) for row in t for name in names(row[0])
+        name.split()[0]
+        for t in tables(page.section("## Every command"))
+        for row in t
+        for name in names(row[0])
     }
     for command in COMMANDS:
-        listed = [name.split()[0] for t in tables(page.section(f"## {command}")) for row in t for name in names(row[0])]
-        actions = [action for action in reference.parser_of(command)._actions if action.help != "==SUPPRESS=="]
-        flags = {flag for action in actions for flag in action.option_strings} - {"-h", "--help"} - every
-        assert {name for name in listed if name.startswith("-")} == (flags if command != "plan" else set()), command
+        listed = [
+            name.split()[0]
+            for t in tables(page.section(f"## {command}"))
+            for row in t
+            for name in names(row[0])
+        ]
+        actions = [
+            action
+            for action in reference.parser_of(command)._actions
+            if action.help != "==SUPPRESS=="
+        ]
+        flags = (
+            {flag for action in actions for flag in action.option_strings}
+            - {"-h", "--help"}
+            - every
+        )
+        assert {name for name in listed if name.startswith("-")} == (
+            flags if command != "plan" else set()
+        ), command
 
 
 def test_every_option_says_what_it_is() -> None:
-    rows = [row for table in tables(BY_NAME["docs/reference.md"].text) for row in table if len(row) == 3]
+    rows = [
+        row for table in tables(BY_NAME["docs/reference.md"].text) for row in table if len(row) == 3
+    ]
     assert not [row[0] for row in rows if not row[1]]
 
 
@@ -331,7 +440,9 @@ def test_a_help_text_is_cut_into_meaning_and_default() -> None:
 
 def test_what_a_store_remembers_is_said() -> None:
     """The options that a second run takes from the store, found by what its manifest keeps."""
-    (table,) = (t for t in tables(BY_NAME["docs/embedding.md"].section("## The next run")) if len(t[0]) == 2)
+    (table,) = (
+        t for t in tables(BY_NAME["docs/embedding.md"].section("## The next run")) if len(t[0]) == 2
+    )
     listed = {name for row in table for name in names(row[1])}
     assert listed == {f"--{name.replace('_', '-')}" for name in remembered()}
 
@@ -358,7 +469,9 @@ def remembered() -> set[str]:
 
 
 def written(key: str, option: Option) -> str:
-    """How a pooler's key should be written in the table: its default first, then what else it may be."""
+    """How a pooler's key should be written in the table: its default first, then what else it may
+    be.
+    """
     if option in (COUNT, LAYER):
         return key
     if option.words == COUNT.words or not (option.words or option.form):
@@ -386,7 +499,9 @@ def test_the_spec_tables_have_every_name_with_its_keys(
 ) -> None:
     (table,) = tables(BY_NAME[page].section(heading))
     listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in table}
-    assert listed == {name: [form(key, option) for key, option in keys.items()] for name, keys in there.items()}
+    assert listed == {
+        name: [form(key, option) for key, option in keys.items()] for name, keys in there.items()
+    }
 
 
 def test_the_values_of_count_and_layer_are_said() -> None:
@@ -412,7 +527,16 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
         assert said - {"--chunks", "pieces"} == set(data[group])
     said = names(next(row[1] for row in fields if names(row[0]) == ["shards"]))
     # of units with rejected rows, of remote stores, of pieces
-    sometimes = {"rejects_sha256", "checksum", "gs://", "s3://", "documents", "pieces_sum", "documents_sum", "blank"}
+    sometimes = {
+        "rejects_sha256",
+        "checksum",
+        "gs://",
+        "s3://",
+        "documents",
+        "pieces_sum",
+        "documents_sum",
+        "blank",
+    }
     assert set(said) - sometimes == set(data["shards"][0]) - sometimes
 
 
@@ -449,22 +573,32 @@ def test_links_lead_somewhere(page: Page) -> None:
     for path, anchor in page.links:
         assert path.exists(), f"{page.name}: {path} is not there"
         if anchor:
-            assert anchor in Page(path).anchors, f"{page.name}: {path.name} has no heading #{anchor}"
+            assert anchor in Page(path).anchors, (
+                f"{page.name}: {path.name} has no heading #{anchor}"
+            )
 
 
 NAMED = re.compile(
     r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|tests|deploy|benchmarks|docs)/[\w/.-]*\w(?![\w<*])"
 )
-MODULE = re.compile(r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|benchmarks)(?:\.[a-z_]+)+(?![\w<*])")
+MODULE = re.compile(
+    r"(?<![\w/.-])(?:transforms|pipelines|sentence_beam|benchmarks)(?:\.[a-z_]+)+(?![\w<*])"
+)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.name != "CHANGELOG.md"], ids=lambda page: page.name
+)
 def test_files_and_modules_that_are_named_are_there(page: Page) -> None:
     for name in NAMED.findall(page.text):
-        assert (ROOT / name).exists() or name in ("docs/reference.md",), f"{page.name}: {name} is not there"
+        assert (ROOT / name).exists() or name in ("docs/reference.md",), (
+            f"{page.name}: {name} is not there"
+        )
     for name in MODULE.findall(page.text):
         path = ROOT / name.replace(".", "/")
-        assert path.is_dir() or path.with_suffix(".py").is_file(), f"{page.name}: {name} is no module"
+        assert path.is_dir() or path.with_suffix(".py").is_file(), (
+            f"{page.name}: {name} is no module"
+        )
 
 
 def test_what_pages_name_of_an_encoder_is_there() -> None:
@@ -475,7 +609,9 @@ def test_what_pages_name_of_an_encoder_is_there() -> None:
 
 def test_the_layers_are_those_that_hold_in_their_order() -> None:
     (table,) = tables(BY_NAME["docs/architecture.md"].section("## Layers"))
-    listed = [Path(name).stem for row in table for name in names(row[0]) if name.startswith("transforms/")]
+    listed = [
+        Path(name).stem for row in table for name in names(row[0]) if name.startswith("transforms/")
+    ]
     assert listed == LAYERS
 
 
@@ -496,19 +632,31 @@ def test_nothing_is_said_twice() -> None:
         if page.name != "docs/reference.md":
             for paragraph in page.paragraphs:
                 if len(paragraph) > 100:
-                    assert paragraph not in where, f"{page.name} and {where[paragraph]}: {paragraph}"
+                    assert paragraph not in where, (
+                        f"{page.name} and {where[paragraph]}: {paragraph}"
+                    )
                     where[paragraph] = page.name
 
 
 def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     made = list(tmp_path.rglob("*.html"))
     assert len(made) >= len(DOCS)
     for html in made:
         fetched = re.findall(
-            r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^ >]*", html.read_text()
+            r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^ >]*",
+            html.read_text(),
         )
         assert not fetched, (html.name, fetched)
     for style in tmp_path.rglob("*.css"):
@@ -517,5 +665,8 @@ def test_the_site_is_built_and_fetches_nothing(tmp_path: Path) -> None:
 
 def test_embed_and_plan_have_the_same_options() -> None:
     """The reference says so instead of listing them twice."""
-    listed = [[action.option_strings for action in embed_options.parser(name)._actions] for name in ("embed", "plan")]
+    listed = [
+        [action.option_strings for action in embed_options.parser(name)._actions]
+        for name in ("embed", "plan")
+    ]
     assert listed[0] == listed[1]

@@ -1,4 +1,6 @@
-"""Stores as earlier versions wrote them: read, searched, checked, carried over and brought up to date."""
+"""Stores as earlier versions wrote them: read, searched, checked, carried over and brought up to
+date.
+"""
 
 import json
 import shutil
@@ -17,7 +19,8 @@ from transforms.store import open_store
 pytestmark = pytest.mark.usefixtures("cached_beam_options")
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = ["0_1_0"]
-CLOSE = 1e-5  # processors differ in a vector's last bits; the scores of neighbouring ranks are farther apart
+# processors differ in a vector's last bits; the scores of neighbouring ranks are farther apart
+CLOSE = 1e-5
 ONE_MORE = "the small dog is riding a blue horse"
 
 
@@ -28,7 +31,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(params=VERSIONS)
-def earlier(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def earlier(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A copy of a version's fixture: `input`, the stores, and the hub's cache with their model."""
     folder = shutil.copytree(FIXTURES / request.param, tmp_path / "earlier")
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(folder / "hub"))
@@ -66,21 +71,33 @@ def rows_from(run: Run, folder: Path, name: str, *arguments: object) -> list[dic
     """The rows that a command writes; bytes as hex."""
     run(name, *arguments, "--output", folder / "rows.parquet").ok()
     rows = pq.read_table(folder / "rows.parquet").to_pylist()
-    return [{key: value.hex() if isinstance(value, bytes) else value for key, value in row.items()} for row in rows]
+    return [
+        {key: value.hex() if isinstance(value, bytes) else value for key, value in row.items()}
+        for row in rows
+    ]
 
 
 def test_a_store_opens_and_holds_the_rows_of_its_input(store: Path, earlier: Path) -> None:
     snapshot = open_store(str(store))
     expected = {row["id"]: row for row in _input_rows(earlier) if row["text"].strip()}
     found = rows_of(store)
-    assert {row["id"]: {name: row[name] for name in ("id", "text", "lang")} for row in found} == expected
+    assert {
+        row["id"]: {name: row[name] for name in ("id", "text", "lang")} for row in found
+    } == expected
     assert len(found) == len(expected) == 86
-    assert snapshot.vectors(snapshot.dataset().to_table().column("embedding")).shape == (86, snapshot.space.dim)
+    assert snapshot.vectors(snapshot.dataset().to_table().column("embedding")).shape == (
+        86,
+        snapshot.space.dim,
+    )
 
 
 def _input_rows(folder: Path) -> list[dict[str, Any]]:
     rows = pq.read_table(folder / "input" / "a.parquet").to_pylist()
-    lines = [line for name in ("b.jsonl", "c.jsonl") for line in (folder / "input" / name).read_text().splitlines()]
+    lines = [
+        line
+        for name in ("b.jsonl", "c.jsonl")
+        for line in (folder / "input" / name).read_text().splitlines()
+    ]
     return rows + [json.loads(line) for line in lines]
 
 
@@ -93,21 +110,30 @@ def test_its_history_files_and_differences_are_told_as_they_were(
     run: Run, store: Path, tmp_path: Path, answers: dict[str, Any]
 ) -> None:
     history = rows_from(run, tmp_path, "history", "--store", store)
-    told = [{name: row[name] for name in then} for row, then in zip(history, answers["history"], strict=True)]
+    told = [
+        {name: row[name] for name in then}
+        for row, then in zip(history, answers["history"], strict=True)
+    ]
     assert told == answers["history"]
-    assert run("files", "--store", store).ok().out.splitlines() == [str(store / path) for path in answers["files"]]
+    assert run("files", "--store", store).ok().out.splitlines() == [
+        str(store / path) for path in answers["files"]
+    ]
     for runs, differences in answers["diff"].items():
         assert rows_from(run, tmp_path, "diff", *runs.split(), "--store", store) == differences
 
 
-def test_it_is_searched_with_the_same_results(run: Run, store: Path, tmp_path: Path, answers: dict[str, Any]) -> None:
+def test_it_is_searched_with_the_same_results(
+    run: Run, store: Path, tmp_path: Path, answers: dict[str, Any]
+) -> None:
     asked = ["--store", store, "--queries", store.parent / "queries.txt", "-k", 5]
     for search, expected in answers["search"].items():
         snapshot, kind = search.split()
         how = ["--exact"] if kind == "exact" else []
         found = rows_from(run, tmp_path, "search", *asked, "--snapshot", snapshot, *how)
         assert [[row["query"], row["id"]] for row in found] == [row[:2] for row in expected]
-        assert [row["score"] for row in found] == pytest.approx([row[2] for row in expected], rel=CLOSE)
+        assert [row["score"] for row in found] == pytest.approx(
+            [row[2] for row in expected], rel=CLOSE
+        )
 
 
 def test_an_unchanged_input_is_carried_over(run: Run, store: Path) -> None:
@@ -119,7 +145,9 @@ def test_an_unchanged_input_is_carried_over(run: Run, store: Path) -> None:
     assert (after["space"], after["previous"]) == (before["space"], before["run"])
 
 
-def test_a_changed_input_is_followed_by_vectors_and_index(run: Run, store: Path, earlier: Path) -> None:
+def test_a_changed_input_is_followed_by_vectors_and_index(
+    run: Run, store: Path, earlier: Path
+) -> None:
     before = open_store(str(store)).manifest.data
     new, copy = _change(earlier, 1, {"id": "more", "text": ONE_MORE, "lang": "en"})
     assert (new["id"], copy["id"]) == ("new1", "copy3")
@@ -137,7 +165,8 @@ def test_a_changed_input_is_followed_by_vectors_and_index(run: Run, store: Path,
 
 
 def test_its_segments_are_compacted(run: Run, store: Path, earlier: Path) -> None:
-    gone, _ = _change(earlier, 0, {"id": "more", "text": ONE_MORE, "lang": "en"})  # of a delta of four rows
+    # of a delta of four rows
+    gone, _ = _change(earlier, 0, {"id": "more", "text": ONE_MORE, "lang": "en"})
     embed(run, store)
     after = check_ledger(store, 86, 1, embedded=1)
     assert after["index"]["change"]["what"] == "compacted"
@@ -148,7 +177,9 @@ def test_its_segments_are_compacted(run: Run, store: Path, earlier: Path) -> Non
 
 
 @pytest.mark.parametrize("what", ["path", "locator"])
-def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(run: Run, store: Path, what: str) -> None:
+def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(
+    run: Run, store: Path, what: str
+) -> None:
     segment = open_store(str(store)).manifest.data["index"]["segments"][0]
     path = store / segment[what]
     data = path.read_bytes()
@@ -159,7 +190,9 @@ def test_a_damaged_file_of_its_index_is_not_searched_and_made_again(run: Run, st
     run("verify", "--store", store).ok()
 
 
-def test_reading_it_leaves_its_format_and_a_run_brings_it_to_the_present_one(run: Run, store: Path) -> None:
+def test_reading_it_leaves_its_format_and_a_run_brings_it_to_the_present_one(
+    run: Run, store: Path
+) -> None:
     before = open_store(str(store)).manifest
     run("verify", "--store", store).ok()
     run("history", "--store", store).ok()
@@ -197,7 +230,9 @@ def test_a_run_that_would_delete_most_of_it_ends_and_changes_nothing(run: Run, s
     rows = (store.parent / "input" / "b.jsonl").read_text().splitlines()
     (store.parent / "one.jsonl").write_text(rows[0] + "\n")
     before = open_store(str(store)).manifest.run
-    run("embed", "--input", store.parent / "one.jsonl", "--store", store).failed(3, "--max-deletes 1")
+    run("embed", "--input", store.parent / "one.jsonl", "--store", store).failed(
+        3, "--max-deletes 1"
+    )
     assert open_store(str(store)).manifest.run == before
 
 

@@ -7,8 +7,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = [path for package in ("pipelines", "transforms") for path in sorted((ROOT / package).rglob("*.py"))]
-SHOWING = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in SOURCES if ">>> " in path.read_text()]
+SOURCES = [
+    path
+    for package in ("pipelines", "transforms")
+    for path in sorted((ROOT / package).rglob("*.py"))
+]
+SHOWING = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in SOURCES
+    if ">>> " in path.read_text()
+]
 
 
 @pytest.mark.parametrize("module", SHOWING)

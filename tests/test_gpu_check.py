@@ -19,7 +19,12 @@ from benchmarks.gpu_exact import Finding, Scope, tried
 from transforms.base.errors import MissingExtraError
 from transforms.encoder import Encoder
 
-SHAPE = {"num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32}
+SHAPE = {
+    "num_hidden_layers": 1,
+    "hidden_size": 32,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 EXTENT = gpu_check.Extent(
     Scope(3, 100, 200, ("bert", "t5"), ("ditto:1-2",), ("whitening",)),
     replace(
@@ -38,15 +43,28 @@ def test_it_runs_through_and_writes_a_table_and_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        gpu_check, "real_texts", lambda _, count: [f"{row} {text}" for row, text in enumerate(sentences(count))]
+        gpu_check,
+        "real_texts",
+        lambda _, count: [f"{row} {text}" for row, text in enumerate(sentences(count))],
     )
     code = gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT)
     printed = capsys.readouterr().out
     assert code == 0, printed
-    found = {each["what"]: each for each in json.loads((tmp_path / "found.json").read_text())["findings"]}
-    wanted = ["bert, without padding", "t5, padded: it takes no positions", "pooler ditto:1-2", "calibration whitening"]
+    found = {
+        each["what"]: each for each in json.loads((tmp_path / "found.json").read_text())["findings"]
+    }
+    wanted = [
+        "bert, without padding",
+        "t5, padded: it takes no positions",
+        "pooler ditto:1-2",
+        "calibration whitening",
+    ]
     wanted += ["bert --deterministic", "out of memory"]
-    wanted += ["small, 16 tokens", "small, real mix, over sentence-transformers", "embed, end to end"]
+    wanted += [
+        "small, 16 tokens",
+        "small, real mix, over sentence-transformers",
+        "embed, end to end",
+    ]
     assert [what for what in wanted if what not in found] == []
     assert not [each for each in found.values() if each["holds"] is False]
     bars = json.loads((tmp_path / "found.json").read_text())["bars"]
@@ -56,7 +74,10 @@ def test_it_runs_through_and_writes_a_table_and_json(
         "BERT-base, 128 tokens": 0.6,
         "Qwen3-0.6B, 128 tokens": 0.5,
         "embed, end to end": 0.8,
-        **{f"{name}, real mix, over sentence-transformers": 2 for name in ("MiniLM", "BERT-base", "Qwen3-0.6B")},
+        **{
+            f"{name}, real mix, over sentence-transformers": 2
+            for name in ("MiniLM", "BERT-base", "Qwen3-0.6B")
+        },
     }
     assert all(each["measured"] is None for each in bars.values()), "two CPUs are no measurement"
     assert all(each["seconds"] >= 0 for each in found.values())
@@ -70,14 +91,19 @@ def test_what_is_wrong_is_named_and_ends_with_1(
     def broken() -> list[Finding]:
         raise RuntimeError("no kernel image is available")
 
-    parts = [broken, lambda: [Finding("one", "3", "<= 2", False), Finding("two", "1", "<= 2", True)]]
+    parts = [
+        broken,
+        lambda: [Finding("one", "3", "<= 2", False), Finding("two", "1", "<= 2", True)],
+    ]
     monkeypatch.setattr(gpu_check, "_findings", lambda *_: iter(parts))
     assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
     assert "3 lines, 2 not as they should be: RuntimeError; one" in capsys.readouterr().out
     assert "| one | 3 | <= 2 | **no** |" in (tmp_path / "found.md").read_text()
 
 
-def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert gpu_check.main([]) == 2
     assert "--cpu" in capsys.readouterr().err
@@ -123,7 +149,9 @@ def test_little_memory_is_left_whatever_the_allocator_heeds_and_all_of_it_is_giv
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: memory.taken)
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", memory.limit)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (memory.total - memory.taken, memory.total))
+    monkeypatch.setattr(
+        torch.cuda, "mem_get_info", lambda _: (memory.total - memory.taken, memory.total)
+    )
     properties = SimpleNamespace(total_memory=memory.total)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
     with gpu_check._scarce_on_gpu(None):  # type: ignore[arg-type]
@@ -131,7 +159,9 @@ def test_little_memory_is_left_whatever_the_allocator_heeds_and_all_of_it_is_giv
     assert memory.left == 70 << 30
 
 
-def test_a_line_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_fails_costs_itself_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = []
 
     def broken() -> Finding:
@@ -140,7 +170,8 @@ def test_a_line_that_fails_costs_itself_alone(tmp_path: Path, monkeypatch: pytes
 
     def then() -> Iterator[Finding]:
         yield tried("MiniLM, 128 tokens", broken)
-        written.append(json.loads((tmp_path / "found.json").read_text()))  # for whoever has to end it here
+        # for whoever has to end it here
+        written.append(json.loads((tmp_path / "found.json").read_text()))
         yield Finding("embed, end to end", "0.85", ">= 0.8", True, 0.85)
 
     monkeypatch.setattr(gpu_check, "_findings", lambda *_: iter([then]))
@@ -157,7 +188,9 @@ def test_there_are_texts_enough_wherever_it_is_installed(monkeypatch: pytest.Mon
     assert common.real_texts(None, 5) == ["one", "two", "2 one", "2 two", "3 one"]
 
 
-def test_vectors_and_speed_need_no_more_than_the_encoder_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_and_speed_need_no_more_than_the_encoder_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What `embed` has besides is said not to be measured where it is not installed."""
     allowed = (
         "benchmarks.common",
@@ -168,8 +201,15 @@ def test_vectors_and_speed_need_no_more_than_the_encoder_does(tmp_path: Path, mo
     )
     allowed += ("transforms.calibration", "pyarrow", "numpy", "torch")
     for path in Path(gpu_check.__file__).parent.glob("gpu_*.py"):
-        tops = (each for each in ast.parse(path.read_text()).body if isinstance(each, (ast.Import, ast.ImportFrom)))
-        names = [each.module or "" if isinstance(each, ast.ImportFrom) else each.names[0].name for each in tops]
+        tops = (
+            each
+            for each in ast.parse(path.read_text()).body
+            if isinstance(each, (ast.Import, ast.ImportFrom))
+        )
+        names = [
+            each.module or "" if isinstance(each, ast.ImportFrom) else each.names[0].name
+            for each in tops
+        ]
         more = [name for name in names if name.split(".")[0] not in sys.stdlib_module_names]
         assert [name for name in more if not name.startswith(allowed)] == []
     monkeypatch.delattr(pipelines, "embed", raising=False)  # where another test has imported it
@@ -178,7 +218,10 @@ def test_vectors_and_speed_need_no_more_than_the_encoder_does(tmp_path: Path, mo
     place = gpu_speed.Place("cpu", "cpu", None)
     ended = tried("one", lambda: gpu_speed.end_to_end(EXTENT.load, ["a"], place, tmp_path))
     indexed = tried("two", lambda: gpu_speed.index(EXTENT.load, place, tmp_path))
-    assert (ended.measured, ended.holds, indexed.measured, indexed.holds) == ("not measured", None) * 2
+    assert (ended.measured, ended.holds, indexed.measured, indexed.holds) == (
+        "not measured",
+        None,
+    ) * 2
 
 
 def test_without_minilms_package_a_tokenizer_is_made_from_texts(
@@ -196,9 +239,13 @@ def test_without_minilms_package_a_tokenizer_is_made_from_texts(
     finally:
         random_models.word_pieces.cache_clear()
     for pooler in ("mean", "remove-biases", prompt):
-        assert Encoder.load(str(folder), pooler=pooler, dtype="float32").encode(["a dog", ""]).shape == (2, 32)
+        assert Encoder.load(str(folder), pooler=pooler, dtype="float32").encode(
+            ["a dog", ""]
+        ).shape == (2, 32)
     rows = json.loads((folder / "config.json").read_text())["vocab_size"]
-    assert rows > random_models.VOCABULARY, "tokens at random are below it, and a GPU does not forgive one that is not"
+    assert rows > random_models.VOCABULARY, (
+        "tokens at random are below it, and a GPU does not forgive one that is not"
+    )
 
 
 def test_a_poolers_layer_counts_no_operations(tmp_path: Path) -> None:
@@ -225,8 +272,8 @@ def test_units_are_finished_beside_the_computation_and_a_profiler_that_sees_noth
     place = gpu_speed.Place("cuda:0", "cuda:0", 790.0)
     finding = gpu_speed._rate("MiniLM, 128 tokens", encoder, tokenized, 1e9, place, 0.35)
     assert sorted(size for name, size in seen if name == "finish")[-1] <= 3
-    assert {name: sum(size for other, size in seen if other == name) for name, _ in seen} == dict.fromkeys(
-        ("plan", "start", "finish"), 3 * 10
-    ), "tried once, timed twice"
+    assert {
+        name: sum(size for other, size in seen if other == name) for name, _ in seen
+    } == dict.fromkeys(("plan", "start", "finish"), 3 * 10), "tried once, timed twice"
     assert "host not seen" in finding.measured
     assert finding.value is not None

@@ -32,7 +32,10 @@ def run(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.M
 
 def examples_of(command: str) -> list[str]:
     """The command lines that a command's help ends with."""
-    return [line.strip() for line in str(parser_of(command).epilog).partition(f"{EXAMPLES}\n")[2].splitlines()]
+    return [
+        line.strip()
+        for line in str(parser_of(command).epilog).partition(f"{EXAMPLES}\n")[2].splitlines()
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -45,7 +48,9 @@ def test_help_ends_with_a_few_examples_that_are_understood(run: Run, command: st
         assert f"  {example}\n" in shown
         program, named, *arguments = shlex.split(example)
         assert program == "sentence-beam"
-        assert (train.with_recipe if named == "train" else beam_flags.parse)(parser_of(named), arguments)
+        assert (train.with_recipe if named == "train" else beam_flags.parse)(
+            parser_of(named), arguments
+        )
 
 
 @pytest.mark.parametrize(("command", "action"), OPTIONS, ids=[f"{c}-{a.dest}" for c, a in OPTIONS])
@@ -92,26 +97,36 @@ def test_every_example_runs(run: Run, tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     texts = sentences(400)
     years = pa.array([2000 + n % 40 for n in range(len(texts))])
-    write_parquet(tmp_path / "corpus" / "a.parquet", texts, lang=pa.array(["en", "de"] * 200), year=years)
+    write_parquet(
+        tmp_path / "corpus" / "a.parquet", texts, lang=pa.array(["en", "de"] * 200), year=years
+    )
     write_lines(tmp_path / "notes.txt", texts[:20])
     write_lines(tmp_path / "corpus.txt", texts[:50])
     write_lines(tmp_path / "questions.txt", texts[:3])
     for name in ("stsb", "2012", "2013"):
-        pairs = [f"{i % 5}.0\t{a}\t{b}" for i, (a, b) in enumerate(zip(texts[:40], texts[1:41], strict=True))]
+        pairs = [
+            f"{i % 5}.0\t{a}\t{b}"
+            for i, (a, b) in enumerate(zip(texts[:40], texts[1:41], strict=True))
+        ]
         write_lines(tmp_path / f"{name}.tsv", ["score\tsentence1\tsentence2", *pairs])
 
     def example(line: str) -> Outcome:
         for there, here in {
             "BAAI/bge-small-en-v1.5": "minilm", "my-model": "minilm", "gs://bucket/": "", " --project p": "",
             "20260314T031500_123Z-4f1d2a": "-1", "--output encoder": "--output encoder --quiet",
-            "--max-bytes-per-row 150": "--max-bytes-per-row 250",  # 400 rows are too few for codes of less
+            # 400 rows are too few for codes of less
+            "--max-bytes-per-row 150": "--max-bytes-per-row 250",
         }.items():  # fmt: skip
             line = line.replace(there, here)
         return run(*shlex.split(line)[1:])
 
     # so that there are snapshots before, and the columns that a filter names
     example(f"{examples_of('embed')[0]} --keep-columns lang,year").ok()
-    for command in ("embed", "embed", *(command for command in COMMANDS if command not in ("train", "serve"))):
+    for command in (
+        "embed",
+        "embed",
+        *(command for command in COMMANDS if command not in ("train", "serve")),
+    ):
         for line in examples_of(command):
             if "notes.txt --store store" in line:
                 line = line.replace("--store store", "--store other")
@@ -120,6 +135,10 @@ def test_every_example_runs(run: Run, tmp_path: Path) -> None:
 
 def test_the_list_of_commands_is_by_what_people_want(run: Run) -> None:
     lines = run("--help").ok().out.splitlines()
-    headings = [line for line in lines if line.endswith(":") and not line.startswith((" ", "usage", "`"))]
+    headings = [
+        line for line in lines if line.endswith(":") and not line.startswith((" ", "usage", "`"))
+    ]
     assert headings == ["make a store:", "use it:", "choose and train:", "keep it:"]
-    assert [line.split()[0] for line in lines if line.startswith("  ") and "sentence-beam" not in line] == [*COMMANDS]
+    assert [
+        line.split()[0] for line in lines if line.startswith("  ") and "sentence-beam" not in line
+    ] == [*COMMANDS]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-# What each layer may import, itself aside. A layer with a dot is a room: nothing else of that folder is allowed.
+# What each layer may import, itself aside. A layer with a dot is a room: nothing else of that
+# folder is allowed.
 ALLOWED: dict[str, set[str]] = {
     "base": set(),
     "storage": {"base"},
@@ -84,7 +85,16 @@ THIRD_PARTY = {
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
     "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
-    "corpus": {"pyarrow", "numpy", "zstandard", "xxhash", "fastavro", "tokenizers", "regex", "nupunkt"},
+    "corpus": {
+        "pyarrow",
+        "numpy",
+        "zstandard",
+        "xxhash",
+        "fastavro",
+        "tokenizers",
+        "regex",
+        "nupunkt",
+    },
     "index": {"numpy", "faiss"},
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
@@ -108,7 +118,9 @@ THIRD_PARTY = {
 # Store.search is part of the interface of a store and needs what stands beside and above it.
 EXCEPTIONS = {("transforms/store/open.py", "transforms.search")}
 PACKAGES = ("pipelines", "sentence_beam", "transforms")
-BEAM_FOR_STORAGE = {f"transforms/storage/{name}.py" for name in ("beam_filesystem", "beam_options", "gcs", "s3")}
+BEAM_FOR_STORAGE = {
+    f"transforms/storage/{name}.py" for name in ("beam_filesystem", "beam_options", "gcs", "s3")
+}
 
 
 @functools.cache
@@ -121,7 +133,9 @@ def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf8"))
 
 
-def _imports(path: Path, modules: Collection[str] = (), module_level_only: bool = False) -> list[str]:
+def _imports(
+    path: Path, modules: Collection[str] = (), module_level_only: bool = False
+) -> list[str]:
     """What a file imports; `from a import b` is `a.b` where that is among the modules, else `a`."""
     tree = _tree(path)
     nodes = tree.body if module_level_only else list(ast.walk(tree))
@@ -173,7 +187,9 @@ def test_no_permission_is_unused() -> None:
                 parts = name.split(".")
                 if parts[0] == "transforms":
                     used[layer] |= {".".join(parts[1:2]), ".".join(parts[1:3])}
-    assert not {layer: unused for layer, allowed in ALLOWED.items() if (unused := allowed - used[layer])}
+    assert not {
+        layer: unused for layer, allowed in ALLOWED.items() if (unused := allowed - used[layer])
+    }
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -190,8 +206,14 @@ def test_a_room_of_steps_imports_only_what_it_is_allowed(room: str) -> None:
 @pytest.mark.parametrize("layer", [*LAYERS, "__init__"])
 def test_third_party_modules_stay_in_their_layers(layer: str) -> None:
     allowed = THIRD_PARTY.get(layer, set()) | {"transforms"} | set(sys.stdlib_module_names)
-    found = [(path, name) for path in _files_of(layer) for name in _imports(path, module_level_only=True)]
-    assert not [f"{path.relative_to(ROOT)} imports {name}" for path, name in found if name.split(".")[0] not in allowed]
+    found = [
+        (path, name) for path in _files_of(layer) for name in _imports(path, module_level_only=True)
+    ]
+    assert not [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path, name in found
+        if name.split(".")[0] not in allowed
+    ]
 
 
 def _graph() -> dict[str, set[str]]:
@@ -205,13 +227,17 @@ def _graph() -> dict[str, set[str]]:
     for name, path in paths.items():
         relative = str(path.relative_to(ROOT))
         graph[name] = {
-            other for other in _imports(path, paths) if other != name and (relative, other) not in EXCEPTIONS
+            other
+            for other in _imports(path, paths)
+            if other != name and (relative, other) not in EXCEPTIONS
         }
     return graph
 
 
 def _circle(graph: dict[str, set[str]]) -> list[str]:
-    """A chain of modules of which each imports the next and the last the first; empty where there is none."""
+    """A chain of modules of which each imports the next and the last the first; empty where there
+    is none.
+    """
     done: set[str] = set()
 
     def search(module: str, chain: list[str]) -> list[str]:
@@ -239,7 +265,11 @@ def test_a_circle_is_found() -> None:
 
 def test_beam_is_imported_where_steps_become_a_graph_and_for_its_filesystems() -> None:
     paths = [path for path in _files("transforms") if _layer(path) != "beam"]
-    found = {str(p.relative_to(ROOT)) for p in paths if any(n.split(".")[0] == "apache_beam" for n in _imports(p))}
+    found = {
+        str(p.relative_to(ROOT))
+        for p in paths
+        if any(n.split(".")[0] == "apache_beam" for n in _imports(p))
+    }
     assert found == BEAM_FOR_STORAGE
 
 
@@ -248,14 +278,20 @@ def test_only_the_storage_module_opens_and_writes_files_of_a_store() -> None:
         for node in ast.walk(_tree(path)):
             called = node.func if isinstance(node, ast.Call) else None
             writes = isinstance(called, ast.Name) and called.id == "open"
-            assert not writes, f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)} opens a file itself"
+            assert not writes, (
+                f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)} opens a file itself"
+            )
 
 
 def test_arrow_reads_bytes_without_python_in_between() -> None:
-    """A thread of Arrow's that waits for Python's lock while the interpreter ends aborts the process."""
+    """A thread of Arrow's that waits for Python's lock while the interpreter ends aborts the
+    process.
+    """
     for path in _files("transforms") + _files("pipelines"):
         source = path.read_text(encoding="utf8")
-        assert not re.search(r"(read_table|ParquetFile|ParquetDataset)\(\s*(io\.)?BytesIO", source), path
+        assert not re.search(
+            r"(read_table|ParquetFile|ParquetDataset)\(\s*(io\.)?BytesIO", source
+        ), path
 
 
 def test_a_name_of_a_class_has_one_meaning() -> None:
@@ -264,16 +300,27 @@ def test_a_name_of_a_class_has_one_meaning() -> None:
         for node in _tree(path).body:
             if isinstance(node, ast.ClassDef):
                 other = found.setdefault(node.name.lstrip("_"), path)
-                assert other == path, f"{node.name}: {other.relative_to(ROOT)}, {path.relative_to(ROOT)}"
+                assert other == path, (
+                    f"{node.name}: {other.relative_to(ROOT)}, {path.relative_to(ROOT)}"
+                )
 
 
 HEAVY = ("torch", "faiss", "transformers")
 NO_PIPELINE = ("apache_beam", "pandas", *HEAVY)
-LATE = ("sklearn", "sentence_transformers", "starlette", "uvicorn", "psycopg", "qdrant_client", "lancedb")
+LATE = (
+    "sklearn",
+    "sentence_transformers",
+    "starlette",
+    "uvicorn",
+    "psycopg",
+    "qdrant_client",
+    "lancedb",
+)
 
 
-# A process for each line: what none of its modules imports, none of them imports alone. That neither the commands with
-# a pipeline nor transforms.beam import what is heavy is in tests/test_packaging.py.
+# A process for each line: what none of its modules imports, none of them imports alone. That
+# neither the commands with a pipeline nor transforms.beam import what is heavy is in
+# tests/test_packaging.py.
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
@@ -291,7 +338,9 @@ LATE = ("sklearn", "sentence_transformers", "starlette", "uvicorn", "psycopg", "
 )
 def test_importing_stays_light(modules: str, absent: Sequence[str]) -> None:
     code = f"import sys, {', '.join(modules.split())}; print([m for m in {list(absent)!r} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -299,7 +348,10 @@ def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
     base = {
         "transforms.base.errors",
         "transforms.base.logs",
-        *(f"transforms.storage.{name}" for name in ("base", "beam_options", "globs", "listing", "ranged")),
+        *(
+            f"transforms.storage.{name}"
+            for name in ("base", "beam_options", "globs", "listing", "ranged")
+        ),
     }
     allowed = {
         "local": base,
@@ -308,5 +360,9 @@ def test_back_ends_of_storage_know_its_base_and_no_other_layer() -> None:
         "beam_filesystem": base,
     }
     for name, modules in allowed.items():
-        found = {m for m in _imports(ROOT / f"transforms/storage/{name}.py") if m.startswith("transforms")}
+        found = {
+            m
+            for m in _imports(ROOT / f"transforms/storage/{name}.py")
+            if m.startswith("transforms")
+        }
         assert found <= modules, f"{name}: {found - modules}"

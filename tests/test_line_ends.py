@@ -1,4 +1,6 @@
-"""Lines of every input of every command end with LF or CRLF alone: characters that look like line ends stay in texts."""
+"""Lines of every input of every command end with LF or CRLF alone: characters that look like line
+ends stay in texts.
+"""
 
 import csv
 import io
@@ -48,7 +50,10 @@ def write(folder: Path, ending: str, rows: Iterable[Row]) -> Path:
 
 def paired(value: str, text: str) -> list[Row]:
     """Pairs of which one side of the first is the text; labels and scores are 0 and 1."""
-    return [{value: i % 2, "sentence1": first, "sentence2": "a man"} for i, first in enumerate([text, *OTHERS])]
+    return [
+        {value: i % 2, "sentence1": first, "sentence2": "a man"}
+        for i, first in enumerate([text, *OTHERS])
+    ]
 
 
 def labelled(text: str) -> list[Row]:
@@ -61,7 +66,11 @@ def of_task(word: str) -> list[str]:
 
 def of_training(objective: str, path: Path) -> list[str]:
     options = TrainOptions(inputs=(str(path),), objective=objective, output="out")
-    return [text for column in read_examples("--input", [str(path)], options).texts.values() for text in column]
+    return [
+        text
+        for column in read_examples("--input", [str(path)], options).texts.values()
+        for text in column
+    ]
 
 
 def one_file(path: Path) -> InputFile:
@@ -71,21 +80,32 @@ def one_file(path: Path) -> InputFile:
 
 TABLES: dict[str, Callable[[Path, str, str], Iterable[str]]] = {
     "embed, fit, distill": lambda folder, ending, text: [
-        str(row.values[0]) for row in rows_of(one_file(write(folder, ending, labelled(text))), ["text"])
+        str(row.values[0])
+        for row in rows_of(one_file(write(folder, ending, labelled(text))), ["text"])
     ],
     "neighbours --queries": lambda folder, ending, text: (
-        read_queries(QueryFiles((str(write(folder, ending, labelled(text))),), None, None, "text", None)).texts
+        read_queries(
+            QueryFiles((str(write(folder, ending, labelled(text))),), None, None, "text", None)
+        ).texts
     ),
-    "sts": lambda folder, ending, text: of_task(f"x={write(folder, ending, paired('score', text))}"),
+    "sts": lambda folder, ending, text: of_task(
+        f"x={write(folder, ending, paired('score', text))}"
+    ),
     "relatedness": lambda folder, ending, text: of_task(
         "relatedness:x=" + ",".join([str(write(folder, ending, paired("score", text)))] * 3)
     ),
     "nli": lambda folder, ending, text: of_task(
         "nli:x=" + ",".join([str(write(folder, ending, paired("label", text)))] * 3)
     ),
-    "pairs": lambda folder, ending, text: of_task(f"pairs:x={write(folder, ending, paired('label', text))}"),
-    "classification": lambda folder, ending, text: of_task(f"classification:x={write(folder, ending, labelled(text))}"),
-    "clustering": lambda folder, ending, text: of_task(f"clustering:x={write(folder, ending, labelled(text))}"),
+    "pairs": lambda folder, ending, text: of_task(
+        f"pairs:x={write(folder, ending, paired('label', text))}"
+    ),
+    "classification": lambda folder, ending, text: of_task(
+        f"classification:x={write(folder, ending, labelled(text))}"
+    ),
+    "clustering": lambda folder, ending, text: of_task(
+        f"clustering:x={write(folder, ending, labelled(text))}"
+    ),
     "triplets": lambda folder, ending, text: of_task(
         f"triplets:x={write(folder, ending, [{'anchor': text, 'positive': 'a', 'negative': 'b'}])}"
     ),
@@ -119,14 +139,19 @@ def sts_folder(folder: Path, text: str) -> list[str]:
 
 
 def sts_benchmark(folder: Path, text: str) -> list[str]:
-    lines = [f"main\tMSRvid\t2012\t{i}\t{i % 5}\t{one}\ta man\r\n" for i, one in enumerate([text, *OTHERS])]
+    lines = [
+        f"main\tMSRvid\t2012\t{i}\t{i % 5}\t{one}\ta man\r\n"
+        for i, one in enumerate([text, *OTHERS])
+    ]
     (folder / "sts-dev.csv").write_bytes("".join(lines).encode())
     return of_task(f"x={folder / 'sts-dev.csv'}")
 
 
 def sick(folder: Path, text: str) -> list[str]:
     rows = [f"{i}\t{one}\ta man\t3.5\tNEUTRAL\tTEST\n" for i, one in enumerate([text, *OTHERS])]
-    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\tSemEval_set\n"
+    header = (
+        "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\tSemEval_set\n"
+    )
     (folder / "SICK.txt").write_bytes((header + "".join(rows)).encode())
     return of_task(f"x={folder / 'SICK.txt'}")
 
@@ -139,7 +164,9 @@ def probing(folder: Path, text: str) -> list[str]:
 
 
 def probing_made(folder: Path, text: str) -> list[str]:
-    """All sentences are texts of five words, half of them with a longer rest; blanks in them are one blank each."""
+    """All sentences are texts of five words, half of them with a longer rest; blanks in them are
+    one blank each.
+    """
     inside = text.removeprefix("one").removesuffix("text")
     sentences = [f"a b c d{inside}number{i}{' x' * 5 * (i % 2)}" for i in range(40)]
     (folder / "s.txt").write_bytes("".join(f"{one}\n" for one in sentences).encode())

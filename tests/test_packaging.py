@@ -1,4 +1,6 @@
-"""The distribution: what is in it, that it works in an environment and a folder of its own, what an import costs."""
+"""The distribution: what is in it, that it works in an environment and a folder of its own, what an
+import costs.
+"""
 
 import importlib
 import os
@@ -34,10 +36,14 @@ SOURCES = (
 
 
 def build(kind: str, folder: Path) -> Path:
-    """`sdist`, `wheel` or `editable` of the sources in a folder, by the build backend that is installed here."""
+    """`sdist`, `wheel` or `editable` of the sources in a folder, by the build backend that is
+    installed here.
+    """
     out = folder / "out"
     code = f"import setuptools.build_meta as backend, sys; backend.build_{kind}(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(out)], cwd=folder, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", code, str(out)], cwd=folder, check=True, capture_output=True
+    )
     (path,) = out.glob("*.tar.gz" if kind == "sdist" else "*.whl")
     return path
 
@@ -77,7 +83,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Environment:
-    """A Python environment with the distribution alone in it, and an empty folder; dependencies come from ours."""
+    """A Python environment with the distribution alone in it, and an empty folder; dependencies
+    come from ours.
+    """
 
     folder: Path
 
@@ -87,11 +95,17 @@ class Environment:
         (found,) = self.folder.glob("lib/python3*/site-packages")
         return found
 
-    def run(self, program: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """One of its programs, in the empty folder."""
-        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
+        variables = {
+            name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+        } | variables
         command = [str(self.folder / "bin" / program), *arguments]
-        return subprocess.run(command, cwd=self.place, env=variables, capture_output=True, text=True)
+        return subprocess.run(
+            command, cwd=self.place, env=variables, capture_output=True, text=True
+        )
 
     @property
     def place(self) -> Path:
@@ -105,7 +119,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environm
     environment = Environment(tmp_path_factory.mktemp("environment"))
     venv.create(environment.folder, symlinks=True)
     environment.place.mkdir()
-    # A folder that a .pth file names is searched, but no .pth file in it is read: an editable install is not found.
+    # A folder that a .pth file names is searched, but no .pth file in it is read: an editable
+    # install is not found.
     folders = [path for path in sys.path if Path(path).name == "site-packages"]
     (environment.packages / "dependencies.pth").write_text("\n".join(folders))
     pip = [sys.executable, "-m", "pip", "--python", str(environment.folder / "bin" / "python")]
@@ -119,7 +134,11 @@ def python_files(names: list[str]) -> set[str]:
 
 
 def sources() -> set[str]:
-    return {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+    return {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
 
 
 def test_the_sdist_holds_the_packages_and_no_other(sdist: Path) -> None:
@@ -134,20 +153,30 @@ def test_the_wheel_holds_the_packages_their_types_and_the_licence(wheel: Path) -
     assert python_files(names) == sources()
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert any(name.endswith("/LICENSE") for name in names)
-    templates = {path.relative_to(ROOT).as_posix() for path in (ROOT / "transforms/report/templates").iterdir()}
+    templates = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "transforms/report/templates").iterdir()
+    }
     assert templates <= set(names)
-    assert {name.split("/")[0] for name in names} == {*PACKAGES, f"sentence_beam-{version()}.dist-info"}
+    assert {name.split("/")[0] for name in names} == {
+        *PACKAGES,
+        f"sentence_beam-{version()}.dist-info",
+    }
 
 
 def test_the_version_is_said_once(installed: Environment) -> None:
     code = "import importlib.metadata as m, sentence_beam; print(m.version('sentence-beam'), sentence_beam.__version__)"
     assert installed.run("python", "-c", code).stdout.split() == [version(), version()]
-    newest = re.search(r"^## ([0-9]\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf8"), re.MULTILINE)
+    newest = re.search(
+        r"^## ([0-9]\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf8"), re.MULTILINE
+    )
     assert newest
     assert newest[1] == version()
 
 
-def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(tree: Path) -> None:
+def test_an_editable_install_is_a_folder_on_the_path_where_type_checkers_and_editors_look(
+    tree: Path,
+) -> None:
     with zipfile.ZipFile(build("editable", tree)) as archive:
         (pth,) = [name for name in archive.namelist() if not name.startswith("sentence_beam-")]
         assert archive.read(pth).decode().split() == [str(tree)]
@@ -163,10 +192,16 @@ def test_the_command_works(installed: Environment, command: tuple[str, ...]) -> 
 
 @pytest.mark.slow
 def test_embed_and_search_work_in_an_empty_folder(installed: Environment) -> None:
-    (installed.place / "texts.txt").write_text("A dog runs through the park.\nThe bank raised its rates.\n")
-    made = installed.run("sentence-beam", "embed", "--input", "texts.txt", "--store", "store", "--index", "auto")
+    (installed.place / "texts.txt").write_text(
+        "A dog runs through the park.\nThe bank raised its rates.\n"
+    )
+    made = installed.run(
+        "sentence-beam", "embed", "--input", "texts.txt", "--store", "store", "--index", "auto"
+    )
     assert made.returncode == 0, made.stderr
-    found = installed.run("sentence-beam", "search", "--store", "store", "--query", "interest on a loan", "-k", "1")
+    found = installed.run(
+        "sentence-beam", "search", "--store", "store", "--query", "interest on a loan", "-k", "1"
+    )
     assert found.returncode == 0, found.stderr
     assert "texts.txt@29" in found.stdout
 
@@ -179,7 +214,10 @@ def test_the_packages_are_of_this_distribution(installed: Environment) -> None:
         "    print(set(m.packages_distributions()[name]), importlib.import_module(name).__file__)"
     )
     found = installed.run("python", "-c", code).stdout.splitlines()
-    assert found == [f"{{'sentence-beam'}} {installed.packages / package / '__init__.py'}" for package in PACKAGES]
+    assert found == [
+        f"{{'sentence-beam'}} {installed.packages / package / '__init__.py'}"
+        for package in PACKAGES
+    ]
 
 
 def test_an_import_a_spec_and_a_space_load_neither_torch_nor_faiss() -> None:
@@ -199,18 +237,35 @@ def requirements(name: str, extras: set[str], path: list[str] | None = None) -> 
     """What a distribution asks for with some of its extras, here."""
     (found, *_) = metadata.distributions(name=name, path=path or sys.path)
     asked = [Requirement(line) for line in found.requires or []]
-    return [r for r in asked if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in {"", *extras})]
+    return [
+        r
+        for r in asked
+        if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in {"", *extras})
+    ]
 
 
-def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(installed: Environment) -> None:
-    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf8"), re.MULTILINE))
+def test_everything_that_is_installed_is_pinned_to_a_version_that_fits(
+    installed: Environment,
+) -> None:
+    pins = dict(
+        re.findall(
+            r"^([\w.-]+)==(\S+)$",
+            (ROOT / "constraints.txt").read_text(encoding="utf8"),
+            re.MULTILINE,
+        )
+    )
     pins = {canonicalize_name(name): pin for name, pin in pins.items()}
-    left, seen = requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed.packages)]), set()
+    left, seen = (
+        requirements("sentence-beam", {"cpu", "dev", "docs"}, [str(installed.packages)]),
+        set(),
+    )
     while left:
         wanted = left.pop()
         name = canonicalize_name(wanted.name)
         assert name in pins, f"constraints.txt lacks {name}"
-        assert wanted.specifier.contains(pins[name]), f"constraints.txt: {name} {pins[name]} is not {wanted.specifier}"
+        assert wanted.specifier.contains(pins[name]), (
+            f"constraints.txt: {name} {pins[name]} is not {wanted.specifier}"
+        )
         if (name, *sorted(wanted.extras)) not in seen:
             seen.add((name, *sorted(wanted.extras)))
             left += requirements(name, wanted.extras)

@@ -1,4 +1,6 @@
-"""The package that people import: its names, what importing it costs, and a user's packages of the same names as ours."""
+"""The package that people import: its names, what importing it costs, and a user's packages of the
+same names as ours.
+"""
 
 import ast
 import importlib
@@ -14,9 +16,13 @@ ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {"torch", "apache_beam", "transformers", "faiss", "numpy", "pyarrow"}
 
 
-def python(*arguments: str, cwd: Path = ROOT, path: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def python(
+    *arguments: str, cwd: Path = ROOT, path: Path = ROOT
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=cwd, env={"PYTHONPATH": str(path)}, capture_output=True, text=True)
+    return subprocess.run(
+        command, cwd=cwd, env={"PYTHONPATH": str(path)}, capture_output=True, text=True
+    )
 
 
 # The names
@@ -27,7 +33,11 @@ def declared() -> dict[str, str]:
     tree = ast.parse((ROOT / "sentence_beam" / "__init__.py").read_text(encoding="utf8"))
     for_checkers = next(node for node in tree.body if isinstance(node, ast.If)).body
     imports = [node for node in for_checkers if isinstance(node, ast.ImportFrom)]
-    ours = [node for node in imports if node.module and node.module.startswith(("transforms.", "pipelines."))]
+    ours = [
+        node
+        for node in imports
+        if node.module and node.module.startswith(("transforms.", "pipelines."))
+    ]
     return {alias.name: str(node.module) for node in ours for alias in node.names}
 
 
@@ -51,8 +61,14 @@ def test_other_names_are_not_there() -> None:
         ("import sentence_beam; dir(sentence_beam)", HEAVY | {"transforms"}),
         ("from sentence_beam import OptionError", HEAVY),
         ("from sentence_beam import open_store", HEAVY - {"numpy", "pyarrow"}),
-        ("from sentence_beam import Plan, Embed, BuildIndex, Commit", {"torch", "transformers", "faiss"}),
-        ("from sentence_beam import EmbedOptions", {"torch", "apache_beam", "transformers", "faiss"}),
+        (
+            "from sentence_beam import Plan, Embed, BuildIndex, Commit",
+            {"torch", "transformers", "faiss"},
+        ),
+        (
+            "from sentence_beam import EmbedOptions",
+            {"torch", "apache_beam", "transformers", "faiss"},
+        ),
         ("from sentence_beam import Encoder", {"apache_beam", "faiss"}),
     ],
 )
@@ -103,7 +119,9 @@ MISTAKES = {
 
 
 def checked(folder: Path, program: str) -> list[str]:
-    """What mypy says of a program, a line each; other packages are taken to be without types, which is fast."""
+    """What mypy says of a program, a line each; other packages are taken to be without types, which
+    is fast.
+    """
     (folder / "mypy.ini").write_text(
         "[mypy]\nfollow_imports = skip\nignore_missing_imports = true\n"
         "[mypy-sentence_beam.*,pipelines.*,transforms.*]\nfollow_imports = silent\n"
@@ -119,13 +137,19 @@ def test_a_type_checker_takes_a_users_program_and_finds_its_mistakes(tmp_path: P
     first = PROGRAM.count("\n") + 1
     errors = [line for line in lines if ": error: " in line]
     for number, (mistake, message) in enumerate(MISTAKES.items(), first):
-        assert any(line.startswith(f"program.py:{number}: ") and message in line for line in errors), mistake
+        assert any(
+            line.startswith(f"program.py:{number}: ") and message in line for line in errors
+        ), mistake
     assert [line for line in errors if int(line.split(":")[1]) < first] == []
 
 
 # Packages of a user's own
 
-FORMS = {"package": "{name}/__init__.py", "module": "{name}.py", "subpackage": "{name}/storage/__init__.py"}
+FORMS = {
+    "package": "{name}/__init__.py",
+    "module": "{name}.py",
+    "subpackage": "{name}/storage/__init__.py",
+}
 PROGRAMS = {
     "import": ("-c", "import sentence_beam"),
     "from": ("-c", "import transforms, pipelines; from sentence_beam import Encoder"),
@@ -145,14 +169,18 @@ def make(folder: Path, name: str, form: str) -> Path:
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("form", ["package", "module"])
 @pytest.mark.parametrize("name", ["transforms", "pipelines"])
-def test_a_package_that_hides_ours_is_one_line(tmp_path: Path, name: str, form: str, program: str) -> None:
+def test_a_package_that_hides_ours_is_one_line(
+    tmp_path: Path, name: str, form: str, program: str
+) -> None:
     if (name, program) == ("pipelines", "module"):
         pytest.skip("Python looks for embed in the user's package, and nothing of ours runs")
     found = make(tmp_path, name, form)
     done = python(*PROGRAMS[program], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"sentence-beam: {found} hides sentence-beam's own {ROOT / name}; rename it")
+    assert done.stderr.startswith(
+        f"sentence-beam: {found} hides sentence-beam's own {ROOT / name}; rename it"
+    )
 
 
 def test_a_folder_without_code_of_its_own_hides_nothing_that_is_installed(tmp_path: Path) -> None:
@@ -182,5 +210,7 @@ def test_the_root_logger_is_left_to_the_program() -> None:
 
 
 def test_a_logger_that_the_program_has_set_up_gets_no_warning_of_beams_optional_parts() -> None:
-    done = python("-c", f"import logging; logging.basicConfig(); {WITHOUT_GCP} logging.warning('mine')")
+    done = python(
+        "-c", f"import logging; logging.basicConfig(); {WITHOUT_GCP} logging.warning('mine')"
+    )
     assert done.stderr == "WARNING:root:mine\n"

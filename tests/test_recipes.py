@@ -23,18 +23,29 @@ from sentence_beam import EmbedRows
 
 
 @pytest.mark.slow
-def test_every_night_from_iceberg_to_postgresql(pgvector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_night_from_iceberg_to_postgresql(
+    pgvector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import psycopg
 
     monkeypatch.chdir(tmp_path)
     catalog = iceberg_catalog(tmp_path, monkeypatch)
-    block = next(b for b in Page(ROOT / "docs/recipes/tables.md").blocks if b.heading.startswith("Every night"))
+    block = next(
+        b
+        for b in Page(ROOT / "docs/recipes/tables.md").blocks
+        if b.heading.startswith("Every night")
+    )
     first = pa.table({"id": ["a", "b"], "text": ["a red coat", "a blue hat"], "lang": ["en", "en"]})
     table = catalog.create_table("shop.docs", schema=first.schema)
-    for rows, wanted in ((first, ["a", "b"]), (first.slice(0, 1).set_column(0, "id", [["c"]]), ["a", "b", "c"])):
+    for rows, wanted in (
+        (first, ["a", "b"]),
+        (first.slice(0, 1).set_column(0, "id", [["c"]]), ["a", "b", "c"]),
+    ):
         table.append(rows)
         for command in block.commands:
-            named = [word.replace("postgresql://me@localhost/search", pgvector) for word in command[1:]]
+            named = [
+                word.replace("postgresql://me@localhost/search", pgvector) for word in command[1:]
+            ]
             assert main(named) == 0, command
         with psycopg.connect(pgvector) as connection:
             found = connection.execute("SELECT id FROM docs ORDER BY id").fetchall()
@@ -48,7 +59,13 @@ def in_duckdb(paths: list[str]) -> list[Any]:
 
 def in_polars(paths: list[str]) -> list[Any]:
     """The same by Polars."""
-    return importlib.import_module("polars").scan_parquet(paths).select("id", "embedding").collect().rows()
+    return (
+        importlib.import_module("polars")
+        .scan_parquet(paths)
+        .select("id", "embedding")
+        .collect()
+        .rows()
+    )
 
 
 def in_datasets(paths: list[str]) -> list[Any]:
@@ -59,9 +76,14 @@ def in_datasets(paths: list[str]) -> list[Any]:
 
 def in_pyspark(paths: list[str]) -> list[Any]:
     """The same by Spark."""
-    spark = importlib.import_module("pyspark.sql").SparkSession.builder.master("local[1]").getOrCreate()
+    spark = (
+        importlib.import_module("pyspark.sql").SparkSession.builder.master("local[1]").getOrCreate()
+    )
     try:
-        return [(row.id, row.embedding) for row in spark.read.parquet(*paths).select("id", "embedding").collect()]
+        return [
+            (row.id, row.embedding)
+            for row in spark.read.parquet(*paths).select("id", "embedding").collect()
+        ]
     finally:
         spark.stop()
 
@@ -71,7 +93,11 @@ def in_ray(paths: list[str]) -> list[Any]:
     ray = importlib.import_module("ray")
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
     try:
-        rows = importlib.import_module("ray.data").read_parquet(paths, columns=["id", "embedding"]).take_all()
+        rows = (
+            importlib.import_module("ray.data")
+            .read_parquet(paths, columns=["id", "embedding"])
+            .take_all()
+        )
         return [(row["id"], row["embedding"]) for row in rows]
     finally:
         ray.shutdown()
@@ -79,7 +105,11 @@ def in_ray(paths: list[str]) -> list[Any]:
 
 @pytest.mark.parametrize(
     "read",
-    [in_duckdb, in_polars, *(pytest.param(tool, marks=pytest.mark.slow) for tool in (in_datasets, in_pyspark, in_ray))],
+    [
+        in_duckdb,
+        in_polars,
+        *(pytest.param(tool, marks=pytest.mark.slow) for tool in (in_datasets, in_pyspark, in_ray)),
+    ],
 )
 def test_a_store_in_other_tools(
     read: Callable[[list[str]], list[Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,9 +134,13 @@ class Doc(NamedTuple):
 
 
 def snippet(heading: str) -> str:
-    """The code below a heading that is not in a block, since a part of it is not on this machine."""
+    """The code below a heading that is not in a block, since a part of it is not on this
+    machine.
+    """
     section = Page(ROOT / "docs/recipes/tables.md").section(heading)
-    return textwrap.dedent("\n".join(line for line in section.splitlines() if line.startswith("    ")))
+    return textwrap.dedent(
+        "\n".join(line for line in section.splitlines() if line.startswith("    "))
+    )
 
 
 def check_embedded(code: str, read: str, rows: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,13 +152,25 @@ def check_embedded(code: str, read: str, rows: list[Any], monkeypatch: pytest.Mo
         return beam.Create(rows)
 
     monkeypatch.setattr(read, source)
-    wanted = [{**(row if isinstance(row, dict) else row._asdict()), "embedding": 384} for row in rows]
+    wanted = [
+        {**(row if isinstance(row, dict) else row._asdict()), "embedding": 384} for row in rows
+    ]
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        beside = {"beam": beam, "EmbedRows": EmbedRows, "pipeline": pipeline, "username": "", "password": ""}
+        beside = {
+            "beam": beam,
+            "EmbedRows": EmbedRows,
+            "pipeline": pipeline,
+            "username": "",
+            "password": "",
+        }
         exec(compile(code, "tables.md", "exec"), beside)
         names = list(wanted[0])
-        found = beside["found"].rows | beam.Map(lambda row: row if isinstance(row, dict) else row._asdict())
-        found |= "Fields" >> beam.Map(lambda row: {n: len(row[n]) if n == "embedding" else row[n] for n in names})
+        found = beside["found"].rows | beam.Map(
+            lambda row: row if isinstance(row, dict) else row._asdict()
+        )
+        found |= "Fields" >> beam.Map(
+            lambda row: {n: len(row[n]) if n == "embedding" else row[n] for n in names}
+        )
         assert_that(found, equal_to(wanted))
 
 
@@ -132,15 +178,24 @@ def check_embedded(code: str, read: str, rows: list[Any], monkeypatch: pytest.Mo
 def test_rows_of_bigquery(monkeypatch: pytest.MonkeyPatch) -> None:
     def sink(table: str, schema: dict) -> beam.PTransform:
         names = {field["name"] for field in schema["fields"]}
-        return beam.Map(lambda row: (row.keys() == names and isinstance(row["embedding"][0], float)) or 1 / 0)
+        return beam.Map(
+            lambda row: (row.keys() == names and isinstance(row["embedding"][0], float)) or 1 / 0
+        )
 
     monkeypatch.setattr("apache_beam.io.WriteToBigQuery", sink)
-    rows = [{"id": "a", "text": "a red coat", "lang": "en"}, {"id": "b", "text": "a blue hat", "lang": None}]
-    check_embedded(snippet("## From BigQuery"), "apache_beam.io.ReadFromBigQuery", rows, monkeypatch)
+    rows = [
+        {"id": "a", "text": "a red coat", "lang": "en"},
+        {"id": "b", "text": "a blue hat", "lang": None},
+    ]
+    check_embedded(
+        snippet("## From BigQuery"), "apache_beam.io.ReadFromBigQuery", rows, monkeypatch
+    )
 
 
 @pytest.mark.slow
 def test_rows_of_jdbc(monkeypatch: pytest.MonkeyPatch) -> None:
     beam.coders.registry.register_coder(Doc, beam.coders.RowCoder)
     rows = [Doc(1, "a red coat"), Doc(2, "a blue hat")]
-    check_embedded(snippet("## From other databases"), "apache_beam.io.jdbc.ReadFromJdbc", rows, monkeypatch)
+    check_embedded(
+        snippet("## From other databases"), "apache_beam.io.jdbc.ReadFromJdbc", rows, monkeypatch
+    )

@@ -1,4 +1,6 @@
-"""Every figure of docs/reproduce.md that is MiniLM's, made again by the commands that the page names."""
+"""Every figure of docs/reproduce.md that is MiniLM's, made again by the commands that the page
+names.
+"""
 
 import json
 import math
@@ -28,7 +30,9 @@ Lookup = Callable[[Made, list[str]], float]  # a figure, by the words in the fir
 
 def one(lines: list[dict], field: str, **told: object) -> float:
     """The field of the one line that says this."""
-    (found,) = [line for line in lines if all(line.get(key) == value for key, value in told.items())]
+    (found,) = [
+        line for line in lines if all(line.get(key) == value for key, value in told.items())
+    ]
     return float(found[field])
 
 
@@ -45,7 +49,9 @@ def sts(task: str, subset: str = "all", field: str = "spearman") -> Lookup:
 
 def judged(file: str, task: str, metric: str) -> Lookup:
     """A score of a classifier or regressor over a pooler's vectors; or of their cosine."""
-    return lambda made, words: one(made[file], "score", task=task, metric=metric, subset="all", pooler=words[0])
+    return lambda made, words: one(
+        made[file], "score", task=task, metric=metric, subset="all", pooler=words[0]
+    )
 
 
 def diagnosed(field: str, **told: object) -> Lookup:
@@ -75,7 +81,9 @@ def average(*several: Lookup) -> Lookup:
 
 def ranked(figure: str, **told: object) -> Lookup:
     """A figure of the word embeddings from the rank on with which the row begins."""
-    return lambda made, words: one(made["figures.jsonl"], "value", figure=figure, low=int(words[0].split()[0]), **told)
+    return lambda made, words: one(
+        made["figures.jsonl"], "value", figure=figure, low=int(words[0].split()[0]), **told
+    )
 
 
 SPEARMAN = tuple(sts(task) for task in (*SETS, "STS-B", "SICK-R"))
@@ -83,12 +91,16 @@ PEARSON = tuple(sts(task, "mean", "pearson") for task in SETS)
 RELATED = tuple(judged("relatedness.jsonl", task, "pearson") for task in ("STS-B", "SICK-R"))
 TRANSFER = tuple(judged("transfer.jsonl", task, "accuracy") for task in ("TREC", "SICK-E"))
 DEV = judged("dev.jsonl", "dev", "spearman")
-NEAR = tuple(ranked(f"neighbour-{what}", neighbours=k) for what in ("distance", "product") for k in (3, 5, 7))
+NEAR = tuple(
+    ranked(f"neighbour-{what}", neighbours=k) for what in ("distance", "product") for k in (3, 5, 7)
+)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of MiniLM in the table below a heading, by column; `moved` is how far one may be from the page's."""
+    """The figures of MiniLM in the table below a heading, by column; `moved` is how far one may be
+    from the page's.
+    """
 
     paper: str
     heading: str
@@ -97,7 +109,9 @@ class Figures:
 
 
 FIGURES = (
-    Figures("SBERT-WK, table III", "### Similarity", (*PEARSON, *RELATED, average(*PEARSON, *RELATED))),
+    Figures(
+        "SBERT-WK, table III", "### Similarity", (*PEARSON, *RELATED, average(*PEARSON, *RELATED))
+    ),
     Figures("SBERT-WK, table V", "### Transfer", TRANSFER),
     Figures("SBERT-WK, table VII", "### Its parts", (average(*PEARSON, RELATED[0]), *RELATED)),
     Figures(
@@ -112,7 +126,9 @@ FIGURES = (
         (average(*PEARSON, sts("STS-B", field="pearson")),),
     ),
     Figures("Ditto, STS sets", "### STS sets", (*SPEARMAN, average(*SPEARMAN))),
-    Figures("Ditto, table 4", "### Heads", (DEV, average(*SPEARMAN), head("value"), head("spearman"))),
+    Figures(
+        "Ditto, table 4", "### Heads", (DEV, average(*SPEARMAN), head("value"), head("spearman"))
+    ),
     Figures(
         "Ditto, figure 4",
         "### Alignment, uniformity and mean cosine",
@@ -138,7 +154,9 @@ FIGURES = (
 
 
 def rows_of(figures: Figures) -> list[tuple[list[str], list[str]]]:
-    """The words in backticks (the whole first cell where it has none) and the cells of each row of MiniLM's."""
+    """The words in backticks (the whole first cell where it has none) and the cells of each row of
+    MiniLM's.
+    """
     (table,) = tables(PAGE.section(figures.heading))
     return [(names(row[0]) or [row[0]], row[2:]) for row in table if row[1].startswith("MiniLM")]
 
@@ -156,7 +174,10 @@ def test_every_row_of_minilm_is_one_of_these() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Path:
     """The sets, and the sentences of each."""
     place = tmp_path_factory.mktemp("reproduce")
-    for file in (*(shared / "data" / "sts").glob("*.tsv"), *(shared / "data" / "transfer").glob("*.tsv")):
+    for file in (
+        *(shared / "data" / "sts").glob("*.tsv"),
+        *(shared / "data" / "transfer").glob("*.tsv"),
+    ):
         (place / file.name).symlink_to(file)
     for block in PAGE.blocks:
         if block.language == "bash":
@@ -169,7 +190,10 @@ def made_by(run: Run, folder: Path) -> Made:
     joined = [block.text.replace("\\\n", " ") for block in PAGE.blocks if block.language == "sh"]
     for line in "".join(joined).splitlines():
         assert run(*shlex.split(line)[1:]).status == 0, line
-    return {path.name: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*.jsonl")}
+    return {
+        path.name: [json.loads(line) for line in path.read_text().splitlines()]
+        for path in folder.glob("*.jsonl")
+    }
 
 
 @pytest.mark.slow
@@ -178,7 +202,8 @@ def test_the_figures_of_the_page_are_those_of_its_commands(
     run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(rows, "draw", partial(rows.draw, resamples=2, permutations=2))  # the page has no intervals
+    # the page has no intervals
+    monkeypatch.setattr(rows, "draw", partial(rows.draw, resamples=2, permutations=2))
     made = made_by(run, folder)
     moved = [line for figures in FIGURES for line in moved_in(figures, made)]
     assert not moved, "\n".join(moved)
@@ -193,5 +218,7 @@ def moved_in(figures: Figures, made: Made) -> list[str]:
             if cell != "–":
                 value = column(made, words)
                 if abs(value - float(cell)) > MOVED[figures.moved]:
-                    found.append(f"{figures.paper}, {words}, column {place}: {value:.3f}, the page has {cell}")
+                    found.append(
+                        f"{figures.paper}, {words}, column {place}: {value:.3f}, the page has {cell}"
+                    )
     return found

@@ -1,4 +1,6 @@
-"""Bytes of a stored file are parsed where damage becomes one line: whatever a parser raises, no command ends with it."""
+"""Bytes of a stored file are parsed where damage becomes one line: whatever a parser raises, no
+command ends with it.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "transforms"
 LAYERS = ("calibration", "index", "store", "search", "report", "steps")
 PARSERS = {"json.loads", "pq.ParquetFile", "pq.read_metadata", "table_of", "np.load", "load"}
-GUARDS = {"refuse_damage", "_refuse_damage", "parsed"}  # `parsed` of a run's folder takes the parser as an argument
+# `parsed` of a run's folder takes the parser as an argument
+GUARDS = {"refuse_damage", "_refuse_damage", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
     ("index/recall.py", "_unpack"): "called by parsed",
@@ -15,9 +18,15 @@ OTHERS = {
     ("store/plan.py", "of"): "called within refuse_damage",
     ("store/plan_work.py", "_work"): "called within refuse_damage",
     ("store/shards.py", "_leaves"): "the bytes were made here",
-    ("store/shards.py", "open_shard"): "errors of remote storage are another matter, those of bytes are named",
+    (
+        "store/shards.py",
+        "open_shard",
+    ): "errors of remote storage are another matter, those of bytes are named",
     ("store/shards.py", "read_checked"): "the bytes are those that were written, by their sha256",
-    ("store/vector_files.py", "_of_parquet"): "a file that an option names, whose errors are caught by its reader",
+    (
+        "store/vector_files.py",
+        "_of_parquet",
+    ): "a file that an option names, whose errors are caught by its reader",
 }
 
 
@@ -32,7 +41,10 @@ def unguarded(node: ast.AST, function: str = "") -> Iterator[tuple[str, int]]:
         function = node.name
     if isinstance(node, ast.With):
         guards = (item.context_expr for item in node.items)
-        if any(isinstance(guard, ast.Call) and name_of(guard).split(".")[-1] in GUARDS for guard in guards):
+        if any(
+            isinstance(guard, ast.Call) and name_of(guard).split(".")[-1] in GUARDS
+            for guard in guards
+        ):
             return
     if isinstance(node, ast.Call):
         if name_of(node) in PARSERS:

@@ -1,8 +1,8 @@
 """A small corpus that every machine has: the docstrings of Python's standard library.
 
-Writes `docstrings-<n>.parquet` into a folder, with the columns `id` (qualified name), `text` (the docstring's first two
-paragraphs) and `module`. Sources are parsed, not imported. Public names only; of a name that a module defines twice,
-the first docstring; ordered by id.
+Writes `docstrings-<n>.parquet` into a folder, with the columns `id` (qualified name), `text` (the
+docstring's first two paragraphs) and `module`. Sources are parsed, not imported. Public names only;
+of a name that a module defines twice, the first docstring; ordered by id.
 """
 
 import ast
@@ -31,7 +31,9 @@ def source_files(root: Path) -> Iterator[tuple[str, Path]]:
         parts = path.relative_to(root).with_suffix("").parts
         parts = parts[:-1] if parts[-1] == "__init__" else parts
         # A folder whose name is no identifier, as `site-packages`, holds no modules of the library.
-        if parts and all(part.isidentifier() and is_public(part) and part not in SKIPPED for part in parts):
+        if parts and all(
+            part.isidentifier() and is_public(part) and part not in SKIPPED for part in parts
+        ):
             yield ".".join(parts), path
 
 
@@ -93,7 +95,10 @@ def main(argv: list[str]) -> int:
         return 2
     rows = collect()
     if not rows:
-        print(f"docstrings.py: {STDLIB} holds no Python sources; use an interpreter that has them", file=sys.stderr)
+        print(
+            f"docstrings.py: {STDLIB} holds no Python sources; use an interpreter that has them",
+            file=sys.stderr,
+        )
         return 1
     paths = write(rows, Path(argv[0]))
     print(f"{len(rows):,} docstrings in {len(paths)} files in {argv[0]}")

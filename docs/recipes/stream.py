@@ -13,17 +13,25 @@ from apache_beam.transforms.periodicsequence import PeriodicImpulse, RebaseMode
 
 from sentence_beam import EmbedRows
 
-TABLE = "CREATE TABLE IF NOT EXISTS messages (id text PRIMARY KEY, text text, embedding vector({dim}))"
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS messages (id text PRIMARY KEY, text text, embedding vector({dim}))"
+)
 UPSERT = (
     "INSERT INTO messages VALUES (%s, %s, %s::real[]::vector) "
     "ON CONFLICT (id) DO UPDATE SET text = EXCLUDED.text, embedding = EXCLUDED.embedding"
 )
-TRIED = [b'{"id": "a", "text": "the cat sat on the mat"}', b"no JSON", b'{"id": "b", "text": "rates were raised"}']
+TRIED = [
+    b'{"id": "a", "text": "the cat sat on the mat"}',
+    b"no JSON",
+    b'{"id": "b", "text": "rates were raised"}',
+]
 TRIED += [b'{"id": "a", "text": "the dog sat on the mat"}', b'{"id": "c", "text": ""}']
 
 
 def row(message: bytes) -> dict[str, Any]:
-    """The row of a message; one that is no JSON with id and text is a row without text, which is rejected."""
+    """The row of a message; one that is no JSON with id and text is a row without text, which is
+    rejected.
+    """
     try:
         told = json.loads(message)
         return {"id": str(told["id"]), "text": told["text"]}
@@ -43,7 +51,8 @@ class Upsert(beam.DoFn):
     def process(self, rows: list[dict[str, Any]]) -> None:
         values = {row["id"]: (row["id"], row["text"], row["embedding"].tolist()) for row in rows}
         with self._connection.cursor() as cursor:
-            cursor.executemany(UPSERT, [values[name] for name in sorted(values)])  # in one order: no deadlocks
+            # in one order: no deadlocks
+            cursor.executemany(UPSERT, [values[name] for name in sorted(values)])
         self._connection.commit()
 
     def teardown(self) -> None:
@@ -69,7 +78,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     queue = PeriodicImpulse(0, len(TRIED), 1, data=TRIED, rebase=RebaseMode.REBASE_ALL)
     if args.topic:
         queue = beam.io.ReadFromPubSub(topic=args.topic)
-    with beam.Pipeline(options=PipelineOptions(flags, streaming=True, save_main_session=True)) as pipeline:
+    with beam.Pipeline(
+        options=PipelineOptions(flags, streaming=True, save_main_session=True)
+    ) as pipeline:
         rows = pipeline | queue | beam.Map(row)
         found = rows | "Gather" >> batches() | beam.FlatMap(list) | embedded
         found.rows | "GatherAgain" >> batches() | beam.ParDo(Upsert(args.to))

@@ -1,4 +1,6 @@
-"""The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all others."""
+"""The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all
+others.
+"""
 
 import argparse
 import math
@@ -18,28 +20,37 @@ from transforms.base.errors import OptionError
 from transforms.base.values import nearest
 
 FLAG = re.compile(r"--?[a-zA-Z]")
-# What other programs call an option; what it is here, and after a bar what it is in commands without the former.
+# What other programs call an option; what it is here, and after a bar what it is in commands
+# without the former.
 MEANT = {
-    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch", "--batch": "--tokens-per-batch (tokens, not rows)",
-    "--fp16": "--dtype float16", "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
-    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model", "--pooling": "--pooler",
-    "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens", "--dim": "--truncate-dim",
-    "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k", "--limit-results": "-k", "--text": "--query",
-    "--text-col": "--text-column", "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
+    "--batch-size": "--tokens-per-batch (tokens, not rows)|--batch",
+    "--batch": "--tokens-per-batch (tokens, not rows)", "--fp16": "--dtype float16",
+    "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
+    "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model",
+    "--pooling": "--pooler", "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens",
+    "--dim": "--truncate-dim", "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k",
+    "--limit-results": "-k", "--text": "--query", "--text-col": "--text-column",
+    "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
     "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",
-    "--force": "--reembed|--overwrite", "--template": "--text-template", "--chunk-size": "--chunks budget:tokens=N",
-    "--chunk-overlap": "--chunks budget:overlap=N", "--overlap": "--chunks budget:overlap=N",
-    "--learning-rate": "--lr", "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev",
-    "--loss": "--objective", "--html": "--report",
-    "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model", "-o": "--output", "-n": "-k",
+    "--force": "--reembed|--overwrite", "--template": "--text-template",
+    "--chunk-size": "--chunks budget:tokens=N", "--chunk-overlap": "--chunks budget:overlap=N",
+    "--overlap": "--chunks budget:overlap=N", "--learning-rate": "--lr",
+    "--num-train-epochs": "--epochs", "--val": "--dev", "--eval": "--dev", "--loss": "--objective",
+    "--html": "--report", "-i": "--input", "-s": "--store", "-q": "--query", "-m": "--model",
+    "-o": "--output", "-n": "-k",
     "--workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
     "--num-workers": "--direct_num_workers (a flag of Beam's; one process uses all cores already)",
 }  # fmt: skip
-WITHOUT_FLAG = ("--input", "--store", "--query")  # what people write without its flag, in this order
+# what people write without its flag, in this order
+WITHOUT_FLAG = ("--input", "--store", "--query")
 
 
-def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace, PipelineOptions]:
-    """Our options and Beam's. Raises OptionError for a flag that neither knows, and for an unusable runner."""
+def parse(
+    parser: argparse.ArgumentParser, argv: Sequence[str]
+) -> tuple[argparse.Namespace, PipelineOptions]:
+    """Our options and Beam's. Raises OptionError for a flag that neither knows, and for an unusable
+    runner.
+    """
     check_text(argv)
     ours, after = _split(list(argv))
     try:
@@ -54,7 +65,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argpars
 
 
 def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
-    """Beam's options from the list that a program gives; what only a runner's Java side knows stands after `--`.
+    """Beam's options from the list that a program gives; what only a runner's Java side knows
+    stands after `--`.
 
     Raises OptionError for what is no list, a flag that Beam has not, and an unusable runner.
     """
@@ -64,7 +76,8 @@ def options_of_list(flags: Sequence[str], *accelerators: str | None) -> Pipeline
     unknown = beam_parser().parse_known_args(ours)[1]
     if unknown:
         raise OptionError(
-            f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows follows '--'"
+            f"beam_flags: Beam has no flag {unknown[0]}; what a runner's Java side alone knows"
+            " follows '--'"
         )
     return pipeline_options(ours, after, *accelerators)
 
@@ -75,7 +88,8 @@ def pipeline_options(
     accelerator: str | None = None,
     index_accelerator: str | None = None,
 ) -> PipelineOptions:
-    """Beam's options from its flags, made ready for the runner; `after` are those that only its Java side knows.
+    """Beam's options from its flags, made ready for the runner; `after` are those that only its
+    Java side knows.
 
     Raises OptionError for an unusable runner.
     """
@@ -106,7 +120,9 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
         hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
         return f"unknown argument {flag}{hint}; see --help"
-    known = [option for action in parser._actions for option in action.option_strings] + ["--direct_num_workers"]
+    known = [option for action in parser._actions for option in action.option_strings] + [
+        "--direct_num_workers"
+    ]
     name = flag.split("=")[0]
     words = MEANT.get(name.replace("_", "-"), "").split("|")
     meant = next((word for word in words if word.split(" ")[0] in known), None)
@@ -117,18 +133,26 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
 
 
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
-    """The line for a flag that is nearly one of ours, if there is one: it is why another flag is missing."""
+    """The line for a flag that is nearly one of ours, if there is one: it is why another flag is
+    missing.
+    """
     flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
     beam = beam_parser()._option_string_actions
-    strange = [flag for flag in flags if flag not in parser._option_string_actions and flag not in beam]
+    strange = [
+        flag for flag in flags if flag not in parser._option_string_actions and flag not in beam
+    ]
     lines = (_unknown(parser, flag) for flag in strange)
-    return next((line for line in lines if "did you mean" in line), None) or _without_flag(parser, argv)
+    return next((line for line in lines if "did you mean" in line), None) or _without_flag(
+        parser, argv
+    )
 
 
 def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
     """The line for an argument that lacks its flag, if there is one."""
     given = {text.split("=")[0] for text in argv}
-    missing = [flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given]
+    missing = [
+        flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given
+    ]
     words = _words(parser, argv)
     if not words or not missing:
         return None
@@ -136,7 +160,9 @@ def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | Non
 
 
 def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
-    """The arguments that are neither flags nor values of flags, for a parser that takes none of these."""
+    """The arguments that are neither flags nor values of flags, for a parser that takes none of
+    these.
+    """
     if parser._get_positional_actions():
         return []
     words, most = [], 0.0

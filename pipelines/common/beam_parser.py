@@ -1,7 +1,8 @@
 """A parser of all of Beam's flags, which tells those that Beam knows from misspelt ones.
 
-Beam has none that it offers. It is put together here as Beam does for itself, from the private names
-`_BeamArgumentParser` and `_add_argparse_args`; checked with Beam 2.77.0, by tests/pipelines/test_beam_parser.py.
+Beam has none that it offers. It is put together here as Beam does for itself, from the private
+names `_BeamArgumentParser` and `_add_argparse_args`; checked with Beam 2.77.0, by
+tests/pipelines/test_beam_parser.py.
 """
 
 import argparse
@@ -16,7 +17,9 @@ class _OurBeamParser(Parser, _BeamArgumentParser):
 
 
 def beam_parser() -> argparse.ArgumentParser:
-    """A parser of the flags of every class of pipeline options that is imported, those of Beam's users included."""
+    """A parser of the flags of every class of pipeline options that is imported, those of Beam's
+    users included.
+    """
     parser = _OurBeamParser(allow_abbrev=False, add_help=False)
     for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
         if "_add_argparse_args" in vars(options):

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 DEBUG = "SENTENCE_BEAM_DEBUG"
 BEAM = f"""\
-A command that runs a pipeline runs it in this process (--runner={RUNNER}) unless --runner says FlinkRunner,
-DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that are not the command's own go to
-Beam's pipeline options, which are these; what only a runner's Java side knows goes after --."""
+A command that runs a pipeline runs it in this process (--runner={RUNNER}) unless --runner says
+FlinkRunner, DataflowRunner, PrismRunner or DirectRunner (Prism, where it can be had). Flags that
+are not the command's own go to Beam's pipeline options, which are these; what only a runner's Java
+side knows goes after --."""
 
 
 def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
@@ -55,10 +56,11 @@ def main(
 ) -> Callable[..., int]:
     """Return the `main` of a command: arguments (None: those of the process) -> exit status.
 
-    `parse` gives the arguments, which become options of the class `kind`, and what else the job takes.
+    `parse` gives the arguments, which become options of the class `kind`, and what else the job
+    takes.
 
-    What the job says is printed as the options of every command have it. An error is one line on stderr; with the
-    environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
+    What the job says is printed as the options of every command have it. An error is one line on
+    stderr; with the environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
     """
 
     def run(argv: Sequence[str] | None = None) -> int:
@@ -93,13 +95,20 @@ def show(said: Said, name: str, front: argparse.Namespace) -> None:
         said.show(name, front.quiet, front.json)
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries again when it ends
+        # or Python tries again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # `| head` took what it wanted
-            raise SentenceBeamError(f"done, but its output cannot be written ({error.strerror})") from error
+            raise SentenceBeamError(
+                f"done, but its output cannot be written ({error.strerror})"
+            ) from error
 
 
-def front_options(parser: argparse.ArgumentParser, argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The options of every command, and the arguments without them; those of a --config file are put before."""
+def front_options(
+    parser: argparse.ArgumentParser, argv: list[str]
+) -> tuple[argparse.Namespace, list[str]]:
+    """The options of every command, and the arguments without them; those of a --config file are
+    put before.
+    """
     at = argv.index("--") if "--" in argv else len(argv)
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
@@ -130,28 +139,35 @@ def _is_interrupt(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
     line = error.line if isinstance(error, SentenceBeamError) else None
-    return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()  # Beam's addition
+    # Beam's addition
+    return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()
 
 
 def _one_line(error: BaseException) -> str:
-    """The line for an error: the message of ours; of others the first line, with its type, and that a rerun goes on."""
+    """The line for an error: the message of ours; of others the first line, with its type, and that
+    a rerun goes on.
+    """
     text = _text(error)
     if isinstance(error, SentenceBeamError):
         return printable(text)
     if _is_interrupt(error):
         return INTERRUPTED
     first = text.splitlines()[0] if text else type(error).__name__
-    has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)  # Beam puts some errors into a RuntimeError
+    # Beam puts some errors into a RuntimeError
+    has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)
     kind = "" if has_kind else f"{type(error).__name__}: "
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
 def any_text_printable() -> None:
-    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the command.
+    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the
+    command.
 
     One that was closed before the command began swallows what is written.
     """
-    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))
+    sys.stdout, sys.stderr = (
+        stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)
+    )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -162,10 +178,14 @@ def quiet_logs() -> None:
     handler = logging.StreamHandler()
     handler.setLevel(logging.ERROR)  # Prism's logger has a level of its own
     handler.addFilter(_not_of_an_engine)
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler])
+    logging.basicConfig(
+        level=logging.ERROR, format="%(levelname)s: %(message)s", handlers=[handler]
+    )
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
 
 
 def _not_of_an_engine(record: logging.LogRecord) -> bool:
-    """Whether a record is no stack trace of an engine, which Beam writes straight to the root logger."""
+    """Whether a record is no stack trace of an engine, which Beam writes straight to the root
+    logger.
+    """
     return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

@@ -1,6 +1,7 @@
 """The options of a command from a TOML file, as the arguments that they stand for.
 
-Keys are the names of flags. Those at the top and in the command's own table count, other commands' tables do not.
+Keys are the names of flags. Those at the top and in the command's own table count, other commands'
+tables do not.
 """
 
 import argparse
@@ -14,13 +15,18 @@ from transforms.base.values import nearest
 
 
 def arguments(parser: argparse.ArgumentParser, path: str, given: Sequence[str]) -> list[str]:
-    """The arguments that a file adds to those `given`: options that are given, or exclude one another with them, win.
+    """The arguments that a file adds to those `given`: options that are given, or exclude one
+    another with them, win.
 
-    Raises OptionError for a file that cannot be read, for keys that no option has, and for values that none can have.
+    Raises OptionError for a file that cannot be read, for keys that no option has, and for values
+    that none can have.
     """
     flags = {text.split("=")[0] for text in given}
     named = [action for action in parser._actions if flags & _names(parser, action)]
-    done = [*named, *(other for one in parser._mutually_exclusive_groups for other in _excluded(one, named))]
+    done = [
+        *named,
+        *(other for one in parser._mutually_exclusive_groups for other in _excluded(one, named)),
+    ]
     found: list[str] = []
     for key, value in options_of(path, parser.prog.split()[-1]).items():
         where = f"--config {path}: {key}"
@@ -40,13 +46,17 @@ def options_of(path: str, command: str) -> dict[str, Any]:
             content = tomllib.load(f)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise OptionError(f"--config {path} cannot be read as TOML ({why}); check the file") from None
+        raise OptionError(
+            f"--config {path} cannot be read as TOML ({why}); check the file"
+        ) from None
     tables = {key: value for key, value in content.items() if isinstance(value, dict)}
     for name in tables:
         if name not in COMMANDS:
             raise OptionError(f"--config {path}: [{name}] is no command{_meant(name, COMMANDS)}")
     plain = {key: value for key, value in content.items() if key not in tables}
-    return {key.replace("_", "-"): value for key, value in {**plain, **tables.get(command, {})}.items()}
+    return {
+        key.replace("_", "-"): value for key, value in {**plain, **tables.get(command, {})}.items()
+    }
 
 
 def _action(parser: argparse.ArgumentParser, key: str, where: str) -> argparse.Action | None:
@@ -95,7 +105,9 @@ def _written(where: str, flag: str, value: Any) -> list[str]:
 
 def _text(where: str, value: Any) -> str:
     if isinstance(value, Mapping | list | bool) or not isinstance(value, str | int | float):
-        raise OptionError(f"{where}: {value!r} is no value of an option; give a text, a number, true or false")
+        raise OptionError(
+            f"{where}: {value!r} is no value of an option; give a text, a number, true or false"
+        )
     return str(value)
 
 
@@ -104,7 +116,9 @@ def _names(parser: argparse.ArgumentParser, action: argparse.Action) -> set[str]
     return {name for name, one in parser._option_string_actions.items() if one is action}
 
 
-def _excluded(group: argparse._MutuallyExclusiveGroup, named: Sequence[argparse.Action]) -> list[argparse.Action]:
+def _excluded(
+    group: argparse._MutuallyExclusiveGroup, named: Sequence[argparse.Action]
+) -> list[argparse.Action]:
     return group._group_actions if any(action in named for action in group._group_actions) else []
 
 

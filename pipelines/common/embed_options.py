@@ -8,12 +8,18 @@ from transforms.steps.options.embed import EmbedOptions, PlanOptions
 KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
-    "plan": "Say what embed would do with the same options, and how long it should take; nothing is written.",
+    "plan": (
+        "Say what embed would do with the same options, and how long it should take; nothing is"
+        " written."
+    ),
 }
 EXAMPLES = {
     "embed": (
         "sentence-beam embed --input 'corpus/*.parquet' --store store",
-        "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5 --index auto",
+        (
+            "sentence-beam embed --input notes.txt --store store --model BAAI/bge-small-en-v1.5"
+            " --index auto"
+        ),
     ),
     "plan": (
         "sentence-beam plan --input 'corpus/*.parquet'",

@@ -18,7 +18,8 @@ from transforms.store.runs.run_ids import start_of
 
 ENDED_ON_FLINK = {"FINISHED", "FAILED", "CANCELED"}
 ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}
-# A template's launcher starts the run within its own job; an earlier job may have had the same name.
+# A template's launcher starts the run within its own job; an earlier job may have had the same
+# name.
 LAUNCH_SECONDS = 3600
 
 Jobs = Iterable[tuple[str, float, bool]]  # name, start in seconds since 1970, whether it has ended
@@ -39,7 +40,8 @@ def address(options: PipelineOptions) -> str:
         return ""
     if runner == "flinkrunner":
         return engines.flink_address(options.view_as(FlinkRunnerOptions).flink_master)
-    if runner == "dataflowrunner" and not cloud.template_location:  # a job of a template has another name
+    # a job of a template has another name
+    if runner == "dataflowrunner" and not cloud.template_location:
         return f"{cloud.project}/{cloud.region}"
     return ""
 
@@ -60,7 +62,9 @@ def state_of(lease: Lease) -> JobState:
 
 
 def _on_flink(engine: str) -> Jobs:
-    with urllib.request.urlopen(f"{engine}/v1/jobs/overview", timeout=engines.ANSWER_SECONDS) as answer:
+    with urllib.request.urlopen(
+        f"{engine}/v1/jobs/overview", timeout=engines.ANSWER_SECONDS
+    ) as answer:
         jobs = json.loads(answer.read())["jobs"]
     return [(job["name"], job["start-time"] / 1000, job["state"] in ENDED_ON_FLINK) for job in jobs]
 

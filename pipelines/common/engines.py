@@ -1,4 +1,6 @@
-"""Engines: the settings that a runner needs and nobody should have to know, and one line for each of its failures."""
+"""Engines: the settings that a runner needs and nobody should have to know, and one line for each
+of its failures.
+"""
 
 import contextlib
 import json
@@ -32,57 +34,92 @@ from transforms.base.errors import OptionError, SentenceBeamError
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# So long a worker is kept without a stage: longer than one waits for the next, shorter than an engine pauses before it
-# tries again, since until then it asks a worker that died.
+# So long a worker is kept without a stage: longer than one waits for the next, shorter than an
+# engine pauses before it tries again, since until then it asks a worker that died.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
-GPU_THREADS = 2  # an element overlaps reading, encoding and writing by itself; a second one fills its beginning and end
+# an element overlaps reading, encoding and writing by itself; a second one fills its beginning and
+# end
+GPU_THREADS = 2
 
 REFUSED = "Pipeline has validations errors:"
 
-# A pattern of an engine's messages -> what it means and what mends it. The line may name a group of the pattern.
+# A pattern of an engine's messages -> what it means and what mends it. The line may name a group of
+# the pattern.
 MEANINGS = (
     (
-        rf"Process died with exit code {NO_PACKAGE}\b|No module named '(?:transforms|pipelines)[^']*'",
-        "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them",
+        (
+            rf"Process died with exit code {NO_PACKAGE}\b|No module named"
+            r" '(?:transforms|pipelines)[^']*'"
+        ),
+        (
+            "the workers' Python has no module transforms: install sentence-beam for the"
+            " interpreter that runs them"
+        ),
     ),
     (
         r'Cannot run program "([^"]+)"|Process died.*?command[^\n]*?(/\S+)',
-        "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name the launcher there "
+        "a worker could not be started by {0}: install sentence-beam on every TaskManager, or name"
+        " the launcher there "
         """by --environment_config='{{"command": "/path/to/sentence-beam-worker"}}'""",
     ),
     (
         r"No module named '([^']+)'",
-        "the workers' Python has no module {0}: install there what is installed here (pip install -c constraints.txt)",
+        (
+            "the workers' Python has no module {0}: install there what is installed here (pip"
+            " install -c constraints.txt)"
+        ),
     ),
     (
         rf"Process died with exit code {OTHER_BEAM}\b",
-        f"a worker has another apache-beam than the machine that submitted the job ({beam.__version__}); install one "
-        "version on both",
+        (
+            "a worker has another apache-beam than the machine that submitted the job"
+            f" ({beam.__version__}); install one version on both"
+        ),
     ),
     (
         r"Runtime environment: \S*?(python[\d.]+_sdk:[\w.]*\w)",
-        "a worker has apache-beam {0}, the machine that submitted the job another, or another Python; "
-        "install one version on both (workers: in their image or environment)",
+        (
+            "a worker has apache-beam {0}, the machine that submitted the job another, or another"
+            " Python; install one version on both (workers: in their image or environment)"
+        ),
     ),
-    (r"in state CANCELLED", "the job was cancelled on the engine; what it finished stands, run again for the rest"),
+    (
+        r"in state CANCELLED",
+        "the job was cancelled on the engine; what it finished stands, run again for the rest",
+    ),
     (
         r"NoResourceAvailableException",
-        "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait for other jobs",
+        (
+            "the engine has fewer free slots than --parallelism wants: add TaskManagers, or wait"
+            " for other jobs"
+        ),
     ),
     (
         r"Insufficient number of network buffers",
-        "Flink has too little network memory: give TaskManagers taskmanager.memory.network.min of 128 MB for each slot",
+        (
+            "Flink has too little network memory: give TaskManagers taskmanager.memory.network.min"
+            " of 128 MB for each slot"
+        ),
     ),
     (
         r"(?:Unable to fetch remote prism binary|Unable to parse binary URL)[^\n]*",
-        "Prism could not be fetched or started: name a binary by --prism_location, or leave --runner out",
+        (
+            "Prism could not be fetched or started: name a binary by --prism_location, or leave"
+            " --runner out"
+        ),
     ),
     (
-        r"Process died with exit code (\d+)|Task manager failed|TaskManager with id|heartbeat of TaskManager",
-        "workers or TaskManagers died more often than the engine's restart strategy allows; finished work is kept, run "
-        "again to go on, with more memory for workers if that is why",
+        (
+            r"Process died with exit code (\d+)|Task manager failed|TaskManager with id|heartbeat"
+            r" of TaskManager"
+        ),
+        (
+            "workers or TaskManagers died more often than the engine's restart strategy allows;"
+            " finished work is kept, run again to go on, with more memory for workers if that"
+            " is why"
+        ),
     ),
 )
 
@@ -112,8 +149,9 @@ def prepare(
 ) -> None:
     """Set what the runner needs and the command line left open.
 
-    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step, `index_accelerator`
-    that for training an index. Raises OptionError where they do not fit each other, or the engine does not answer.
+    `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step,
+    `index_accelerator` that for training an index. Raises OptionError where they do not fit each
+    other, or the engine does not answer.
     """
     if not _is_given(given, "save_main_session", "no_save_main_session"):
         options.view_as(SetupOptions).save_main_session = False  # all code is in installed packages
@@ -121,7 +159,8 @@ def prepare(
         return
     portable = options.view_as(PortableOptions)
     if not _is_given(given, "environment_cache_millis"):
-        portable.environment_cache_millis = CACHE_MILLIS  # or the model is loaded again for every stage
+        # or the model is loaded again for every stage
+        portable.environment_cache_millis = CACHE_MILLIS
     if portable.environment_type == "PROCESS":
         _check_process(portable)
     if runner_of(options) == "flinkrunner" and not portable.job_endpoint:
@@ -134,24 +173,31 @@ def prepare(
 def _prepare_dataflow(options: PipelineOptions, given: Sequence[str]) -> None:
     setup = options.view_as(SetupOptions)
     image = options.view_as(WorkerOptions).sdk_container_image
-    if not (image or setup.setup_file or setup.extra_packages or setup.prebuild_sdk_container_engine):
+    if not (
+        image or setup.setup_file or setup.extra_packages or setup.prebuild_sdk_container_engine
+    ):
         raise OptionError(
-            "--runner DataflowRunner: workers need an image that holds sentence-beam and this Beam; "
-            "name it by --sdk_container_image (deploy/dataflow/README.md)"
+            "--runner DataflowRunner: workers need an image that holds sentence-beam and this Beam;"
+            " name it by --sdk_container_image (deploy/dataflow/README.md)"
         )
     if image and not _is_given(given, "sdk_location"):
         setup.sdk_location = "container"
 
 
 def _prepare_gpus(
-    options: PipelineOptions, given: Sequence[str], accelerator: str | None, index_accelerator: str | None
+    options: PipelineOptions,
+    given: Sequence[str],
+    accelerator: str | None,
+    index_accelerator: str | None,
 ) -> None:
     services = options.view_as(GoogleCloudOptions).dataflow_service_options or []
-    if (accelerator or index_accelerator) and any(service.startswith("worker_accelerator") for service in services):
+    if (accelerator or index_accelerator) and any(
+        service.startswith("worker_accelerator") for service in services
+    ):
         name, step = ("", "embedding") if accelerator else ("index-", "training")
         raise OptionError(
-            f"--{name}accelerator gives a GPU to the {step} step, --dataflow_service_options=worker_accelerator to "
-            "all workers; leave one of them out"
+            f"--{name}accelerator gives a GPU to the {step} step,"
+            " --dataflow_service_options=worker_accelerator to all workers; leave one of them out"
         )
     if not accelerator:
         return
@@ -179,9 +225,13 @@ def flink_address(master: str) -> str:
 
 
 def _slots(master: str) -> int:
-    """The number of slots of the cluster. Raises OptionError where no Flink answers at the address."""
+    """The number of slots of the cluster. Raises OptionError where no Flink answers at the
+    address.
+    """
     try:
-        with urllib.request.urlopen(f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS) as answer:
+        with urllib.request.urlopen(
+            f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS
+        ) as answer:
             return int(json.loads(answer.read())["slots-total"])
     except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "reason", None) or error
@@ -192,13 +242,18 @@ def _slots(master: str) -> int:
 
 
 def _check_process(portable: PortableOptions) -> None:
-    """Set the worker launcher, ours unless another one is named. Raises OptionError for a config that is not JSON."""
+    """Set the worker launcher, ours unless another one is named. Raises OptionError for a config
+    that is not JSON.
+    """
     if not portable.environment_config and not portable.environment_options:
         portable.environment_config = json.dumps({"command": _launcher()})
     if portable.environment_config:
         try:
             config = json.loads(portable.environment_config)
-            needed = {"command": config["command"], "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})}}
+            needed = {
+                "command": config["command"],
+                "env": {BEAM_WANTED: beam.__version__, **config.get("env", {})},
+            }
             portable.environment_config = json.dumps({**config, **needed})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise OptionError(
@@ -214,19 +269,23 @@ def _launcher() -> str:
 
 
 def check_shared(options: PipelineOptions, **paths: str) -> None:
-    """Print a warning where workers on other machines would use local folders; `paths` are by option."""
+    """Print a warning where workers on other machines would use local folders; `paths` are by
+    option.
+    """
     local = [f"--{name} {path}" for name, path in paths.items() if storage.is_local(path)]
     if local and not in_process(options):
         print(
-            f"warning: {', '.join(local)}: every worker must see the same folder at this path (a shared disk); "
-            "a store on gs:// or s3:// needs none",
+            f"warning: {', '.join(local)}: every worker must see the same folder at this path (a"
+            " shared disk); a store on gs:// or s3:// needs none",
             file=sys.stderr,
         )
 
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raise errors of an engine as one line where their meaning is known, and as they are elsewhere."""
+    """Raise errors of an engine as one line where their meaning is known, and as they are
+    elsewhere.
+    """
     try:
         yield
     except SentenceBeamError:
@@ -243,8 +302,8 @@ def explained() -> Iterator[None]:
 def meaning(text: str) -> str | None:
     """The meaning of an engine's message and what mends it; None for an unknown message.
 
-    >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")
-    "the workers' Python has no module transforms: install sentence-beam for the interpreter that runs them"
+    >>> meaning("ModuleNotFoundError: No module named 'transforms.beam'")[:42]
+    "the workers' Python has no module transfor"
     """
     for pattern, line in MEANINGS:
         found = re.search(pattern, text, flags=re.DOTALL)

@@ -1,4 +1,6 @@
-"""The commands as Python functions: keywords become options, and whatever goes wrong names keywords."""
+"""The commands as Python functions: keywords become options, and whatever goes wrong names
+keywords.
+"""
 
 import contextlib
 import inspect
@@ -30,11 +32,13 @@ def as_function(options: type["DataclassInstance"]) -> Iterator[None]:
         yield
 
 
-def function(name: str, kind: Callable[Keywords, Any], job: Callable[[Any], Said]) -> Callable[Keywords, Any]:
+def function(
+    name: str, kind: Callable[Keywords, Any], job: Callable[[Any], Said]
+) -> Callable[Keywords, Any]:
     """Return a command as a function: it takes the fields of the class `kind` and prints nothing.
 
-    The function returns the path if it is given an `output`, else what `--json` prints, without the command's name.
-    Raises the errors with which the command ends.
+    The function returns the path if it is given an `output`, else what `--json` prints, without the
+    command's name. Raises the errors with which the command ends.
     """
     return _named(name, kind, job)
 
@@ -42,7 +46,9 @@ def function(name: str, kind: Callable[Keywords, Any], job: Callable[[Any], Said
 def pipeline_function(
     name: str, kind: Callable[Keywords, Any], job: Callable[[Any, Any], Said]
 ) -> Callable[Keywords, Any]:
-    """Return a command that runs a pipeline as a function, like `function`; its field `beam_flags` goes to Beam."""
+    """Return a command that runs a pipeline as a function, like `function`; its field `beam_flags`
+    goes to Beam.
+    """
 
     def run(asked: Any) -> Said:
         from pipelines.common.beam_flags import options_of_list  # importing Beam takes two seconds
@@ -62,16 +68,21 @@ def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., An
         return dict(said.values) if output is None else output
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Run `sentence-beam {name}`; keywords are the names of its flags, as in docs/reference.md."
+    call.__doc__ = (
+        f"Run `sentence-beam {name}`; keywords are the names of its flags, as in docs/reference.md."
+    )
     call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
     return call
 
 
-def options_of(kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()) -> Asked:
-    """Return the options that a function was given as keywords, or as `arguments` without a keyword.
+def options_of(
+    kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()
+) -> Asked:
+    """Return the options that a function was given as keywords, or as `arguments` without a
+    keyword.
 
-    Raises TypeError for a keyword that is unknown or missing, as Python does, OptionError for a value that does not
-    work.
+    Raises TypeError for a keyword that is unknown or missing, as Python does, OptionError for a
+    value that does not work.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
     given = {**_by_name(kind, function, arguments), **_without_aliases(kind, given)}
@@ -80,7 +91,9 @@ def options_of(kind: type[Asked], function: str, given: Mapping[str, Any], argum
             near = nearest(name, required)
             hint = f"; did you mean {near}?" if near else ""
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
-    missing = next((name for name, needed in required.items() if needed and name not in given), None)
+    missing = next(
+        (name for name, needed in required.items() if needed and name not in given), None
+    )
     if missing is not None:
         raise TypeError(f"{function}() missing 1 required keyword-only argument: {missing!r}")
     return kind(**given)
@@ -91,15 +104,21 @@ def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _by_name(kind: type["DataclassInstance"], function: str, arguments: Sequence[Any]) -> dict[str, Any]:
+def _by_name(
+    kind: type["DataclassInstance"], function: str, arguments: Sequence[Any]
+) -> dict[str, Any]:
     """Return the arguments without a keyword by the names of their fields."""
     names = [item.name for item in fields(kind) if not item.kw_only]
     if len(arguments) > len(names):
-        raise TypeError(f"{function}() takes {len(names)} positional arguments but {len(arguments)} were given")
+        raise TypeError(
+            f"{function}() takes {len(names)} positional arguments but {len(arguments)} were given"
+        )
     return dict(zip(names, arguments, strict=False))
 
 
 def _without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords with the names of fields, where options have been given by earlier names."""
+    """Return the keywords with the names of fields, where options have been given by earlier
+    names.
+    """
     names = aliases_in(kind)
     return {names.get(name, name): value for name, value in given.items()}

@@ -19,13 +19,17 @@ EXAMPLES = "examples:"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises OptionError, one line, where argparse prints the usage and exits."""
+    """An argument parser that raises OptionError, one line, where argparse prints the usage and
+    exits.
+    """
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Raise ArgumentError for a value that is none of the action's choices; the line is `values.one_of`'s."""
+        """Raise ArgumentError for a value that is none of the action's choices; the line is
+        `values.one_of`'s.
+        """
         try:
             values.one_of(*action.choices or (value,))(value)
         except OptionError as error:
@@ -40,24 +44,41 @@ class _Help(argparse.HelpFormatter):
 
 
 def every_command() -> argparse.ArgumentParser:
-    """The options that every command has: they belong to the command line alone and say nothing of the work."""
+    """The options that every command has: they belong to the command line alone and say nothing of
+    the work.
+    """
     p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    p.add_argument("--help-beam", action="store_true", help="show the flags that go to Beam and exit (default: no)")
     p.add_argument(
-        "--config", type=_checked(values.filled), metavar="FILE", help="TOML file of options; flags win (default: none)"
+        "--help-beam",
+        action="store_true",
+        help="show the flags that go to Beam and exit (default: no)",
+    )
+    p.add_argument(
+        "--config",
+        type=_checked(values.filled),
+        metavar="FILE",
+        help="TOML file of options; flags win (default: none)",
     )
     quiet = "no progress and no summary; mistakes are told all the same (default: no)"
     p.add_argument("--quiet", action="store_true", help=quiet)
-    p.add_argument("--json", action="store_true", help="the summary as one JSON object (default: no)")
+    p.add_argument(
+        "--json", action="store_true", help="the summary as one JSON object (default: no)"
+    )
     return p
 
 
 def command(
-    name: str, description: str, *examples: str, words: str = "", kind: type["DataclassInstance"] | None = None
+    name: str,
+    description: str,
+    *examples: str,
+    words: str = "",
+    kind: type["DataclassInstance"] | None = None,
 ) -> argparse.ArgumentParser:
-    """Return a command's parser, with the options of every command and those that the class `kind` declares.
+    """Return a command's parser, with the options of every command and those that the class `kind`
+    declares.
 
-    Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs of its options.
+    Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs
+    of its options.
     """
     parser = Parser(
         prog=f"sentence-beam {name}",
@@ -65,7 +86,9 @@ def command(
         allow_abbrev=False,
         parents=[every_command()],
         formatter_class=_Help,
-        epilog="\n".join([*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]),
+        epilog="\n".join(
+            [*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]
+        ),
     )
     if kind is not None:
         add_options(parser, kind)
@@ -86,12 +109,16 @@ def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]
         container = groups[declared.group]
         if declared.exclusive is not None:
             if declared.exclusive not in sets:
-                sets[declared.exclusive] = container.add_mutually_exclusive_group(required=declared.exclusive.required)
+                sets[declared.exclusive] = container.add_mutually_exclusive_group(
+                    required=declared.exclusive.required
+                )
             container = sets[declared.exclusive]
         _add_option(container, item, declared)
 
 
-def _add_option(container: argparse._ActionsContainer, item: "Field[Any]", declared: Declared) -> None:
+def _add_option(
+    container: argparse._ActionsContainer, item: "Field[Any]", declared: Declared
+) -> None:
     """Add one option. Its value stays text, which the class of the options reads."""
     how: dict[str, Any] = {"help": declared.help, **_action_of(item, declared)}
     if not is_required(item) and not declared.several:
@@ -102,7 +129,9 @@ def _add_option(container: argparse._ActionsContainer, item: "Field[Any]", decla
         container.add_argument(item.name, **how)
         return
     required = is_required(item) and declared.exclusive is None
-    action = container.add_argument(flag_of(item.name, declared), dest=item.name, required=required, **how)
+    action = container.add_argument(
+        flag_of(item.name, declared), dest=item.name, required=required, **how
+    )
     container._option_string_actions.update(dict.fromkeys(declared.aliases, action))
 
 
@@ -159,8 +188,15 @@ def value(kind: values.Kind) -> values.Kind:
 def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
     """Return the options of a class; one that the arguments do not give has its default."""
     found = vars(args)
-    given = {item.name: found[item.name] for item in fields(kind) if found.get(item.name) is not None}
-    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    given = {
+        item.name: found[item.name] for item in fields(kind) if found.get(item.name) is not None
+    }
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in given.items()
+        }
+    )
 
 
 class _Once(argparse.Action):

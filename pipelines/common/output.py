@@ -18,18 +18,24 @@ ROWS_AT_ONCE = 10_000
 
 
 def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
-    """Raise OptionError for a name with another suffix, and for one in no folder, before anything is loaded."""
+    """Raise OptionError for a name with another suffix, and for one in no folder, before anything
+    is loaded.
+    """
     if path is None:
         return
     if os.path.isdir(path):
-        raise OptionError(f"--output {path} is a folder; name a file, which must end in {_either(suffixes)}")
+        raise OptionError(
+            f"--output {path} is a folder; name a file, which must end in {_either(suffixes)}"
+        )
     if not path.endswith(suffixes):
         raise OptionError(f"--output {path}: the name must end in {_either(suffixes)}")
     check_file(path)
 
 
 def check_file(path: str, flag: str = "--output") -> None:
-    """Raise OptionError for a file that is a folder, in no folder, or in one that cannot be written."""
+    """Raise OptionError for a file that is a folder, in no folder, or in one that cannot be
+    written.
+    """
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise OptionError(f"{flag} {path} is a folder; name a file")
@@ -60,7 +66,10 @@ def write_table(path: str, table: pa.Table) -> None:
 def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Write tables as one file by the name's suffix, which gets its name when it is whole."""
     if path.endswith(".parquet"):
-        with _named_when_whole(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with (
+            _named_when_whole(path) as temporary,
+            pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+        ):
             for table in tables:
                 writer.write_table(table)
         return
@@ -69,8 +78,13 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
 
 
 def _write_dicts(path: str, names: list[str], rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as text: CSV, whose header are the names of all columns, a JSON array or JSON lines."""
-    with _named_when_whole(path) as temporary, open(temporary, "w", encoding="utf8", newline="") as file:
+    """Write rows as text: CSV, whose header are the names of all columns, a JSON array or JSON
+    lines.
+    """
+    with (
+        _named_when_whole(path) as temporary,
+        open(temporary, "w", encoding="utf8", newline="") as file,
+    ):
         if path.endswith(".csv"):
             _write_csv(file, names, rows)
         elif path.endswith(".json"):
@@ -104,14 +118,20 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one before."""
-    with _named_when_whole(path) as temporary, open(temporary, "w", encoding="utf8", newline="") as f:
+    """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one
+    before.
+    """
+    with (
+        _named_when_whole(path) as temporary,
+        open(temporary, "w", encoding="utf8", newline="") as f,
+    ):
         f.write(text)
 
 
 @contextlib.contextmanager
 def _named_when_whole(path: str) -> Iterator[str]:
-    """The name of a file to write, which becomes `path` when the block ends and is removed where that fails.
+    """The name of a file to write, which becomes `path` when the block ends and is removed where
+    that fails.
 
     Raises OptionError where it cannot be written.
     """
@@ -120,7 +140,9 @@ def _named_when_whole(path: str) -> Iterator[str]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        raise OptionError(f"--output {path} cannot be written ({error.strerror or error}); choose another") from error
+        raise OptionError(
+            f"--output {path} cannot be written ({error.strerror or error}); choose another"
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

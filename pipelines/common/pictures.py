@@ -1,4 +1,6 @@
-"""Pictures, as PNG: a calibration before and after, the curves of a training, the score of every attention head."""
+"""Pictures, as PNG: a calibration before and after, the curves of a training, the score of every
+attention head.
+"""
 
 import importlib.util
 import io
@@ -21,7 +23,9 @@ def is_installed() -> bool:
 
 
 def check_installed() -> None:
-    """Raise MissingExtraError where matplotlib is not installed, before anything is computed for a heat map."""
+    """Raise MissingExtraError where matplotlib is not installed, before anything is computed for a
+    heat map.
+    """
     if not is_installed():
         raise MissingExtraError(f"the heat map needs matplotlib: {pip_line('report')}")
 
@@ -64,15 +68,26 @@ def _spectra(axes: Any, found: dict[str, Any]) -> None:
 def _cosines(axes: Any, found: dict[str, Any]) -> None:
     for name, color in (("before", BEFORE), ("after", AFTER)):
         shares = found[f"shape_{name}"]["cosines"]
-        axes.stairs(shares, np.linspace(-1, 1, len(shares) + 1), color=color, label=name, fill=True, alpha=0.5)
+        axes.stairs(
+            shares,
+            np.linspace(-1, 1, len(shares) + 1),
+            color=color,
+            label=name,
+            fill=True,
+            alpha=0.5,
+        )
     axes.set(xlabel="cosine of two rows", ylabel="share of pairs", title="cosines")
     axes.legend(frameon=False)
 
 
 def _loss(axes: Any, curve: list[dict[str, Any]]) -> None:
     trained = [point for point in curve if point["train"] is not None]
-    axes.plot([p["step"] for p in trained], [p["train"] for p in trained], color=BEFORE, label="training")
-    axes.plot([p["step"] for p in curve], [p["held_out"] for p in curve], color=AFTER, label="held out")
+    axes.plot(
+        [p["step"] for p in trained], [p["train"] for p in trained], color=BEFORE, label="training"
+    )
+    axes.plot(
+        [p["step"] for p in curve], [p["held_out"] for p in curve], color=AFTER, label="held out"
+    )
     axes.set(xlabel="step", ylabel="bits a component", title="loss")
     axes.legend(frameon=False)
 
@@ -84,13 +99,21 @@ def draw_training(record: Mapping[str, Any]) -> bytes:
     """A PNG of a training's loss and, where there is one, its dev score by step."""
     pyplot, curve = _pyplot(), record["curve"]
     keys = [key for key in ("loss", "dev") if any(point.get(key) is not None for point in curve)]
-    figure, axes = pyplot.subplots(1, max(1, len(keys)), figsize=(4 * max(1, len(keys)), 3.2), squeeze=False)
+    figure, axes = pyplot.subplots(
+        1, max(1, len(keys)), figsize=(4 * max(1, len(keys)), 3.2), squeeze=False
+    )
     for axis, key in zip(axes[0], keys, strict=False):
         points = [point for point in curve if point.get(key) is not None]
         axis.plot(
-            [p["step"] for p in points], [p[key] for p in points], color=AFTER, marker="." if key == "dev" else ""
+            [p["step"] for p in points],
+            [p[key] for p in points],
+            color=AFTER,
+            marker="." if key == "dev" else "",
         )
-        axis.set(xlabel="step", title="training loss" if key == "loss" else f"dev {record['dev']['metric']}")
+        axis.set(
+            xlabel="step",
+            title="training loss" if key == "loss" else f"dev {record['dev']['metric']}",
+        )
     if "dev" in keys:
         axes[0][-1].axvline(record["best_step"], color=BEFORE, linestyle=":")
     return _png(pyplot, figure)
@@ -107,7 +130,9 @@ def _png(pyplot: Any, figure: Any) -> bytes:
 # --- attention heads
 
 
-def draw_heads(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tuple[int, int]) -> None:
+def draw_heads(
+    path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tuple[int, int]
+) -> None:
     """Write `<path's stem>-<task>.png` for each task: Spearman of Ditto by block and head."""
     pyplot = _pyplot()
     for task in tasks:
@@ -116,7 +141,9 @@ def draw_heads(path: str, rows: list[dict[str, Any]], tasks: list[str], grid: tu
         image = axes.imshow(scores, cmap="viridis", aspect="auto")
         for (block, head), value in np.ndenumerate(scores):
             color = "black" if value > np.nanmean([scores.min(), scores.max()]) else "white"
-            axes.text(head, block, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7)
+            axes.text(
+                head, block, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7
+            )
         axes.set_xticks(range(grid[1]), [str(head) for head in range(1, grid[1] + 1)])
         axes.set_yticks(range(grid[0]), [str(block) for block in range(1, grid[0] + 1)])
         axes.set(xlabel="head", ylabel="block", title=f"{task}: Spearman x100 of Ditto")

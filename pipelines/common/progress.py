@@ -22,7 +22,9 @@ _unheard = ContextVar("_unheard", default=False)  # nothing is printed: a progra
 
 @contextlib.contextmanager
 def watched(out: TextIO | None) -> Iterator[None]:
-    """Show what is under way while the body runs; `out` is None where the process has no such stream."""
+    """Show what is under way while the body runs; `out` is None where the process has no such
+    stream.
+    """
     global _watching
     stop = threading.Event()
     progress.clear()
@@ -62,7 +64,9 @@ def unheard() -> Iterator[None]:
 
 
 def news(text: str) -> None:
-    """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how far it is."""
+    """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how
+    far it is.
+    """
     if _watching:
         aside(text)
 
@@ -89,7 +93,11 @@ def _show(out: TextIO, stop: threading.Event) -> None:
         width = columns(out) - 1
         _write(
             out,
-            f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}" if moves else f"{line(state, seconds)}\n",
+            (
+                f"\r{bar(state, seconds, width, _blocks(out)):{width}.{width}}"
+                if moves
+                else f"{line(state, seconds)}\n"
+            ),
         )
         stands = True
 
@@ -101,7 +109,8 @@ def _write(out: TextIO, text: str) -> None:
 
 
 def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
-    """The line of a terminal of `width` characters: a bar where it is known how much there is to do, else a clock.
+    """The line of a terminal of `width` characters: a bar where it is known how much there is to
+    do, else a clock.
 
     >>> bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
     'verifying:  33%|####3        | 20/60 [00:10<00:20,  2.00 shards/s]'
@@ -115,11 +124,16 @@ def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str
     if state.stage:
         done, total, unit, rows = state.done, state.total, state.things, None
     else:
-        done, total, unit, rows = state.tokens, max(state.tokens, state.expected), "tokens", f"{state.rows:,} rows"
+        done, total, unit, rows = (
+            state.tokens,
+            max(state.tokens, state.expected),
+            "tokens",
+            f"{state.rows:,} rows",
+        )
     named = state.stage or "embedding"
     shown = tqdm.format_meter(
-        done, total, seconds, ncols=width, prefix=named, ascii=not blocks, unit=f" {unit}", unit_scale=total >= 10_000,
-        postfix=rows,
+        done, total, seconds, ncols=width, prefix=named, ascii=not blocks, unit=f" {unit}",
+        unit_scale=total >= 10_000, postfix=rows,
     )  # fmt: skip
     return str(shown)
 
@@ -138,19 +152,27 @@ def line(state: Progress, seconds: float) -> str:
         return state.message
     if state.stage and state.done and state.total:
         left = (state.total - state.done) * seconds / state.done
-        return f"{state.stage}: {state.done:,} of {state.total:,} {state.things}, about {duration(max(left, 0))} left"
+        return (
+            f"{state.stage}: {state.done:,} of {state.total:,} {state.things}, about"
+            f" {duration(max(left, 0))} left"
+        )
     if state.stage:
         done = f": {state.done:,} {state.things}" if state.done else ""
         return f"{state.stage}{done}, {duration(seconds)}"
     if not state.tokens or seconds <= 0:
-        return f"{'waiting for the first batch' if state.expected else 'getting ready'}, {duration(seconds)}"
+        return (
+            f"{'waiting for the first batch' if state.expected else 'getting ready'},"
+            f" {duration(seconds)}"
+        )
     speed = state.tokens / seconds
     left = max(state.expected - state.tokens, 0) / speed
     return f"{counted(state.rows, 'row')}, {speed:,.0f} tokens/s, about {duration(left)} left"
 
 
 def _moves(out: TextIO) -> bool:
-    """Whether a line can be written over: on a terminal, and in a notebook, which says that it is none."""
+    """Whether a line can be written over: on a terminal, and in a notebook, which says that it is
+    none.
+    """
     return out.isatty() or type(out).__module__.startswith("ipykernel.")
 
 

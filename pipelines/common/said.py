@@ -11,8 +11,8 @@ from typing import Any
 class Said:
     """The lines of a command's end, and the same as values for `--json`.
 
-    `asked` says that the lines are what the command is run for, so that --quiet does not silence them.
-    `error` ended the command after what is said here was computed.
+    `asked` says that the lines are what the command is run for, so that --quiet does not silence
+    them. `error` ended the command after what is said here was computed.
     """
 
     lines: Sequence[str]
@@ -23,7 +23,12 @@ class Said:
     def show(self, command: str, quiet: bool, as_json: bool) -> None:
         """Print the values as one JSON object, or the lines; nothing where both are not wanted."""
         if as_json:
-            as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"  # else JSON's own escapes
-            print(json.dumps({"command": command, **self.values}, ensure_ascii=not as_it_is, default=str))
+            # else JSON's own escapes
+            as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+            print(
+                json.dumps(
+                    {"command": command, **self.values}, ensure_ascii=not as_it_is, default=str
+                )
+            )
         elif self.lines and (self.asked or not quiet):
             print("\n".join(self.lines))

@@ -22,14 +22,20 @@ OPEN: dict[tuple[str, str], Value] = {
 
 def of_poolers() -> str:
     """The words of `--pooler`."""
-    heading = "SPEC of --pooler: a word, or word:key=value,key=value; a+b puts the vectors of two side by side"
+    heading = (
+        "SPEC of --pooler: a word, or word:key=value,key=value; a+b puts the vectors of two side by"
+        " side"
+    )
     return section(heading, poolers.POOLERS, poolers.POSITIONAL)
 
 
 def of_chunks() -> str:
     """The words of `--chunks`."""
     words = {
-        word: {key: replace(option, default=OPEN.get((word, key), option.default)) for key, option in options.items()}
+        word: {
+            key: replace(option, default=OPEN.get((word, key), option.default))
+            for key, option in options.items()
+        }
         for word, options in CHUNKS.items()
     }
     return section("SPEC of --chunks: a word, or word:key=value,key=value", words, {})
@@ -38,18 +44,34 @@ def of_chunks() -> str:
 def of_methods() -> str:
     """The words of `fit --method`."""
     words = {**calibrations.CALIBRATIONS, **{method: {} for method in METHODS}}
-    return section("SPEC of --method: a word, or word:key=value,key=value", words, calibrations.POSITIONAL)
+    return section(
+        "SPEC of --method: a word, or word:key=value,key=value", words, calibrations.POSITIONAL
+    )
 
 
-def section(heading: str, words: Mapping[str, Mapping[str, Option]], positional: Mapping[str, str]) -> str:
-    """A heading, and a line for each word; `positional` names, by word, the key whose name may be left out."""
-    told = "what stands in () is the default" + (", and a key in [] needs no name" if positional else "")
+def section(
+    heading: str, words: Mapping[str, Mapping[str, Option]], positional: Mapping[str, str]
+) -> str:
+    """A heading, and a line for each word; `positional` names, by word, the key whose name may be
+    left out.
+    """
+    told = "what stands in () is the default" + (
+        ", and a key in [] needs no name" if positional else ""
+    )
     lines, widest = [textwrap.fill(f"{heading}; {told}:", WIDTH)], max(map(len, words))
     for word, options in words.items():
-        keys = ", ".join(_key(key, option, positional.get(word)) for key, option in options.items()) or "no keys"
+        keys = (
+            ", ".join(_key(key, option, positional.get(word)) for key, option in options.items())
+            or "no keys"
+        )
         hanging = " " * (widest + 4)
         lines.append(
-            textwrap.fill(f"  {word:{widest}}  {keys}", WIDTH, subsequent_indent=hanging, break_on_hyphens=False)
+            textwrap.fill(
+                f"  {word:{widest}}  {keys}",
+                WIDTH,
+                subsequent_indent=hanging,
+                break_on_hyphens=False,
+            )
         )
     return "\n".join(lines)
 
@@ -57,8 +79,12 @@ def section(heading: str, words: Mapping[str, Mapping[str, Option]], positional:
 def _key(key: str, option: Option, positional: str | None) -> str:
     """A key with the values that it takes and its default.
 
-    >>> _key("count", Option(("all", "no-special"), "all"), None), _key("top", Option((), 10, number=True), "top")
-    ('count=all|no-special (all)', '[top=]N (10)')
+    >>> _key("count", Option(("all", "no-special"), "all"), None)
+    'count=all|no-special (all)'
+    >>> _key("top", Option((), 10, number=True), "top")
+    '[top=]N (10)'
     """
     name = f"[{key}=]" if key == positional else f"{key}="
-    return f"{name}{option.allowed()}" + (" (required)" if option.default is None else f" ({option.default})")
+    return f"{name}{option.allowed()}" + (
+        " (required)" if option.default is None else f" ({option.default})"
+    )

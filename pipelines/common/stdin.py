@@ -24,18 +24,24 @@ Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions,
 
 @contextlib.contextmanager
 def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
-    """The options with a file in place of `-`, which holds what standard input does as long as the block lasts.
+    """The options with a file in place of `-`, which holds what standard input does as long as the
+    block lasts.
 
-    Its name is always the same, so that ids and units are. `local` says that this process does the work; OptionError
-    is raised where it does not.
+    Its name is always the same, so that ids and units are. `local` says that this process does the
+    work; OptionError is raised where it does not.
     """
     if asked.input is None or STDIN not in asked.input:
         yield asked
         return
     if not local:
-        raise OptionError("--input - is read in this process alone; write a file that the workers see, and name that")
+        raise OptionError(
+            "--input - is read in this process alone; write a file that the workers see, and name"
+            " that"
+        )
     if sys.stdin is None:
-        raise OptionError("--input -: standard input is closed; give it a file or a pipe, or name files")
+        raise OptionError(
+            "--input -: standard input is closed; give it a file or a pipe, or name files"
+        )
     with tempfile.TemporaryDirectory() as folder:
         kind = asked.format or "auto"
         path = Path(folder) / f"{files.STDIN}.{'txt' if kind in ('auto', 'text') else kind}"
@@ -47,7 +53,9 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
 
 @contextlib.contextmanager
 def as_typed() -> Iterator[BinaryIO]:
-    """Standard input, to be read. Where somebody types it, how it ends is said, and nothing is written over it."""
+    """Standard input, to be read. Where somebody types it, how it ends is said, and nothing is
+    written over it.
+    """
     if not sys.stdin.isatty():
         yield sys.stdin.buffer
         return

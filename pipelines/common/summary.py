@@ -26,33 +26,51 @@ REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
-    """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes, recall, paths."""
+    """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes,
+    recall, paths.
+    """
     n, root, job = result.ledger, resolved.job.root, resolved.job
     seconds, things = max(result.seconds, 1e-9), things_of(n)
     lines = [
         *files_lines(result.input),
         rows_line(n),
-        f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,} duplicates, "
-        f"{n['carried']:,} carried{'' if things == 'rows' else ' (pieces)'}",
-        f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} {things}/s, "
-        f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %",
-        f"truncated   {counted(n['truncated_rows'], things[:-1])} lost {counted(n['lost'], 'token')} "
-        f"(limit {resolved.space.max_tokens})",
+        (
+            f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,}"
+            f" duplicates, {n['carried']:,} carried{'' if things == 'rows' else ' (pieces)'}"
+        ),
+        (
+            f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} {things}/s, "
+            f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %"
+        ),
+        (
+            f"truncated   {counted(n['truncated_rows'], things[:-1])} lost"
+            f" {counted(n['lost'], 'token')} (limit {resolved.space.max_tokens})"
+        ),
     ]
     lines += trimmed_lines(root, result.run) if resolved.previous is None else []
     lines += [f"unknown     {unknown_line(n)}"] if n["unknown"] else []
     lines += [f"late        {note}"] if (note := late_note(resolved)) else []
     lines += [f"stages      {stages_line(result)}"] if result.limit else []
     lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
-    lines += [f"changes     {changes_line(result.changes, things)}"] if result.previous and result.changes else []
-    lines += [f"checked     {checked_line(result.checked)}"] if result.checked and result.checked["shards"] else []
+    lines += (
+        [f"changes     {changes_line(result.changes, things)}"]
+        if result.previous and result.changes
+        else []
+    )
+    lines += (
+        [f"checked     {checked_line(result.checked)}"]
+        if result.checked and result.checked["shards"]
+        else []
+    )
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
     lines += moved_lines(result)
     lines += index_lines(result.index, resolved.previous.index if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
     lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
     reported = summary_of(root, result.run)
-    lines += [f"money       {money_line(reported)}"] if reported and reported.spent is not None else []
+    lines += (
+        [f"money       {money_line(reported)}"] if reported and reported.spent is not None else []
+    )
     lines += [f"report      {storage.join(root, layout.PAGE)}"] if reported else []
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
 
@@ -63,8 +81,14 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
         return []
     bad = found.get("bad", {})
     empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
-    lines = [f"files       {found['files'] - len(bad):,} taken{empty}", *beside_lines(found["beside"])]
-    lines += [f"table       {name}, version {version}" for name, version in found.get("tables", {}).items()]
+    lines = [
+        f"files       {found['files'] - len(bad):,} taken{empty}",
+        *beside_lines(found["beside"]),
+    ]
+    lines += [
+        f"table       {name}, version {version}"
+        for name, version in found.get("tables", {}).items()
+    ]
     return [*lines, *bad_lines(bad)]
 
 
@@ -72,11 +96,17 @@ def bad_lines(bad: dict[str, str]) -> list[str]:
     """The lines about files that are left out, whose reasons are given by relative path."""
     lines = [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
-    return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"] if rest > 0 else lines
+    return (
+        [*lines, f"bad files   {rest:,} more; result.json of the run lists them"]
+        if rest > 0
+        else lines
+    )
 
 
 def trimmed_lines(root: str, run: str) -> list[str]:
-    """The line about names of columns without the blanks around them, by the first CSV file of a snapshot's input."""
+    """The line about names of columns without the blanks around them, by the first CSV file of a
+    snapshot's input.
+    """
     manifest = read_manifest(root, run)
     files = manifest.input.files if manifest is not None else ()
     for entry in files:
@@ -90,7 +120,9 @@ def trimmed_lines(root: str, run: str) -> list[str]:
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:
-    """The line about files that lie beside those of the input and are not taken, by reason; none where all are."""
+    """The line about files that lie beside those of the input and are not taken, by reason; none
+    where all are.
+    """
     shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
     rest = sum(list(beside.values())[REASONS:])
     shown += [f"{rest:,} others"] if rest else []
@@ -98,12 +130,20 @@ def beside_lines(beside: dict[str, int]) -> list[str]:
 
 
 def moved_lines(result: Result) -> list[str]:
-    """The line about how far a run's rows lie from those that its calibration was fitted on; none where unknown."""
+    """The line about how far a run's rows lie from those that its calibration was fitted on; none
+    where unknown.
+    """
     found = result.moved
     if found is None:
         return []
-    text = f"{found['distance']:.2f} deviations between the means of {found['rows']:,.0f} rows of this run and of "
-    text += f"those that the calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
+    text = (
+        f"{found['distance']:.2f} deviations between the means of {found['rows']:,.0f} rows of this"
+        " run and of "
+    )
+    text += (
+        f"those that the calibration was fitted on; a row lies {found['reach']:.2f} from that mean,"
+        " not 1"
+    )
     far = f"; above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
     return [f"fitted      {text}{far if found['distance'] > found['far'] else ''}"]
 
@@ -111,16 +151,24 @@ def moved_lines(result: Result) -> list[str]:
 def resumed_line(result: Result) -> str:
     """The number of units that unfinished runs had made already, and which runs these were."""
     done = sum(result.resumed.values())
-    return f"{done:,} of {result.made:,} units were finished by run {', '.join(sorted(result.resumed))}"
+    return (
+        f"{done:,} of {result.made:,} units were finished by run"
+        f" {', '.join(sorted(result.resumed))}"
+    )
 
 
 def late_note(resolved: Resolved) -> str | None:
-    """What is to be said of late chunking by a model that takes no more than a piece; None where nothing is."""
+    """What is to be said of late chunking by a model that takes no more than a piece; None where
+    nothing is.
+    """
     chunks, limit = ChunksSpec.parse(resolved.job.chunks), resolved.space.max_tokens
     window = min((n for n in (chunks.window, limit) if n is not None), default=None)
     if chunks.kind != "late" or window is None or window > (chunks.tokens or LATE_TOKENS):
         return None
-    return f"windows of {window} tokens hold no more than a piece, which knows nothing around it; see --chunks budget"
+    return (
+        f"windows of {window} tokens hold no more than a piece, which knows nothing around it; see"
+        " --chunks budget"
+    )
 
 
 def unknown_line(ledger: dict[str, Any]) -> str:
@@ -142,7 +190,9 @@ def vectors_of(ledger: dict[str, Any]) -> str:
 
 
 def rows_line(n: dict[str, Any]) -> str:
-    """The line about the rows of the input, or the documents, with the pieces that they were cut into."""
+    """The line about the rows of the input, or the documents, with the pieces that they were cut
+    into.
+    """
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
     if things_of(n) == "rows":
         return f"rows        {counts}"
@@ -159,16 +209,23 @@ def checked_line(checked: dict[str, int]) -> str:
     """The number of carried shards that were found as they were written, and how that was seen."""
     good = checked["shards"] - checked["damaged"]
     return (
-        f"{good:,} of {checked['shards']:,} carried shards are sound: {checked['compared']:,} by the checksum of a "
-        f"listing, {checked['read']:,} by reading them ({checked['bytes'] / 1e6:,.1f} MB), the rest by size"
+        f"{good:,} of {checked['shards']:,} carried shards are sound: {checked['compared']:,} by"
+        f" the checksum of a listing, {checked['read']:,} by reading them"
+        f" ({checked['bytes'] / 1e6:,.1f} MB), the rest by size"
     )
 
 
 def stages_line(result: Result) -> str:
-    """The seconds that each part of Embed took, summed over its units, and which of them held up the others."""
+    """The seconds that each part of Embed took, summed over its units, and which of them held up
+    the others.
+    """
     embed = (result.measures or {})["embed"]
-    times = {name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed}
-    told = ", ".join(f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05)
+    times = {
+        name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed
+    }
+    told = ", ".join(
+        f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05
+    )
     return f"{told}; the limit is {result.limit}" if told else f"the limit is {result.limit}"
 
 
@@ -191,7 +248,13 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
     return [
-        ("anew", f"everything was embedded anew, {f'in another space ({fields})' if fields else 'in the same space'}")
+        (
+            "anew",
+            (
+                "everything was embedded anew,"
+                f" {f'in another space ({fields})' if fields else 'in the same space'}"
+            ),
+        )
     ]
 
 
@@ -199,45 +262,75 @@ def _rare(result: Result) -> list[tuple[str, str]]:
     n, found = result.ledger, []
     if result.duplicate_ids:
         what = "row" if things_of(n) == "rows" else "document"
-        found.append(("ids", f"{result.duplicate_ids:,} {what}s have an id that an earlier {what} has"))
+        found.append(
+            ("ids", f"{result.duplicate_ids:,} {what}s have an id that an earlier {what} has")
+        )
     if n["blank"]:
-        found.append(("blank", f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"))
+        found.append(
+            ("blank", f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}")
+        )
     if n["fallbacks"]:
-        found.append(("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were"))
+        found.append(
+            ("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were")
+        )
     if n["oom_splits"]:
         found.append(
-            ("memory", f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves the retries")
+            (
+                "memory",
+                (
+                    f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves"
+                    " the retries"
+                ),
+            )
         )
     if result.damaged:
         others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
-        found.append(("damaged", f"{result.damaged[0]}{others}: missing or changed; such rows were embedded again"))
+        found.append(
+            (
+                "damaged",
+                f"{result.damaged[0]}{others}: missing or changed; such rows were embedded again",
+            )
+        )
     return found
 
 
 def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:
-    """The lines about an index: what it is, and how it was made of the one `before`; none without an index."""
+    """The lines about an index: what it is, and how it was made of the one `before`; none without
+    an index.
+    """
     if index is None:
         return []
     found, change = index.recall, index.change
     lines = [f"index       {index.factory}, {index.metric}, {len(index.segments)} segments"]
     lines[0] += _recall(found) if found else " (too few rows to measure recall)"
-    lines[0] += f", below the target of {found.target:g}" if found and found.value < found.target else ""
+    lines[0] += (
+        f", below the target of {found.target:g}" if found and found.value < found.target else ""
+    )
     deep = index.recall_100
     if deep and deep.value < deep.target:
         lines[0] += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
     if index == before or change is None:
         return lines
     if index.choice is not None and index.choice.tried and change.what == "trained":
-        costs = f"{index.choice.row_bytes:,} bytes held a row, {index.choice.query_bytes:,} read a query"
+        costs = (
+            f"{index.choice.row_bytes:,} bytes held a row, {index.choice.query_bytes:,} read a"
+            " query"
+        )
         lines.append(f"chosen      {costs}: {index.choice.why}")
     if change.what == "trained":
         return [*lines, f"trained     anew: {change.why}"] if change.why else lines
-    rows = f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
+    rows = (
+        f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
+    )
     why = f"; {change.why}" if change.why else ""
-    again = f"; of the rows added{_recall(index.recall_changed)[1:]}" if index.recall_changed else ""
+    again = (
+        f"; of the rows added{_recall(index.recall_changed)[1:]}" if index.recall_changed else ""
+    )
     return [*lines, f"{change.what:<11} {rows}{why}{again}"]
 
 
 def _recall(recall: RecallEntry) -> str:
     queries = counted(recall.queries, "query", "queries")
-    return f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {queries})"
+    return (
+        f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {queries})"
+    )

@@ -1,4 +1,6 @@
-"""Tables for people: as wide as the terminal, with ids cut in the middle and texts cut around what was looked for."""
+"""Tables for people: as wide as the terminal, with ids cut in the middle and texts cut around what
+was looked for.
+"""
 
 import os
 import sys
@@ -24,9 +26,9 @@ Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 class Column:
     """A column of a table.
 
-    `cut` shortens a cell to so many columns of the terminal, `least` at least; None where cells must stand whole. A
-    column is never wider than `most`. Where a table is still too wide, the column with the largest `spare` goes first;
-    those without never do.
+    `cut` shortens a cell to so many columns of the terminal, `least` at least; None where cells
+    must stand whole. A column is never wider than `most`. Where a table is still too wide, the
+    column with the largest `spare` goes first; those without never do.
     """
 
     head: str
@@ -39,28 +41,43 @@ class Column:
 
 def terminal_width() -> int | None:
     """The columns of the terminal that standard output is; None where it is none."""
-    return os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH if sys.stdout.isatty() else None
+    return (
+        os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
+        if sys.stdout.isatty()
+        else None
+    )
 
 
 def id_column(full: bool = False) -> Column:
     """The column `id`: on a terminal at most a third of it, unless ids are wanted in `full`."""
     width = terminal_width()
-    return Column("id") if full or width is None else Column("id", middle, most=max(LEAST, width // 3))
+    return (
+        Column("id") if full or width is None else Column("id", middle, most=max(LEAST, width // 3))
+    )
 
 
 def text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column:
     """A column of texts, which takes what room there is, unless they are wanted in `full`."""
-    return Column(head) if full else Column(head, cut or end, most=None if terminal_width() else TEXT_WIDTH)
+    return (
+        Column(head)
+        if full
+        else Column(head, cut or end, most=None if terminal_width() else TEXT_WIDTH)
+    )
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, its head first; on a terminal none is wider than that, if columns can be cut or spared."""
+    """The lines of a table, its head first; on a terminal none is wider than that, if columns can
+    be cut or spared.
+    """
     width = terminal_width()
     cells = [[printable(cell) for cell in row] for row in rows]
     shown, widths = _fitted(columns, cells, width)
     lines = []
     for row in ([column.head for column in columns], *cells):
-        parts = [_cell(columns[place], row[place], size) for place, size in zip(shown, widths, strict=True)]
+        parts = [
+            _cell(columns[place], row[place], size)
+            for place, size in zip(shown, widths, strict=True)
+        ]
         lines.append(GAP.join(parts).rstrip())
     return lines
 
@@ -71,12 +88,20 @@ def _fitted(
     """The places of the columns that are shown, and how wide each is."""
     shown = list(range(len(columns)))
     if width is not None:
-        shown = [place for place in shown if columns[place].spare is None or any(row[place] for row in cells)]
+        shown = [
+            place
+            for place in shown
+            if columns[place].spare is None or any(row[place] for row in cells)
+        ]
     while True:
         widths = [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
         over = 0 if width is None else sum(widths) + len(GAP) * (len(widths) - 1) - width
         for at in sorted(range(len(shown)), key=lambda at: -widths[at]) if over > 0 else ():
-            taken = min(over, max(0, widths[at] - columns[shown[at]].least)) if columns[shown[at]].cut else 0
+            taken = (
+                min(over, max(0, widths[at] - columns[shown[at]].least))
+                if columns[shown[at]].cut
+                else 0
+            )
             widths[at], over = widths[at] - taken, over - taken
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
@@ -85,7 +110,9 @@ def _fitted(
 
 
 def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
-    """The width of the widest cell that is not cut anyway; of whole cells, those beyond all measure do not count."""
+    """The width of the widest cell that is not cut anyway; of whole cells, those beyond all measure
+    do not count.
+    """
     sizes = [columns_of(cell) for cell in cells]
     if column.cut is None:
         sizes = [size for size in sizes if size <= (width or WIDEST)]
@@ -100,11 +127,15 @@ def _cell(column: Column, cell: str, size: int) -> str:
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
-    """Lines of `key  value`; on a terminal broken between words to its width, with what follows below the value."""
+    """Lines of `key  value`; on a terminal broken between words to its width, with what follows
+    below the value.
+    """
     width = terminal_width()
     if width is None:
         return list(lines)
-    how = textwrap.TextWrapper(width, subsequent_indent=" " * KEY, break_long_words=False, break_on_hyphens=False)
+    how = textwrap.TextWrapper(
+        width, subsequent_indent=" " * KEY, break_long_words=False, break_on_hyphens=False
+    )
     return [part for line in lines for part in (how.wrap(line) if len(line) > width else [line])]
 
 
@@ -114,7 +145,9 @@ def one_line(text: object) -> str:
 
 
 def columns_of(text: str) -> int:
-    """The columns of a terminal that a text takes: two for East Asian characters, none for combining ones."""
+    """The columns of a terminal that a text takes: two for East Asian characters, none for
+    combining ones.
+    """
     return len(text) if text.isascii() else sum(map(_columns_of_one, text))
 
 
@@ -141,7 +174,9 @@ def end(text: str, width: int) -> str:
 
 
 def middle(text: str, width: int) -> str:
-    """Both ends of a text, together cut to so many columns; the last part of an id tells more than the first."""
+    """Both ends of a text, together cut to so many columns; the last part of an id tells more than
+    the first.
+    """
     if columns_of(text) <= width:
         return text
     room = width - len(dots())

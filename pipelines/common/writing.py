@@ -1,4 +1,6 @@
-"""A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its result."""
+"""A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its
+result.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +19,14 @@ from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.commit import Run, failed
 from transforms.store.runs.plan import has_plan
-from transforms.store.runs.result import COMMITTED, Result, read_result, record_result, result_here, result_of_snapshot
+from transforms.store.runs.result import (
+    COMMITTED,
+    Result,
+    read_result,
+    record_result,
+    result_here,
+    result_of_snapshot,
+)
 
 
 class Writer:
@@ -52,17 +61,23 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
-    """Hold the store's lease while the body runs, and longer where an engine still works for the run.
+    """Hold the store's lease while the body runs, and longer where an engine still works for the
+    run.
 
     Such a job outlives this process, and only its own end gives the lease back.
     """
     local, writer = engines.in_process(beam_options), Writer(beam_options)
-    runner, job = beam_options.view_as(StandardOptions).runner, engine_jobs.name_job(beam_options, run)
+    runner, job = (
+        beam_options.view_as(StandardOptions).runner,
+        engine_jobs.name_job(beam_options, run),
+    )
     own = lease.Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
     try:
         lease.acquire(root, own, engine_jobs.state_of)
     except OSError as error:
-        raise OptionError(f"--store {root} cannot be written ({error.strerror or error}); choose another") from error
+        raise OptionError(
+            f"--store {root} cannot be written ({error.strerror or error}); choose another"
+        ) from error
     try:
         with lease.kept_alive(root, run), _explained(root, run):
             yield writer
@@ -70,12 +85,13 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
         if not writer.is_elsewhere():
             raise
         raise StoppedError(
-            f"interrupted; the job goes on without this process ({runner}) and commits by itself, unless it is "
-            "cancelled on the engine"
+            f"interrupted; the job goes on without this process ({runner}) and commits by itself,"
+            " unless it is cancelled on the engine"
         ) from stop
     finally:
         if not writer.is_elsewhere():
-            with contextlib.suppress(Exception):  # a full disk or a lost connection must not hide what went wrong
+            # a full disk or a lost connection must not hide what went wrong
+            with contextlib.suppress(Exception):
                 lease.release(root, run)
         release_memory()
 
@@ -84,8 +100,9 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
 def recorded(run: Run, writer: Writer) -> Iterator[None]:
     """Record the failure of a pipeline that raises in the body, if the store can still be written.
 
-    One that is interrupted stands in the history by its plan, as unfinished; before there is one, that is recorded.
-    What fails after the last step of a run has ended changes nothing of how it ended.
+    One that is interrupted stands in the history by its plan, as unfinished; before there is one,
+    that is recorded. What fails after the last step of a run has ended changes nothing of how it
+    ended.
     """
     try:
         with _explained(run.root, run.id), engines.explained():
@@ -108,7 +125,9 @@ def recorded(run: Run, writer: Writer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(root: str, run: str) -> Iterator[None]:
-    """Say of an error of the system that the run's lease was taken, if it was: files that it counts on may be gone."""
+    """Say of an error of the system that the run's lease was taken, if it was: files that it counts
+    on may be gone.
+    """
     try:
         yield
     except SentenceBeamError:
@@ -137,11 +156,14 @@ def _has_committed(root: str, run: str) -> bool:
 def submitted(root: str, run: str) -> Said:
     """The line about a run that nobody waits for."""
     how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
-    return Said([f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"})
+    return Said(
+        [f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"}
+    )
 
 
 def _recorded_result(root: str, run: str) -> Result:
-    """The result of a run as it is on record, or by its snapshot; a run that committed is a success without a record.
+    """The result of a run as it is on record, or by its snapshot; a run that committed is a success
+    without a record.
 
     Raises SentenceBeamError for a run that left neither.
     """
@@ -159,7 +181,9 @@ def _recorded_result(root: str, run: str) -> Result:
 
 
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
-    """The result of a run, None where nobody waits for it. Raises the error that a failed run ended with."""
+    """The result of a run, None where nobody waits for it. Raises the error that a failed run ended
+    with.
+    """
     if writer.is_elsewhere():
         return None
     result = result_here(root, run) or _recorded_result(root, run)

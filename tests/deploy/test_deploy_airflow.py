@@ -1,4 +1,6 @@
-"""The nightly DAG, read and run by Airflow itself: SENTENCE_BEAM_AIRFLOW names the Python of an environment with it."""
+"""The nightly DAG, read and run by Airflow itself: SENTENCE_BEAM_AIRFLOW names the Python of an
+environment with it.
+"""
 
 import json
 import os
@@ -8,7 +10,13 @@ from pathlib import Path
 
 import pytest
 
-DAG = Path(__file__).resolve().parents[2] / "deploy" / "nightly" / "airflow" / "sentence_beam_nightly.py"
+DAG = (
+    Path(__file__).resolve().parents[2]
+    / "deploy"
+    / "nightly"
+    / "airflow"
+    / "sentence_beam_nightly.py"
+)
 PYTHON = "SENTENCE_BEAM_AIRFLOW"
 EMBED = "[embed][--input][/data/reviews/*.parquet][--store][/data/reviews-store][--id-column][review_id][--text-column]"
 EMBED += "[body][--index][auto][--max-rejects][0.001]"
@@ -35,14 +43,20 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """The environment of an Airflow with a database of its own; skipped where there is none."""
     python = os.environ.get(PYTHON, "")
     if not os.access(python, os.X_OK):
-        pytest.skip(f"{PYTHON} does not name the Python of an environment with apache-airflow ({python or 'not set'})")
+        pytest.skip(
+            f"{PYTHON} does not name the Python of an environment with apache-airflow ({python or 'not set'})"
+        )
     home = tmp_path_factory.mktemp("airflow")
     run = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    subprocess.run([python, "-m", "airflow", "db", "migrate"], env=run, check=True, capture_output=True)
+    subprocess.run(
+        [python, "-m", "airflow", "db", "migrate"], env=run, check=True, capture_output=True
+    )
     return run
 
 
-def said_of(airflow: Mapping[str, str], folder: Path, *night: str, **environment: str) -> dict[str, object]:
+def said_of(
+    airflow: Mapping[str, str], folder: Path, *night: str, **environment: str
+) -> dict[str, object]:
     """What Airflow says of the DAG in a folder."""
     run = {**airflow, "AIRFLOW__CORE__DAGS_FOLDER": str(folder), **environment}
     command = [airflow[PYTHON], "-c", READ, str(folder), *night]
@@ -70,14 +84,31 @@ def test_airflow_reads_the_dag(airflow: Mapping[str, str]) -> None:
     ("fails", "status", "states", "calls"),
     [
         ("", 0, [["success", 1], ["success", 1], ["success", 1]], [EMBED, VERIFY, VACUUM]),
-        ("embed", 3, [["failed", 1], ["upstream_failed", 0], ["upstream_failed", 0]], [EMBED, "alert 3"]),
-        ("verify", 1, [["success", 1], ["failed", 2], ["upstream_failed", 0]], [EMBED, VERIFY, VERIFY, "alert 1"]),
+        (
+            "embed",
+            3,
+            [["failed", 1], ["upstream_failed", 0], ["upstream_failed", 0]],
+            [EMBED, "alert 3"],
+        ),
+        (
+            "verify",
+            1,
+            [["success", 1], ["failed", 2], ["upstream_failed", 0]],
+            [EMBED, VERIFY, VERIFY, "alert 1"],
+        ),
     ],
 )
 def test_airflow_runs_a_night(
-    airflow: Mapping[str, str], tmp_path: Path, fails: str, status: int, states: list[object], calls: list[str]
+    airflow: Mapping[str, str],
+    tmp_path: Path,
+    fails: str,
+    status: int,
+    states: list[object],
+    calls: list[str],
 ) -> None:
-    """The DAG with a command and an alert that write down how they were called, and no pause before another try."""
+    """The DAG with a command and an alert that write down how they were called, and no pause before
+    another try.
+    """
     log, dags = tmp_path / "log", tmp_path / "dags"
     failing = f'[ "$1" != "{fails}" ] || exit {status}'
     scripts = {
@@ -87,7 +118,9 @@ def test_airflow_runs_a_night(
     for name, text in scripts.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    text = DAG.read_text().replace("/opt/sentence-beam/.venv/bin/sentence-beam", f"{tmp_path}/sentence-beam")
+    text = DAG.read_text().replace(
+        "/opt/sentence-beam/.venv/bin/sentence-beam", f"{tmp_path}/sentence-beam"
+    )
     text = text.replace("/opt/sentence-beam/deploy/nightly/alert.sh", f"{tmp_path}/alert.sh")
     dags.mkdir()
     (dags / DAG.name).write_text(text.replace("timedelta(minutes=10)", "timedelta(seconds=1)"))

@@ -26,8 +26,16 @@ OF_BEAM = {
 def flags() -> dict[str, argparse.Action]:
     """Flags of `embed` that take a value, which is all that a template can give."""
     taking = (action for action in parser()._actions if action.option_strings and action.nargs != 0)
-    named = {action.option_strings[-1].removeprefix("--"): action for action in taking if action.dest != "config"}
-    return {name: action for name, action in named.items() if not isinstance(action, argparse.BooleanOptionalAction)}
+    named = {
+        action.option_strings[-1].removeprefix("--"): action
+        for action in taking
+        if action.dest != "config"
+    }
+    return {
+        name: action
+        for name, action in named.items()
+        if not isinstance(action, argparse.BooleanOptionalAction)
+    }
 
 
 def test_every_flag_that_takes_a_value_is_a_parameter_and_no_other() -> None:
@@ -42,7 +50,9 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
     assert item["label"]
     assert item["helpText"]
     flag = flags().get(name)
-    assert item.get("isOptional", False) == (not flag.required if flag is not None else name != "sdk_container_image")
+    assert item.get("isOptional", False) == (
+        not flag.required if flag is not None else name != "sdk_container_image"
+    )
     patterns = [re.compile(pattern) for pattern in item.get("regexes", [])]
     for choice in (flag.choices if flag is not None else None) or ():
         assert all(pattern.fullmatch(choice) for pattern in patterns)
@@ -51,7 +61,9 @@ def test_a_parameter_says_of_its_flag_what_is_so(name: str) -> None:
 
 
 def test_the_services_own_schema_takes_the_metadata() -> None:
-    """Dataflow's API, as Google's client library describes it; what it does not know is an error."""
+    """Dataflow's API, as Google's client library describes it; what it does not know is an
+    error.
+    """
     dataflow = pytest.importorskip("google.cloud.dataflow_v1beta3")
     read = json_format.ParseDict(METADATA, dataflow.TemplateMetadata.pb()())
     assert len(read.parameters) == len(PARAMETERS)
@@ -65,7 +77,16 @@ def test_gcloud_builds_the_template(tmp_path: Path) -> None:
     found = shutil.which("gcloud")
     if found is None:
         pytest.skip("gcloud is not installed")
-    build = [found, "dataflow", "flex-template", "build", "gs://b/t.json", "--project=p", "--image=i", "--print-only"]
+    build = [
+        found,
+        "dataflow",
+        "flex-template",
+        "build",
+        "gs://b/t.json",
+        "--project=p",
+        "--image=i",
+        "--print-only",
+    ]
     build += ["--sdk-language=PYTHON", f"--metadata-file={FOLDER / 'metadata.json'}"]
     env = {**os.environ, "CLOUDSDK_CONFIG": str(tmp_path), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
     ended = subprocess.run(build, env=env, capture_output=True, text=True)
@@ -84,7 +105,9 @@ VALUES = {
 
 
 def test_values_that_patterns_let_through_are_values_that_the_command_takes() -> None:
-    with_patterns = {name for name, item in PARAMETERS.items() if "regexes" in item and not _choices(name)}
+    with_patterns = {
+        name for name, item in PARAMETERS.items() if "regexes" in item and not _choices(name)
+    }
     assert with_patterns == set(VALUES)
     for name, value in VALUES.items():
         assert all(re.fullmatch(pattern, value) for pattern in PARAMETERS[name]["regexes"]), name
@@ -100,7 +123,9 @@ def _choices(name: str) -> Any:
 
 @pytest.fixture
 def gcloud(tmp_path: Path) -> Path:
-    """A folder with a `gcloud` that writes down how it was called, and finds the template in its place."""
+    """A folder with a `gcloud` that writes down how it was called, and finds the template in its
+    place.
+    """
     script = tmp_path / "bin" / "gcloud"
     script.parent.mkdir()
     script.write_text(f'#!/bin/sh\nfor word in "$@"; do echo "$word"; done >> {tmp_path}/calls\n')
@@ -110,12 +135,18 @@ def gcloud(tmp_path: Path) -> Path:
 
 def run(gcloud: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     where = {"PROJECT": "p", "REGION": "r", "BUCKET": "b", "IMAGE": "i:cuda"} | environment
-    env = {"PATH": f"{gcloud / 'bin'}:/usr/bin:/bin"} | {name: value for name, value in where.items() if value != "-"}
-    return subprocess.run([str(FOLDER / "run.sh"), *arguments], env=env, capture_output=True, text=True)
+    env = {"PATH": f"{gcloud / 'bin'}:/usr/bin:/bin"} | {
+        name: value for name, value in where.items() if value != "-"
+    }
+    return subprocess.run(
+        [str(FOLDER / "run.sh"), *arguments], env=env, capture_output=True, text=True
+    )
 
 
 def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
-    done = run(gcloud, "--input", "gs://b/{a,b}/*.parquet", "--store=gs://b/store", "--keep-columns", "a,b")
+    done = run(
+        gcloud, "--input", "gs://b/{a,b}/*.parquet", "--store=gs://b/store", "--keep-columns", "a,b"
+    )
     assert (done.returncode, done.stderr) == (0, "")
     calls = (gcloud / "calls").read_text().splitlines()
     (given,) = [word for word in calls if word.startswith("^~^")]
@@ -124,7 +155,9 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
     assert pairs["keep-columns"] == "a,b"
     assert pairs["accelerator"].startswith("type:nvidia-l4")
     assert "machine_type:g2-standard-8" in pairs["accelerator"]
-    assert calls[calls.index("--worker-machine-type") + 1].startswith("n2-"), "a GPU machine for steps that need none"
+    assert calls[calls.index("--worker-machine-type") + 1].startswith("n2-"), (
+        "a GPU machine for steps that need none"
+    )
     assert pairs["disk_size_gb"] == "100"
     assert set(pairs) <= set(PARAMETERS)
     run(gcloud, "--input=gs://b/in", "--store=gs://b/store", ACCELERATOR="")
@@ -139,7 +172,9 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
         ("pkg.dev/x@sha256:0f", "pkg.dev/x"),
     ],
 )
-def test_the_launcher_is_built_from_the_cpu_image_beside_the_workers_one(gcloud: Path, image: str, name: str) -> None:
+def test_the_launcher_is_built_from_the_cpu_image_beside_the_workers_one(
+    gcloud: Path, image: str, name: str
+) -> None:
     shutil.copy(gcloud / "bin" / "gcloud", gcloud / "bin" / "docker")
     done = run(gcloud, "--input=gs://b/in", "--store=gs://b/store", IMAGE=image, BUILD="1")
     assert (done.returncode, done.stderr) == (0, "")

@@ -15,13 +15,19 @@ STAGES = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
 
 
 def steps(*stages: str) -> list[tuple[str, str]]:
-    """The instructions of some stages with what follows them, in order; what is written over several lines as one."""
+    """The instructions of some stages with what follows them, in order; what is written over
+    several lines as one.
+    """
     lines = "".join(STAGES[stage] for stage in stages).replace("\\\n", " ").splitlines()
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word.isupper()]
+    return [
+        (word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word.isupper()
+    ]
 
 
 def test_the_linter_has_nothing_to_say() -> None:
-    hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    hadolint = shutil.which("hadolint") or shutil.which(
+        "hadolint", path=str(Path(sys.executable).parent)
+    )
     if hadolint is None:
         pytest.skip("hadolint is not installed")
     for path in sorted((ROOT / "deploy").rglob("*Dockerfile*")):
@@ -30,7 +36,9 @@ def test_the_linter_has_nothing_to_say() -> None:
 
 
 def test_beam_is_the_version_that_is_tested() -> None:
-    pinned = re.search(r"^apache-beam==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    pinned = re.search(
+        r"^apache-beam==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+    )
     said = re.search(r"^ARG BEAM=(\S+)$", DOCKERFILE.read_text(), re.MULTILINE)
     assert pinned
     assert said
@@ -38,7 +46,11 @@ def test_beam_is_the_version_that_is_tested() -> None:
 
 
 def test_what_is_copied_is_there_and_not_ignored() -> None:
-    allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    allowed = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    }
     dockerfiles = "".join(path.read_text() for path in (ROOT / "deploy").rglob("Dockerfile"))
     for line in re.findall(r"^COPY (?!--from)(.+)$", dockerfiles, re.MULTILINE):
         *sources, _ = line.split()
@@ -48,7 +60,9 @@ def test_what_is_copied_is_there_and_not_ignored() -> None:
 
 
 def test_a_stage_declares_the_arguments_that_it_uses() -> None:
-    """A builder need not hand the arguments of one stage on to another: where they are missing they are empty."""
+    """A builder need not hand the arguments of one stage on to another: where they are missing they
+    are empty.
+    """
     for name in STAGES:
         known = {"PATH", "HOME"}
         for word, rest in steps(name):
@@ -69,7 +83,9 @@ def test_both_images_are_made_alike() -> None:
 def test_baking_the_default_model() -> None:
     script = ROOT / "deploy" / "docker" / "bake.sh"
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    ended = subprocess.run(["bash", script, "minilm", ""], capture_output=True, text=True, cwd=ROOT, env={"PATH": path})
+    ended = subprocess.run(
+        ["bash", script, "minilm", ""], capture_output=True, text=True, cwd=ROOT, env={"PATH": path}
+    )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("minilm: 384 dimensions, space ")
 
@@ -77,34 +93,57 @@ def test_baking_the_default_model() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_steps_of_a_worker_image_in_a_plain_environment(tmp_path: Path) -> None:
-    """What the image copies is all that installing, baking and starting take; packages come from the tests' own."""
+    """What the image copies is all that installing, baking and starting take; packages come from
+    the tests' own.
+    """
     app, opt = tmp_path / "app", tmp_path / "opt"
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
-    (site / "shared.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (site / "shared.pth").write_text(
+        "\n".join(path for path in sys.path if path.endswith("site-packages"))
+    )
     run = {"PATH": f"{python.parent}:/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = []
     for word, rest in steps("base", "cpu"):
         if word == "COPY" and not rest.startswith("--from"):
             *sources, target = rest.split()
-            into = opt / target.removeprefix("/opt/") if target.startswith("/opt/") else app / target
+            into = (
+                opt / target.removeprefix("/opt/") if target.startswith("/opt/") else app / target
+            )
             for source in sources:
                 place = into / Path(source).name if target.endswith("/") else into
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
         if word == "RUN" and "pip install" in rest:
-            install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "."]
+            install = [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--no-build-isolation",
+                ".",
+            ]
             done.append(subprocess.run(install, cwd=app, env=run, capture_output=True, text=True))
         if word == "RUN" and "bake.sh" in rest:
             command = rest.replace("/opt/", f"{opt}/")
             bake = {**run, "MODEL": "minilm", "REVISION": ""}
-            done.append(subprocess.run(["sh", "-c", command], cwd=tmp_path, env=bake, capture_output=True, text=True))
+            done.append(
+                subprocess.run(
+                    ["sh", "-c", command], cwd=tmp_path, env=bake, capture_output=True, text=True
+                )
+            )
     assert [ended.returncode for ended in done] == [0, 0], [ended.stderr for ended in done]
     assert done[1].stdout.startswith("minilm: 384 dimensions, space ")
-    worker = subprocess.run([python.parent / "sentence-beam-worker"], env=run, capture_output=True, text=True)
+    worker = subprocess.run(
+        [python.parent / "sentence-beam-worker"], env=run, capture_output=True, text=True
+    )
     assert (worker.returncode, "--provision_endpoint" in worker.stderr) == (2, True), worker.stderr
-    night = subprocess.run([app / "deploy" / "nightly" / "nightly.sh"], env=run, capture_output=True, text=True)
+    night = subprocess.run(
+        [app / "deploy" / "nightly" / "nightly.sh"], env=run, capture_output=True, text=True
+    )
     assert (night.returncode, "set INPUT" in night.stderr) == (1, True), night.stderr
 
 
@@ -115,5 +154,7 @@ def test_a_model_that_cannot_be_loaded_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "hf").chmod(0o755)
     path = f"{tmp_path}:{Path(sys.executable).parent}:/usr/bin:/bin"
     run = {"PATH": path, "HF_HOME": str(tmp_path / "home")}
-    ended = subprocess.run(["bash", script, "nobody/nothing"], capture_output=True, text=True, cwd=ROOT, env=run)
+    ended = subprocess.run(
+        ["bash", script, "nobody/nothing"], capture_output=True, text=True, cwd=ROOT, env=run
+    )
     assert ended.returncode != 0

@@ -1,4 +1,6 @@
-"""Flink on machines of one's own and on Kubernetes: the script with stand-ins, the application's job on a real cluster."""
+"""Flink on machines of one's own and on Kubernetes: the script with stand-ins, the application's
+job on a real cluster.
+"""
 
 import http.server
 import json
@@ -32,7 +34,10 @@ def jobmanager() -> Iterator[http.server.HTTPServer]:
             self.send_response(200)
             self.end_headers()
             self.wfile.write(
-                json.dumps({"taskmanagers": 2, "slots-total": 4, "slots-available": 4}, separators=(",", ":")).encode()
+                json.dumps(
+                    {"taskmanagers": 2, "slots-total": 4, "slots-available": 4},
+                    separators=(",", ":"),
+                ).encode()
             )
 
         def log_message(self, *_: object) -> None:
@@ -61,7 +66,9 @@ def night(tmp_path: Path, master: str, slots: int, status: int = 0) -> tuple[int
         "FLINK_HOME": str(home), "MASTER": master, "SLOTS": str(slots),
         "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "no_proxy": "127.0.0.1",
     }  # fmt: skip
-    ended = subprocess.run([FLINK / "bare-metal.sh", "--store", "/a store"], env=run, capture_output=True, text=True)
+    ended = subprocess.run(
+        [FLINK / "bare-metal.sh", "--store", "/a store"], env=run, capture_output=True, text=True
+    )
     return ended.returncode, log.read_text().splitlines(), ended.stderr
 
 
@@ -72,7 +79,9 @@ def test_a_cluster_for_a_night(jobmanager: http.server.HTTPServer, tmp_path: Pat
     assert night(tmp_path / "gate", master, 4, status=3)[:2] == (3, ["start", command, "stop"])
 
 
-def test_a_cluster_that_does_not_come_up_is_stopped(jobmanager: http.server.HTTPServer, tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_come_up_is_stopped(
+    jobmanager: http.server.HTTPServer, tmp_path: Path
+) -> None:
     status, ran, said = night(tmp_path, f"127.0.0.1:{jobmanager.server_port}", 8)
     assert (status, ran) == (1, ["start", "stop"])
     assert "has 4 of 8 slots" in said
@@ -102,10 +111,17 @@ def test_the_applications_command_is_one_that_embed_takes() -> None:
 
 
 def test_kubernetes_reads_the_pods_of_the_application() -> None:
-    """The schema of a Pod; the operator's own asks that settings are texts and the version one that it knows."""
+    """The schema of a Pod; the operator's own asks that settings are texts and the version one that
+    it knows.
+    """
     validate = pytest.importorskip("kubernetes_validate")
     spec: Any = application()[0]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, **spec["taskManager"]["podTemplate"]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "worker"},
+        **spec["taskManager"]["podTemplate"],
+    }
     validate.validate(pod, validate.latest_version(), strict=True)
     assert all(isinstance(value, str) for value in spec["flinkConfiguration"].values())
     assert spec["flinkVersion"] == f"v{FLINK_MINOR.replace('.', '_')}"
@@ -116,13 +132,21 @@ def test_kubernetes_reads_the_pods_of_the_application() -> None:
 def test_clusters_start_again_what_was_lost() -> None:
     spec, _ = application()
     own = yaml.safe_load((FLINK / "config.yaml").read_text())
-    assert spec["flinkConfiguration"]["restart-strategy.type"] == own["restart-strategy"]["type"] == "failure-rate"  # type: ignore[index]
+    assert (
+        spec["flinkConfiguration"]["restart-strategy.type"]
+        == own["restart-strategy"]["type"]
+        == "failure-rate"
+    )  # type: ignore[index]
 
 
 def test_each_slot_has_network_memory_for_the_results_of_a_step_of_an_index() -> None:
     spec: Any = application()[0]
-    flat, own = spec["flinkConfiguration"], yaml.safe_load((FLINK / "config.yaml").read_text())["taskmanager"]
+    flat, own = (
+        spec["flinkConfiguration"],
+        yaml.safe_load((FLINK / "config.yaml").read_text())["taskmanager"],
+    )
     slots = {int(flat["taskmanager.numberOfTaskSlots"]), own["numberOfTaskSlots"]}
     memory = {flat["taskmanager.memory.network.min"], own["memory"]["network"]["min"]}
-    assert (slots, memory) == ({2}, {"256m"})  # the cluster of the tests has 128 MB for its one slot
+    # the cluster of the tests has 128 MB for its one slot
+    assert (slots, memory) == ({2}, {"256m"})
     assert MEMORY["network.max"] == "128mb"

@@ -20,7 +20,9 @@ from pipelines import embed, vacuum, verify
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 NIGHTLY = DEPLOY / "nightly"
-UNITS = sorted((NIGHTLY / "systemd").glob("*.service")) + sorted((NIGHTLY / "systemd").glob("*.timer"))
+UNITS = sorted((NIGHTLY / "systemd").glob("*.service")) + sorted(
+    (NIGHTLY / "systemd").glob("*.timer")
+)
 PARSERS = {"embed": embed.parser, "verify": verify.parser, "vacuum": vacuum.parser}
 
 
@@ -47,7 +49,13 @@ def settings(tmp_path: Path) -> dict[str, str]:
         write_parquet(tmp_path / "in" / f"{name}.parquet", sentences(20, 20 * len(name)))
     globs = "\n".join(f"{tmp_path}/in/{name}.parquet" for name in ("a", "b c"))
     options = f"--model {model} --index Flat --dtype float32"
-    return {"INPUT": globs, "STORE": str(tmp_path / "store"), "EMBED_OPTIONS": options, "KEEP": "1", "KEEP_DAYS": "0"}
+    return {
+        "INPUT": globs,
+        "STORE": str(tmp_path / "store"),
+        "EMBED_OPTIONS": options,
+        "KEEP": "1",
+        "KEEP_DAYS": "0",
+    }
 
 
 @pytest.mark.slow
@@ -67,10 +75,14 @@ def test_two_nights(settings: dict[str, str]) -> None:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Path:
-    """A `sentence-beam` that writes down how it was called; the command named by FAILS ends with STATUS."""
+    """A `sentence-beam` that writes down how it was called; the command named by FAILS ends with
+    STATUS.
+    """
     command = tmp_path / "bin" / "sentence-beam"
     command.parent.mkdir()
-    command.write_text('#!/bin/sh\nprintf "[%s]" "$@"; echo\n[ "$1" != "$FAILS" ] || exit "$STATUS"\n')
+    command.write_text(
+        '#!/bin/sh\nprintf "[%s]" "$@"; echo\n[ "$1" != "$FAILS" ] || exit "$STATUS"\n'
+    )
     command.chmod(0o755)
     return command.parent
 
@@ -88,10 +100,12 @@ def test_what_a_night_runs(recorder: Path) -> None:
         "STORE": "/st ore",
         "EMBED_OPTIONS": "--index Flat --id-column *",
     }
-    embed_line = (
-        "[embed][--input][in/a b*.parquet][--input][more/*.txt][--store][/st ore][--index][Flat][--id-column][*]"
-    )
-    lines = [embed_line, "[verify][--store][/st ore]", "[vacuum][--store][/st ore][--keep][14][--older-than][7d]"]
+    embed_line = "[embed][--input][in/a b*.parquet][--input][more/*.txt][--store][/st ore][--index][Flat][--id-column][*]"
+    lines = [
+        embed_line,
+        "[verify][--store][/st ore]",
+        "[vacuum][--store][/st ore][--keep][14][--older-than][7d]",
+    ]
     assert called(recorder, **settings) == (0, lines)
     assert called(recorder, **settings, FAILS="embed", STATUS="3") == (3, lines[:1])
     assert called(recorder, **settings, FAILS="verify", STATUS="1") == (1, lines[:2])
@@ -105,12 +119,18 @@ def test_a_night_ends_with_the_status_of_what_failed(settings: dict[str, str]) -
     missing = night(**{**settings, "INPUT": f"{settings['STORE']}/nothing/*.parquet"})
     assert missing.returncode not in (0, 3, 4)
     assert len(missing.stderr.splitlines()) == 1
-    assert night(**{**settings, "EMBED_OPTIONS": f"{settings['EMBED_OPTIONS']} --pooler what"}).returncode == 2
+    assert (
+        night(
+            **{**settings, "EMBED_OPTIONS": f"{settings['EMBED_OPTIONS']} --pooler what"}
+        ).returncode
+        == 2
+    )
     assert night(**{**settings, "INPUT": ""}).returncode != 0
 
 
 @pytest.mark.parametrize(
-    ("status", "said"), [(1, "run it again"), (2, "option"), (3, "gate"), (4, "rows"), (137, "outside")]
+    ("status", "said"),
+    [(1, "run it again"), (2, "option"), (3, "gate"), (4, "rows"), (137, "outside")],
 )
 def test_an_alert_says_what_the_status_means(status: int, said: str) -> None:
     posted: list[str] = []
@@ -128,7 +148,9 @@ def test_an_alert_says_what_the_status_means(status: int, said: str) -> None:
         threading.Thread(target=server.handle_request, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/hook"
         run = {**os.environ, "ALERT_URL": url, "STORE": "gs://a/store", "no_proxy": "127.0.0.1"}
-        ended = subprocess.run([NIGHTLY / "alert.sh", str(status)], env=run, capture_output=True, text=True)
+        ended = subprocess.run(
+            [NIGHTLY / "alert.sh", str(status)], env=run, capture_output=True, text=True
+        )
     assert ended.returncode == 0, ended.stderr
     assert f"ended with status {status}: " in ended.stderr
     assert said in ended.stderr
@@ -158,7 +180,9 @@ def test_systemd_reads_the_units(tmp_path: Path) -> None:
         text = unit.read_text().replace("/opt/sentence-beam/deploy", str(DEPLOY))
         (tmp_path / unit.name).write_text(text)
     ended = subprocess.run(
-        [analyze, "verify", *(tmp_path / unit.name for unit in UNITS)], capture_output=True, text=True
+        [analyze, "verify", *(tmp_path / unit.name for unit in UNITS)],
+        capture_output=True,
+        text=True,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -177,15 +201,24 @@ def test_all_three_try_again_after_the_same_statuses() -> None:
     job = list(yaml.safe_load_all((NIGHTLY / "kubernetes" / "cronjob.yaml").read_text()))[1]
     rules = job["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
     assert rules[0]["onExitCodes"]["values"] == [2, 3, 4]
-    assert "NOT_AGAIN = (2, 3, 4)\n" in (NIGHTLY / "airflow" / "sentence_beam_nightly.py").read_text()
+    assert (
+        "NOT_AGAIN = (2, 3, 4)\n" in (NIGHTLY / "airflow" / "sentence_beam_nightly.py").read_text()
+    )
 
 
 @pytest.mark.parametrize(
-    "path", sorted(path for path in NIGHTLY.rglob("*") if path.is_file()), ids=lambda path: path.name
+    "path",
+    sorted(path for path in NIGHTLY.rglob("*") if path.is_file()),
+    ids=lambda path: path.name,
 )
 def test_options_exist(path: Path) -> None:
     flags = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text(encoding="utf8")))
-    ours = {option for make in PARSERS.values() for action in make()._actions for option in action.option_strings}
+    ours = {
+        option
+        for make in PARSERS.values()
+        for action in make()._actions
+        for option in action.option_strings
+    }
     beam = {"--runner", "--flink-master", "--environment-type"}
     foreign = {"--now", "--system"}
     assert flags <= ours | beam | foreign

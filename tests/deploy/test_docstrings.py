@@ -80,7 +80,14 @@ def script() -> ModuleType:
 def library(tmp_path: Path) -> Path:
     """A little standard library; only `shop` and `shop.cart` count."""
     root = tmp_path / "lib"
-    for name in ("shop/__init__", "shop/cart", "shop/_core", "test/test_shop", "site-packages/other", "idlelib/idle"):
+    for name in (
+        "shop/__init__",
+        "shop/cart",
+        "shop/_core",
+        "test/test_shop",
+        "site-packages/other",
+        "idlelib/idle",
+    ):
         path = root / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'"""Text of {name}."""\n')
@@ -105,14 +112,18 @@ def test_of_a_name_defined_twice_the_first_counts(script: ModuleType, tmp_path: 
     assert [row["text"] for row in rows if row["id"] == "m.chosen"] == ["The first of two."]
 
 
-def test_tests_private_modules_and_other_packages_are_left_out(script: ModuleType, library: Path) -> None:
+def test_tests_private_modules_and_other_packages_are_left_out(
+    script: ModuleType, library: Path
+) -> None:
     assert script.collect(library) == [
         {"id": "shop", "text": "Text of shop/__init__.", "module": "shop"},
         {"id": "shop.cart", "text": "Text of shop/cart.", "module": "shop.cart"},
     ]
 
 
-def test_files_hold_all_rows_in_order_and_are_the_same_every_time(script: ModuleType, tmp_path: Path) -> None:
+def test_files_hold_all_rows_in_order_and_are_the_same_every_time(
+    script: ModuleType, tmp_path: Path
+) -> None:
     rows = [{"id": f"m.f{i:04d}", "text": f"text {i}", "module": "m"} for i in range(4005)]
     first, second = (script.write(rows, tmp_path / name) for name in ("a", "b"))
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -131,11 +142,17 @@ def test_the_standard_library_gives_thousands_of_rows(
     assert len(set(ids)) == len(ids)
     assert "collections.OrderedDict.move_to_end" in ids
     assert all(row["text"].strip() and row["id"].startswith(row["module"]) for row in rows)
-    assert capsys.readouterr().out == f"{len(rows):,} docstrings in {len(files)} files in {tmp_path / 'corpus'}\n"
+    assert (
+        capsys.readouterr().out
+        == f"{len(rows):,} docstrings in {len(files)} files in {tmp_path / 'corpus'}\n"
+    )
 
 
 def test_mistakes_end_with_one_line(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    script: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert script.main([]) == 2
     assert capsys.readouterr().err == "usage: docstrings.py FOLDER\n"

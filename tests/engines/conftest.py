@@ -1,4 +1,6 @@
-"""Engines as they are: a Flink cluster in JVMs of its own, which all tests of a session share, and Prism."""
+"""Engines as they are: a Flink cluster in JVMs of its own, which all tests of a session share, and
+Prism.
+"""
 
 import os
 from collections.abc import Iterator
@@ -25,7 +27,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("corpus")
     for number, name in enumerate(("a", "b")):
         ids = [f"{name}{n}" for n in range(180)]
-        write_parquet(folder / f"{name}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids)
+        write_parquet(
+            folder / f"{name}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids
+        )
     return str(folder / "*.parquet")
 
 

@@ -1,4 +1,6 @@
-"""What would be sent to Dataflow, written to a gs:// that runs here instead: the job request and the graph."""
+"""What would be sent to Dataflow, written to a gs:// that runs here instead: the job request and
+the graph.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,12 @@ from transforms import storage
 pytestmark = pytest.mark.timeout(300)
 IMAGE = "us-docker.pkg.dev/p/r/sentence-beam:cuda"
 GPU = "type:nvidia-l4;count:1;machine_type:g2-standard-8;install-nvidia-driver"
-WORKERS = ("--machine_type=n2-highmem-8", "--disk_size_gb=100", "--num_workers=4", "--max_num_workers=200")
+WORKERS = (
+    "--machine_type=n2-highmem-8",
+    "--disk_size_gb=100",
+    "--num_workers=4",
+    "--max_num_workers=200",
+)
 FILES = 10_000
 
 
@@ -25,7 +32,9 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
     return runner(capfd)
 
 
-def submitted(run: Run, gs: str, glob: Path, model: Path, *options: object) -> tuple[dict[str, Any], bytes]:
+def submitted(
+    run: Run, gs: str, glob: Path, model: Path, *options: object
+) -> tuple[dict[str, Any], bytes]:
     """The job request and the graph of `embed`, as a template on gs://."""
     cloud = (
         "--project=my-project",
@@ -50,7 +59,11 @@ def hinted(graph: bytes, urn: str) -> dict[str, bytes]:
     pipeline = beam_runner_api_pb2.Pipeline.FromString(graph)
     components, found = pipeline.components, {}
     for step in components.transforms.values():
-        hints = components.environments[step.environment_id].resource_hints if step.environment_id else {}
+        hints = (
+            components.environments[step.environment_id].resource_hints
+            if step.environment_id
+            else {}
+        )
         if urn in hints:
             found[step.unique_name] = hints[urn]
     return found
@@ -61,14 +74,29 @@ def test_a_gpu_for_the_embedding_step_alone(
     run: Run, gs: str, model: Path, tmp_path: Path, partition: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     glob = write_lines(tmp_path / "in" / "a.txt", ["a text"])
-    options = ("--accelerator", GPU, "--min-ram", "24GB", "--index", "auto", "--partition", partition, *WORKERS)
+    options = (
+        "--accelerator",
+        GPU,
+        "--min-ram",
+        "24GB",
+        "--index",
+        "auto",
+        "--partition",
+        partition,
+        *WORKERS,
+    )
     job, graph = submitted(run, gs, glob, model, *options)
-    for urn in (common_urns.resource_hints.ACCELERATOR.urn, common_urns.resource_hints.MIN_RAM_BYTES.urn):
+    for urn in (
+        common_urns.resource_hints.ACCELERATOR.urn,
+        common_urns.resource_hints.MIN_RAM_BYTES.urn,
+    ):
         steps = hinted(graph, urn)
         assert steps
         assert all(name.startswith("Embed/EmbedUnits") for name in steps), steps
     assert set(hinted(graph, common_urns.resource_hints.ACCELERATOR.urn).values()) == {GPU.encode()}
-    assert set(hinted(graph, common_urns.resource_hints.MIN_RAM_BYTES.urn).values()) == {b"24000000000"}
+    assert set(hinted(graph, common_urns.resource_hints.MIN_RAM_BYTES.urn).values()) == {
+        b"24000000000"
+    }
 
     (pool,) = job["environment"]["workerPools"]
     assert (pool["machineType"], pool["diskSizeGb"], pool["numWorkers"]) == ("n2-highmem-8", 100, 4)
@@ -81,11 +109,15 @@ def test_a_gpu_for_the_embedding_step_alone(
     assert "use_multiple_sdk_containers" not in job["environment"]["experiments"]
     assert pool["numThreadsPerWorker"] == 2
     names = [package["name"] for package in pool["packages"]]
-    assert names == ["submission_environment_dependencies.txt"], "no pickled session, and nothing to install"
+    assert names == ["submission_environment_dependencies.txt"], (
+        "no pickled session, and nothing to install"
+    )
     assert job["environment"]["sdkPipelineOptions"]["options"]["save_main_session"] is False
 
 
-def test_without_a_gpu_workers_are_as_dataflow_has_them(run: Run, gs: str, model: Path, tmp_path: Path) -> None:
+def test_without_a_gpu_workers_are_as_dataflow_has_them(
+    run: Run, gs: str, model: Path, tmp_path: Path
+) -> None:
     glob = write_lines(tmp_path / "in" / "a.txt", ["a text"])
     job, graph = submitted(run, gs, glob, model)
     assert not hinted(graph, common_urns.resource_hints.ACCELERATOR.urn)
@@ -94,7 +126,9 @@ def test_without_a_gpu_workers_are_as_dataflow_has_them(run: Run, gs: str, model
     assert "numThreadsPerWorker" not in pool
 
 
-def test_the_graph_does_not_grow_with_the_input(run: Run, gs: str, model: Path, tmp_path: Path) -> None:
+def test_the_graph_does_not_grow_with_the_input(
+    run: Run, gs: str, model: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     sizes = []

@@ -42,10 +42,13 @@ def test_both_task_managers_embed_and_the_loss_of_one_changes_nothing(
     assert len(on_flink.seen("workers")) == 2, "a worker was not kept from stage to stage"
     loads = on_flink.seen("loads")
     assert len(loads) == len(set(loads)) == 2, "one model a process"
-    assert len(on_flink.seen("forwards")) == sidecars(here) + len(loads)  # each process embeds the canary
+    # each process embeds the canary
+    assert len(on_flink.seen("forwards")) == sidecars(here) + len(loads)
     check_ledger(there, 360, embedded=360)
     run = json.loads((there / "manifest.json").read_text())["run"]
-    job = lease.Lease(run, "", None, "FlinkRunner", f"sentence-beam-{run}".lower().replace("_", "-"), 0.0)
+    job = lease.Lease(
+        run, "", None, "FlinkRunner", f"sentence-beam-{run}".lower().replace("_", "-"), 0.0
+    )
     ended = engine_jobs.state_of(replace(job, engine=f"http://{on_flink.cluster.address}"))
     assert ended is lease.JobState.ENDED, on_flink.cluster.get("jobs/overview")
 
@@ -76,13 +79,17 @@ def test_the_same_neighbours(on_flink: Flink, corpus: str, model: Path, tmp_path
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_path: Path, partition: str) -> None:
+def test_nights_with_an_index(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path, partition: str
+) -> None:
     stores = {name: tmp_path / name for name in ("here", "there")}
     folder = tmp_path / "in"
     folder.mkdir()
     for number in range(2):
         ids = [f"{number}-{n}" for n in range(180)]
-        write_parquet(folder / f"{number}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids)
+        write_parquet(
+            folder / f"{number}.parquet", sentences(180, 180 * number), row_group_size=30, id=ids
+        )
     glob = str(folder / "*.parquet")
 
     def run(where: str, *arguments: object) -> None:
@@ -91,13 +98,15 @@ def test_nights_with_an_index(on_flink: Flink, corpus: str, model: Path, tmp_pat
     for where, store in stores.items():
         run(where, *embed(glob, store, model, "--partition", partition, "--index", "Flat"))
     assert the_same(stores["there"]) == the_same(stores["here"])
-    # Kept from step to step; without that it would be two for each. Where a step takes longer than an idle worker is kept
-    # (five seconds), two more begin.
+    # Kept from step to step; without that it would be two for each. Where a step takes longer than
+    # an idle worker is kept (five seconds), two more begin.
     assert len(on_flink.seen("workers")) <= 4
     assert len(on_flink.seen("loads")) == 2
 
     texts = [*sentences(360)[90:180], *sentences(90, 500)]  # half of a file is new
-    write_parquet(folder / "0.parquet", texts, row_group_size=30, id=[f"0-{n}" for n in range(90, 270)])
+    write_parquet(
+        folder / "0.parquet", texts, row_group_size=30, id=[f"0-{n}" for n in range(90, 270)]
+    )
     for where, store in stores.items():
         run(where, *embed(glob, store, model))
         check_ledger(store, 360, embedded=90)
@@ -119,7 +128,9 @@ def test_a_fit(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> Non
     fit = ("fit", "--store", store, "--method", "whitening:8", "--output")
     start([*fit, tmp_path / "here"]).ended().ok()
     on_flink.run(*fit, tmp_path / "there").ok()
-    here, there = (json.loads((tmp_path / name / "fit.json").read_text()) for name in ("here", "there"))
+    here, there = (
+        json.loads((tmp_path / name / "fit.json").read_text()) for name in ("here", "there")
+    )
     assert here["n"] == there["n"] == 360
     assert np.allclose(here["explained_variance"], there["explained_variance"], rtol=1e-9)
     assert np.allclose(here["mean_cosine"]["after"], there["mean_cosine"]["after"], atol=1e-6)
@@ -128,9 +139,13 @@ def test_a_fit(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_gates_and_bad_rows_end_in_one_attempt(on_flink: Flink, model: Path, tmp_path: Path, partition: str) -> None:
+def test_gates_and_bad_rows_end_in_one_attempt(
+    on_flink: Flink, model: Path, tmp_path: Path, partition: str
+) -> None:
     store = tmp_path / "store"
-    glob = write_parquet(tmp_path / "in" / "a.parquet", [*sentences(40), "", None], id=[f"i{n}" for n in range(42)])
+    glob = write_parquet(
+        tmp_path / "in" / "a.parquet", [*sentences(40), "", None], id=[f"i{n}" for n in range(42)]
+    )
     arguments = embed(str(glob), store, model, "--partition", partition)
     before = on_flink.cluster.jobs()
     on_flink.run(*arguments).failed(3, "2 of 42 rows rejected")
@@ -142,5 +157,7 @@ def test_gates_and_bad_rows_end_in_one_attempt(on_flink: Flink, model: Path, tmp
     assert list(jobs.values()) == ["FINISHED"] * 3
     assert [on_flink.cluster.failures(job) for job in jobs] == [[], [], []]
     (on_flink.hooks / "drift").touch()
-    write_parquet(tmp_path / "in" / "a.parquet", sentences(40, 900), id=[f"i{n}" for n in range(40)])
+    write_parquet(
+        tmp_path / "in" / "a.parquet", sentences(40, 900), id=[f"i{n}" for n in range(40)]
+    )
     on_flink.run(*arguments).failed(3, "the model's vectors of", "moved")

@@ -1,4 +1,6 @@
-"""The way a Flink application takes: a JobManager runs the command, which submits its job to it and ends."""
+"""The way a Flink application takes: a JobManager runs the command, which submits its job to it and
+ends.
+"""
 
 import json
 import os
@@ -22,7 +24,9 @@ BOUNDARY = "jar-jar-jar"
 
 
 def post(address: str, path: str, body: bytes, kind: str) -> Any:
-    request = urllib.request.Request(f"http://{address}/{path}", body, {"Content-Type": kind}, method="POST")
+    request = urllib.request.Request(
+        f"http://{address}/{path}", body, {"Content-Type": kind}, method="POST"
+    )
     try:
         with urllib.request.urlopen(request, timeout=300) as response:
             return json.loads(response.read())
@@ -32,7 +36,9 @@ def post(address: str, path: str, body: bytes, kind: str) -> Any:
 
 def upload(address: str, jar: str) -> str:
     """Give a jar to the cluster; returns its id."""
-    head = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="jarfile"; filename="beam.jar"\r\n'
+    head = (
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="jarfile"; filename="beam.jar"\r\n'
+    )
     head += "Content-Type: application/x-java-archive\r\n\r\n"
     body = head.encode() + Path(jar).read_bytes() + f"\r\n--{BOUNDARY}--\r\n".encode()
     found = post(address, "jars/upload", body, f"multipart/form-data; boundary={BOUNDARY}")
@@ -44,7 +50,9 @@ def command_of(arguments: list[str]) -> str:
     return arguments[arguments.index("--driver-cmd") + 1]
 
 
-def test_the_application_of_the_kubernetes_operator(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+def test_the_application_of_the_kubernetes_operator(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     start(["embed", "--input", corpus, "--store", here, "--model", model, *OPTIONS]).ended().ok()
     (found,) = yaml.safe_load_all(APPLICATION.read_text())

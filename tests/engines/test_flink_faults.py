@@ -1,4 +1,6 @@
-"""What goes wrong on a cluster: processes that die, people who cancel, machines that are not set up."""
+"""What goes wrong on a cluster: processes that die, people who cancel, machines that are not set
+up.
+"""
 
 import os
 import random
@@ -58,12 +60,19 @@ def test_a_task_manager_is_killed(
     undisturbed(on_flink, running, store, calm)
 
 
-def test_a_task_manager_is_killed_on_a_night_by_content(on_flink: Flink, model: Path, tmp_path: Path) -> None:
+def test_a_task_manager_is_killed_on_a_night_by_content(
+    on_flink: Flink, model: Path, tmp_path: Path
+) -> None:
     """One of two files has changed: the other one is opened, counted and read again too."""
     here, there, folder = tmp_path / "here", tmp_path / "there", tmp_path / "in"
     for name in ("a", "b"):
         ids = [f"{name}{n}" for n in range(180)]
-        write_parquet(folder / f"{name}.parquet", sentences(180, 180 * (name == "b")), row_group_size=30, id=ids)
+        write_parquet(
+            folder / f"{name}.parquet",
+            sentences(180, 180 * (name == "b")),
+            row_group_size=30,
+            id=ids,
+        )
     glob = str(folder / "*.parquet")
     for store in (here, there):
         start([*embed(glob, store, model), "--partition", "content"]).ended().ok()
@@ -131,7 +140,9 @@ def test_the_submitting_process_is_killed(
 
 
 @pytest.mark.parametrize("kill", range(KILLS))
-def test_the_job_is_cancelled(on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path, kill: int) -> None:
+def test_the_job_is_cancelled(
+    on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path, kill: int
+) -> None:
     rng, store = random.Random(30 + kill), tmp_path / "store"
     on_flink.pace(0.3)
     running = on_flink.start(*embed(corpus, store, model))
@@ -149,10 +160,14 @@ def test_the_job_is_cancelled(on_flink: Flink, corpus: str, model: Path, calm: P
     assert again <= IN_FLIGHT
 
 
-def test_a_text_that_crashes_its_worker_ends_the_job(on_flink: Flink, model: Path, tmp_path: Path) -> None:
+def test_a_text_that_crashes_its_worker_ends_the_job(
+    on_flink: Flink, model: Path, tmp_path: Path
+) -> None:
     texts = sentences(120)
     texts[70] = "CRASH"
-    glob = write_parquet(tmp_path / "in" / "a.parquet", texts, row_group_size=10, id=[f"i{n}" for n in range(120)])
+    glob = write_parquet(
+        tmp_path / "in" / "a.parquet", texts, row_group_size=10, id=[f"i{n}" for n in range(120)]
+    )
     store = tmp_path / "store"
     before = on_flink.cluster.jobs()
     line = on_flink.run(*embed(str(glob), store, model)).failed(1, "(a.parquet, 70 to ", "SIGSEGV")
@@ -160,7 +175,9 @@ def test_a_text_that_crashes_its_worker_ends_the_job(on_flink: Flink, model: Pat
     (job,) = on_flink.cluster.jobs().keys() - before
     assert len(on_flink.cluster.failures(job)) <= 2
     assert manifest_of(store) is None
-    write_parquet(glob, [*texts[:70], *texts[71:]], row_group_size=10, id=[f"i{n}" for n in range(119)])
+    write_parquet(
+        glob, [*texts[:70], *texts[71:]], row_group_size=10, id=[f"i{n}" for n in range(119)]
+    )
     on_flink.run(*embed(str(glob), store, model)).ok()
     check_ledger(store, 119)
 
@@ -173,10 +190,14 @@ def launcher(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_no_launcher_on_a_task_manager(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+def test_no_launcher_on_a_task_manager(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+) -> None:
     nowhere = tmp_path / "nowhere" / "sentence-beam-worker"
     arguments = embed(corpus, tmp_path / "store", model)
-    on_flink.run(*arguments, launcher=nowhere).failed(1, nowhere, "install sentence-beam", "--environment_config")
+    on_flink.run(*arguments, launcher=nowhere).failed(
+        1, nowhere, "install sentence-beam", "--environment_config"
+    )
 
 
 def test_the_package_is_missing_for_the_workers_python(
@@ -189,12 +210,18 @@ def test_the_package_is_missing_for_the_workers_python(
     )
     script = launcher(tmp_path, *lines)
     arguments = embed(corpus, tmp_path / "store", model)
-    on_flink.run(*arguments, launcher=script).failed(1, "no module transforms", "install sentence-beam")
+    on_flink.run(*arguments, launcher=script).failed(
+        1, "no module transforms", "install sentence-beam"
+    )
 
 
-def test_another_beam_on_the_workers(on_flink: Flink, corpus: str, model: Path, tmp_path: Path) -> None:
+def test_another_beam_on_the_workers(
+    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
+) -> None:
     begin = "os.execv(sys.executable, [sys.executable, '-m', 'pipelines.worker', *sys.argv[1:]])"
     script = launcher(tmp_path, "os.environ['SENTENCE_BEAM_TEST_BEAM'] = '2.99.0'", begin)
     arguments = embed(corpus, tmp_path / "store", model)
-    on_flink.run(*arguments, launcher=script).failed(1, "a worker has another apache-beam", "install one")
+    on_flink.run(*arguments, launcher=script).failed(
+        1, "a worker has another apache-beam", "install one"
+    )
     assert len(set(on_flink.cluster.jobs().values()) - {"FINISHED"}) <= 1

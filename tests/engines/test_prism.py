@@ -42,11 +42,25 @@ with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         pytest.param("DirectRunner", "content", marks=pytest.mark.slow),
     ],
 )
-def test_the_same_bytes(prism: str, corpus: str, model: Path, tmp_path: Path, runner: str, partition: str) -> None:
+def test_the_same_bytes(
+    prism: str, corpus: str, model: Path, tmp_path: Path, runner: str, partition: str
+) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    options = ["--input", corpus, "--model", model, *OPTIONS, "--partition", partition, "--index", "Flat"]
+    options = [
+        "--input",
+        corpus,
+        "--model",
+        model,
+        *OPTIONS,
+        "--partition",
+        partition,
+        "--index",
+        "Flat",
+    ]
     start(["embed", *options, "--store", here]).ended().ok()
-    start(["embed", *options, "--store", there, f"--runner={runner}", f"--prism_location={prism}"]).ended().ok()
+    start(
+        ["embed", *options, "--store", there, f"--runner={runner}", f"--prism_location={prism}"]
+    ).ended().ok()
     assert the_same(there) == the_same(here)
 
 
@@ -54,7 +68,20 @@ def test_the_same_bytes(prism: str, corpus: str, model: Path, tmp_path: Path, ru
 def test_the_same_neighbours(prism: str, corpus: str, model: Path, tmp_path: Path) -> None:
     store, here, there = (tmp_path / name for name in ("store", "here", "there"))
     index = ["--index", "IVF8,SQ8", "--unit-tokens", 600]
-    start(["embed", "--input", corpus, "--store", store, "--model", model, "--id-column", "id", *index]).ended().ok()
+    start(
+        [
+            "embed",
+            "--input",
+            corpus,
+            "--store",
+            store,
+            "--model",
+            model,
+            "--id-column",
+            "id",
+            *index,
+        ]
+    ).ended().ok()
     start(neighbours_of(store, here)).ended().ok()
     flags = ["--runner=PrismRunner", f"--prism_location={prism}"]
     start([*neighbours_of(store, there), *flags]).ended().ok()
@@ -68,27 +95,42 @@ def test_the_same_check(prism: str, corpus: str, model: Path, tmp_path: Path) ->
     start(["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS]).ended().ok()
     next((store / "embeddings").iterdir()).unlink()
     here = start(["verify", "--store", store]).ended()
-    there = start(["verify", "--store", store, "--runner=PrismRunner", f"--prism_location={prism}"]).ended()
+    there = start(
+        ["verify", "--store", store, "--runner=PrismRunner", f"--prism_location={prism}"]
+    ).ended()
     assert "the shard is missing" in here.err
     assert (there.status, there.err) == (here.status, here.err)
 
 
 def test_a_prism_that_is_not_there(corpus: str, model: Path, tmp_path: Path) -> None:
-    arguments = ["embed", "--input", corpus, "--store", tmp_path / "store", "--model", model, *OPTIONS]
+    arguments = [
+        "embed",
+        "--input",
+        corpus,
+        "--store",
+        tmp_path / "store",
+        "--model",
+        model,
+        *OPTIONS,
+    ]
     outcome = start([*arguments, "--runner=PrismRunner", "--prism_location=nowhere/prism"]).ended()
     outcome.failed(1, "Prism could not be", "--prism_location")
 
 
 @pytest.mark.parametrize("kind", [pytest.param("batch", marks=pytest.mark.slow), "stream"])
 def test_rows_of_a_pipeline(prism: str, model: Path, kind: str) -> None:
-    """Windowed rows get their vectors in their windows, in a batch and gathered for a second in a stream."""
+    """Windowed rows get their vectors in their windows, in a batch and gathered for a second in a
+    stream.
+    """
     flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK"]
     flags += ["--streaming"] if kind == "stream" else []
     command = [sys.executable, "-c", ROWS, str(model), kind, *flags]
     env = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
-    found = sorted(line.removeprefix("ROW ") for line in done.stdout.splitlines() if line.startswith("ROW "))
+    found = sorted(
+        line.removeprefix("ROW ") for line in done.stdout.splitlines() if line.startswith("ROW ")
+    )
     assert found == [
         "0 0.0  empty text",
         "10 0.0 24",
@@ -104,14 +146,24 @@ def test_a_queue_into_postgres(prism: str, model: Path, pgvector: str) -> None:
     """The recipe of a stream, with the messages that it makes up."""
     import psycopg
 
-    flags = ["--runner=PrismRunner", f"--prism_location={prism}", "--environment_type=LOOPBACK", "--model", str(model)]
+    flags = [
+        "--runner=PrismRunner",
+        f"--prism_location={prism}",
+        "--environment_type=LOOPBACK",
+        "--model",
+        str(model),
+    ]
     command = [sys.executable, str(ROOT / "docs/recipes/stream.py"), "--to", pgvector, *flags]
     env = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     with psycopg.connect(pgvector) as connection:
-        found = connection.execute("SELECT id, text, vector_dims(embedding) FROM messages ORDER BY id").fetchall()
+        found = connection.execute(
+            "SELECT id, text, vector_dims(embedding) FROM messages ORDER BY id"
+        ).fetchall()
     assert found == [("a", "the dog sat on the mat", 24), ("b", "rates were raised", 24)]
     assert {"b'no JSON': null text", "c: empty text"} <= {
-        line.split(":", 2)[2] for line in done.stderr.splitlines() if line.startswith("WARNING:root:")
+        line.split(":", 2)[2]
+        for line in done.stderr.splitlines()
+        if line.startswith("WARNING:root:")
     }

@@ -1,4 +1,6 @@
-"""What the campaign shares: commands on a tiny model, how many cases there are to be, and a count of those that ran."""
+"""What the campaign shares: commands on a tiny model, how many cases there are to be, and a count
+of those that ran.
+"""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""A disk that fails or a process that is killed at any call: the old snapshot or the new one, and the next run heals."""
+"""A disk that fails or a process that is killed at any call: the old snapshot or the new one, and
+the next run heals.
+"""
 
 import contextlib
 import errno
@@ -23,7 +25,8 @@ from transforms.store.runs import lease
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 CHANGING = WRITING | {"delete"}
-CHEAP = ("recalibrate", "append", "push", "neighbours", "dedup", "together")  # for the short form, beside `file`
+# for the short form, beside `file`
+CHEAP = ("recalibrate", "append", "push", "neighbours", "dedup", "together")
 FROZEN = ("embed", "recalibrate", "index")
 BEGINS_TO_COUNT = ("rename store/manifest.json.tmp-", f"rename {FILE}.tmp-")
 Trials = Callable[[str], "Trial"]
@@ -52,14 +55,20 @@ class Trial:
 
     @property
     def telling(self) -> int | str:
-        """The call by which the command's work begins to count; one in the middle if a database makes it."""
-        there = (begin for begin in BEGINS_TO_COUNT if any(call.startswith(begin) for call in self.names))
+        """The call by which the command's work begins to count; one in the middle if a database
+        makes it.
+        """
+        there = (
+            begin for begin in BEGINS_TO_COUNT if any(call.startswith(begin) for call in self.names)
+        )
         return next(there, len(self.names) // 2)
 
     @property
     def committed(self) -> int:
         """The call after the one that commits."""
-        return next(at for at, name in enumerate(self.names, 1) if name.startswith(BEGINS_TO_COUNT[0]))
+        return next(
+            at for at, name in enumerate(self.names, 1) if name.startswith(BEGINS_TO_COUNT[0])
+        )
 
     def go(self) -> Outcome:
         """Run the command."""
@@ -67,9 +76,13 @@ class Trial:
             return self.run(*self.scene.argv)
 
     def check(self, succeeded: bool | None) -> None:
-        """The store is what it was to become if the command succeeded, what it was if it failed, and one of both if it
-        was killed (None); the same command again makes it what it was to become."""
-        found, wanted = self.scene.content(), {True: [self.new], False: [self.old], None: [self.old, self.new]}
+        """The store is what it was to become if the command succeeded, what it was if it failed,
+        and one of both if it was killed (None); the same command again makes it what it was to
+        become."""
+        found, wanted = (
+            self.scene.content(),
+            {True: [self.new], False: [self.old], None: [self.old, self.new]},
+        )
         if self.scene.kind.table and not succeeded:
             assert found[0] == self.old[0]
         else:
@@ -100,7 +113,9 @@ def undisturbed() -> dict[str, tuple[Content, Content, list[str]]]:
 
 @pytest.fixture
 def trial(
-    run: Run, scene: Callable[[str], Scene], undisturbed: dict[str, tuple[Content, Content, list[str]]]
+    run: Run,
+    scene: Callable[[str], Scene],
+    undisturbed: dict[str, tuple[Content, Content, list[str]]],
 ) -> Trials:
     """The trial over the scene of a name."""
 
@@ -118,7 +133,9 @@ def trial(
 
 
 def ended(outcome: Outcome) -> bool:
-    """Whether a command succeeded; where it did not, it said so with one line. Beside it, what it could not do besides."""
+    """Whether a command succeeded; where it did not, it said so with one line. Beside it, what it
+    could not do besides.
+    """
     lines = [line for line in outcome.err.splitlines() if not line.startswith("ERROR: ")]
     if outcome.status == 0:
         assert all("committed" in line for line in lines)
@@ -128,8 +145,12 @@ def ended(outcome: Outcome) -> bool:
     return False
 
 
-def refused(trial: Trial, first: int | str, code: int, lasting: bool, kinds: frozenset[str] | None = None) -> str:
-    """A case with an error from one call on, of those kinds that can have it if none are named; how it ended."""
+def refused(
+    trial: Trial, first: int | str, code: int, lasting: bool, kinds: frozenset[str] | None = None
+) -> str:
+    """A case with an error from one call on, of those kinds that can have it if none are named; how
+    it ended.
+    """
     trial.scene.begin()
     disk = Disk(trial.scene.place, first, kinds or ERRORS[code], refuse(code), lasting)
     with disk.used():
@@ -178,12 +199,16 @@ def test_a_disk_that_fails_now_and_then(trial: Trials, tell: Callable[[str], Non
 @pytest.mark.parametrize("name", CHEAP)
 def test_a_disk_that_is_gone_before_the_work_counts(trial: Trials, name: str) -> None:
     found = trial(name)
-    assert refused(found, found.telling, errno.EIO, lasting=True) == "ended with one line", found.wrong
+    assert refused(found, found.telling, errno.EIO, lasting=True) == "ended with one line", (
+        found.wrong
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_a_disk_that_fails_at_any_call(trial: Trials, tell: Callable[[str], None], name: str, size: float) -> None:
+def test_a_disk_that_fails_at_any_call(
+    trial: Trials, tell: Callable[[str], None], name: str, size: float
+) -> None:
     tell(f"disk, {name}: {try_errors(trial(name), 100 * size)}")
 
 
@@ -204,7 +229,9 @@ def test_a_disk_that_takes_nothing_any_more_from_any_write_on(
 def test_what_fails_after_the_commit_fails_no_run(trial: Trials) -> None:
     found = trial("file")
     found.scene.begin()
-    disk = Disk(found.scene.place, found.committed, frozenset({"delete"}), refuse(errno.EIO), lasting=True)
+    disk = Disk(
+        found.scene.place, found.committed, frozenset({"delete"}), refuse(errno.EIO), lasting=True
+    )
     with disk.used():
         found.go().ok()
     assert disk.met
@@ -212,10 +239,14 @@ def test_what_fails_after_the_commit_fails_no_run(trial: Trials) -> None:
 
 
 @pytest.mark.parametrize("code", ERRORS)
-def test_a_run_that_has_committed_is_a_success_whatever_fails_from_then_on(trial: Trials, code: int) -> None:
+def test_a_run_that_has_committed_is_a_success_whatever_fails_from_then_on(
+    trial: Trials, code: int
+) -> None:
     found = trial("file")
     found.scene.begin()
-    with Disk(found.scene.place, found.committed, ERRORS[code], refuse(code), lasting=True).used() as disk:
+    with Disk(
+        found.scene.place, found.committed, ERRORS[code], refuse(code), lasting=True
+    ).used() as disk:
         outcome = found.go()
     assert disk.met
     assert outcome.status == 0
@@ -231,14 +262,18 @@ def test_a_gate_that_fails_on_a_full_disk_says_so(run: Run, scene: Callable[[str
         run(*argv).failed(3, "1 of 65 rows rejected")
     found.begin()
     last = next(
-        at for at, name in enumerate(disk.calls) if name.startswith("create store/runs/") and "result.json" in name
+        at
+        for at, name in enumerate(disk.calls)
+        if name.startswith("create store/runs/") and "result.json" in name
     )
     with Disk(found.place, last, ERRORS[errno.ENOSPC], refuse(errno.ENOSPC), lasting=True).used():
         run(*argv).failed(3, "1 of 65 rows rejected")
 
 
 def met_in_child(scene: Scene, first: int, act: Act, err: str) -> None:
-    """Run a command up to one of its calls that change something, which meets its fate, in a process of its own."""
+    """Run a command up to one of its calls that change something, which meets its fate, in a
+    process of its own.
+    """
     with Disk(scene.place, first, CHANGING, act).used(), scene.used():
         in_child(scene.argv, err)
 
@@ -249,7 +284,9 @@ def child(tmp_path: Path) -> Iterator[Callable[[Scene, int, Act], Any]]:
     children: list[Any] = []
 
     def start(scene: Scene, first: int, act: Act) -> Any:
-        children.append(FORKS.Process(target=met_in_child, args=(scene, first, act, str(tmp_path / "err"))))
+        children.append(
+            FORKS.Process(target=met_in_child, args=(scene, first, act, str(tmp_path / "err")))
+        )
         children[-1].start()
         return children[-1]
 
@@ -273,13 +310,22 @@ def test_killed_at_any_write(
         assert process.exitcode in (0, -signal.SIGKILL)
         tried["ended before" if process.exitcode == 0 else "killed"] += 1
         found.check(True if process.exitcode == 0 else None)
-    tell(f"kills, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}")
+    tell(
+        f"kills, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}"
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.command[0] in FROZEN])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if kind.command[0] in FROZEN]
+)
 def test_frozen_at_any_write_while_another_run_commits_and_vacuum_removes_what_it_left(
-    trial: Trials, tell: Callable[[str], None], name: str, size: float, child: Callable[..., Any], tmp_path: Path
+    trial: Trials,
+    tell: Callable[[str], None],
+    name: str,
+    size: float,
+    child: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     found = trial(name)
     tried: Counter[str] = Counter()
@@ -301,7 +347,9 @@ def test_frozen_at_any_write_while_another_run_commits_and_vacuum_removes_what_i
         assert len(said.splitlines()) == process.exitcode, where
         assert "finished work is kept" not in said, where
         tried["ended with one line" if process.exitcode else "succeeded"] += 1
-    tell(f"frozen, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}")
+    tell(
+        f"frozen, {name}: {tried.total()} cases at {len(found.changing)} calls that change something: {dict(tried)}"
+    )
 
 
 def is_frozen(process: Any) -> bool:

@@ -1,4 +1,5 @@
-"""A flipped byte in any file of a store: it is found, mended or read by nobody; never are there wrong rows.
+"""A flipped byte in any file of a store: it is found, mended or read by nobody; never are there
+wrong rows.
 
 Whatever a file of a store holds, no command ends with anything but its one line.
 """
@@ -30,7 +31,8 @@ from transforms.store.runs.run_ids import new_run
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
-UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")  # by those who read a snapshot
+# by those who read a snapshot
+UNREAD = ("sidecars", "runs", "report.json", "report.html", "lease.json")
 EVERY = 6  # flips for each run of embed over one
 
 Content = Callable[[bytes], bytes]  # what a file holds instead, by what it held
@@ -73,7 +75,11 @@ def named_files(store: Path) -> frozenset[Path]:
     said = str(manifest.content) + manifest.run
     digests = {manifest.space.calibration}
     files = (path.relative_to(store) for path in store.rglob("*") if path.is_file())
-    kept = (path for path in files if str(path) == "manifest.json" or path.stem in said or path.parent.name in digests)
+    kept = (
+        path
+        for path in files
+        if str(path) == "manifest.json" or path.stem in said or path.parent.name in digests
+    )
     return frozenset(path for path in kept if path.parts[0] not in UNREAD)
 
 
@@ -81,8 +87,15 @@ def content(store: Path) -> Any:
     """The rows with their vectors, and the hits of three queries."""
     snapshot = open_store(str(store))
     rows = read_by_pyarrow(snapshot.dataset())
-    data = Counter((row["id"], row["row_hash"], row["text"], row["norm"], tuple(row["embedding"])) for row in rows)
-    queries = np.random.default_rng(1).standard_normal((3, snapshot.manifest.space.dim)).astype(np.float32)
+    data = Counter(
+        (row["id"], row["row_hash"], row["text"], row["norm"], tuple(row["embedding"]))
+        for row in rows
+    )
+    queries = (
+        np.random.default_rng(1)
+        .standard_normal((3, snapshot.manifest.space.dim))
+        .astype(np.float32)
+    )
     searcher = Searcher(snapshot.manifest)
     hits = searcher.rows.described(searcher.nearest(queries, 9))
     return data, [[row["id"] for row in found] for found in hits]
@@ -111,9 +124,20 @@ def another_field(whole: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """A store of two nights with every kind of file: codes, a calibration, an index of lists, rejected rows, parts."""
+    """A store of two nights with every kind of file: codes, a calibration, an index of lists,
+    rejected rows, parts.
+    """
     folder = tmp_path_factory.mktemp("made")
-    options: list[object] = ["--id-column", "id", "--keep-columns", "text", "--unit-tokens", 300, "--dtype", "float32"]
+    options: list[object] = [
+        "--id-column",
+        "id",
+        "--keep-columns",
+        "text",
+        "--unit-tokens",
+        300,
+        "--dtype",
+        "float32",
+    ]
     options += ["--max-rejects", 1, "--input", folder / "in" / "*", "--model", model]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
@@ -121,14 +145,29 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
             for name in "ab":
                 texts = [*sentences(60, 100 * night if name == "a" else 500), ""]
                 write_parquet(
-                    folder / "in" / f"{name}.parquet", texts, row_group_size=20, id=[f"{name}{n}" for n in range(61)]
+                    folder / "in" / f"{name}.parquet",
+                    texts,
+                    row_group_size=20,
+                    id=[f"{name}{n}" for n in range(61)],
                 )
             if night:
                 fitted = fit_on(folder / "store", "standardize", folder / "fitted")
-                options += ["--precision", "int8", "--index", "IVF2,RaBitQ", "--calibration", fitted]
-            assert main([str(option) for option in ("embed", "--store", folder / "store", *options)]) == 0
+                options += [
+                    "--precision",
+                    "int8",
+                    "--index",
+                    "IVF2,RaBitQ",
+                    "--calibration",
+                    fitted,
+                ]
+            assert (
+                main([str(option) for option in ("embed", "--store", folder / "store", *options)])
+                == 0
+            )
         too_many = [*options, "--max-rejects", 0, "--reembed"]
-        assert main([str(option) for option in ("embed", "--store", folder / "store", *too_many)]) == 3
+        assert (
+            main([str(option) for option in ("embed", "--store", folder / "store", *too_many)]) == 3
+        )
     leave_what_a_killed_run_leaves(folder / "store")
     return Made(folder, tuple(options), content(folder / "store"), named_files(folder / "store"))
 
@@ -144,16 +183,27 @@ def leave_what_a_killed_run_leaves(store: Path) -> None:
 
 
 def kinds(made: Made) -> dict[str, list[Path]]:
-    """The files of the store by kind, within it; those of which its snapshot consists before the others."""
+    """The files of the store by kind, within it; those of which its snapshot consists before the
+    others.
+    """
     store, found = made.folder / "store", dict[str, list[Path]]()
-    for path in sorted(path.relative_to(store) for path in store.rglob("*") if path.is_file() and path.stat().st_size):
+    for path in sorted(
+        path.relative_to(store)
+        for path in store.rglob("*")
+        if path.is_file() and path.stat().st_size
+    ):
         kind = layout.kind(str(path)) or path.name
         found.setdefault(f"{kind} {path.suffix}" if kind == "index" else kind, []).append(path)
-    return {kind: sorted(paths, key=lambda path: path not in made.named) for kind, paths in found.items()}
+    return {
+        kind: sorted(paths, key=lambda path: path not in made.named)
+        for kind, paths in found.items()
+    }
 
 
 def right(store: Path, wanted: Any) -> bool | None:
-    """Whether a store holds what it should; None where it cannot be read, which is said in one line."""
+    """Whether a store holds what it should; None where it cannot be read, which is said in one
+    line.
+    """
     try:
         return content(store) == wanted
     except SentenceBeamError as error:
@@ -172,14 +222,18 @@ def one_line(outcome: Outcome) -> None:
         assert outcome.err.splitlines()[-1].startswith("sentence-beam "), outcome.err
 
 
-def flipped(run: Run, made: Made, store: Path, kind: str, rng: random.Random, with_embed: bool) -> str:
+def flipped(
+    run: Run, made: Made, store: Path, kind: str, rng: random.Random, with_embed: bool
+) -> str:
     """A case: a byte of some file of a kind is another; what came of it."""
     paths = kinds(made)[kind]
     chosen = paths[0] if rng.random() < 0.5 else rng.choice(paths)
     path = store / chosen
     whole = path.read_bytes()
     data, edge = bytearray(whole), min(len(whole), 64)
-    at = rng.choice([rng.randrange(len(data)), rng.randrange(edge), len(data) - 1 - rng.randrange(edge)])
+    at = rng.choice(
+        [rng.randrange(len(data)), rng.randrange(edge), len(data) - 1 - rng.randrange(edge)]
+    )
     bits = rng.choice([1, 32, 255])
     data[at] ^= bits
     path.write_bytes(data)
@@ -209,14 +263,18 @@ def flipped(run: Run, made: Made, store: Path, kind: str, rng: random.Random, wi
     return "it means the same" if chosen in made.named else "no snapshot's reader reads it"
 
 
-def holding(run: Run, made: Made, store: Path, path: Path, content: Content, with_embed: bool) -> str:
+def holding(
+    run: Run, made: Made, store: Path, path: Path, content: Content, with_embed: bool
+) -> str:
     """A case: a file holds something else; what came of it."""
     whole = (store / path).read_bytes()
     (store / path).write_bytes(content(whole))
     verified, *others = [run(*command, "--store", store) for command in READ_BY]
     for outcome in (verified, *others):
         one_line(outcome)
-    assert right(store, made.content) or verified.status, "verify finds nothing in a store that is not as it was"
+    assert right(store, made.content) or verified.status, (
+        "verify finds nothing in a store that is not as it was"
+    )
     (store / path).write_bytes(whole)
     if not with_embed:
         return "read"
@@ -228,7 +286,9 @@ def holding(run: Run, made: Made, store: Path, path: Path, content: Content, wit
     return f"embed ends with {ended.status}"
 
 
-def try_contents(run: Run, made: Made, store: Path, each: int, seed: int, every: int) -> Counter[str]:
+def try_contents(
+    run: Run, made: Made, store: Path, each: int, seed: int, every: int
+) -> Counter[str]:
     """So many contents in a file of each kind, and how they ended."""
     shutil.copytree(made.folder / "store", store)
     rng, ended = random.Random(seed), Counter[str]()
@@ -248,7 +308,10 @@ def try_flips(run: Run, made: Made, store: Path, each: int, seed: int) -> dict[s
     shutil.copytree(made.folder / "store", store)
     rng = random.Random(seed)
     return {
-        kind: Counter(flipped(run, made, store, kind, rng, number % EVERY == EVERY - 1) for number in range(each))
+        kind: Counter(
+            flipped(run, made, store, kind, rng, number % EVERY == EVERY - 1)
+            for number in range(each)
+        )
         for kind in sorted(kinds(made))
     }
 
@@ -256,7 +319,8 @@ def try_flips(run: Run, made: Made, store: Path, each: int, seed: int) -> dict[s
 def lines(tried: dict[str, Counter[str]]) -> str:
     total = sum((counts for counts in tried.values()), Counter[str]())
     of_kinds = "\n".join(
-        f"    {kind}: {counts.total()} cases: {dict(sorted(counts.items()))}" for kind, counts in tried.items()
+        f"    {kind}: {counts.total()} cases: {dict(sorted(counts.items()))}"
+        for kind, counts in tried.items()
     )
     return f"flipped bytes: {total.total()} cases: {dict(sorted(total.items()))}\n{of_kinds}"
 
@@ -266,20 +330,36 @@ def test_there_is_a_file_of_each_class(made: Made) -> None:
     assert set(kinds(made)) == set(layout.CLASSES) - {"index"} | of_index
 
 
-def test_a_few_files_that_hold_anything(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:
+def test_a_few_files_that_hold_anything(
+    run: Run, made: Made, store: Path, tell: Callable[[str], None]
+) -> None:
     tell(f"files that hold anything: {dict(try_contents(run, made, store, 1, seed=1, every=3))}")
 
 
 @pytest.mark.slow
-def test_files_that_hold_anything(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:
-    ended = try_contents(run, made, store, len(CONTENTS), random.SystemRandom().randrange(10**6), every=2)
+def test_files_that_hold_anything(
+    run: Run, made: Made, store: Path, tell: Callable[[str], None]
+) -> None:
+    ended = try_contents(
+        run, made, store, len(CONTENTS), random.SystemRandom().randrange(10**6), every=2
+    )
     tell(f"files that hold anything: {ended.total()} cases: {dict(sorted(ended.items()))}")
 
 
-def test_a_few_flipped_bytes(run: Run, made: Made, store: Path, tell: Callable[[str], None]) -> None:
+def test_a_few_flipped_bytes(
+    run: Run, made: Made, store: Path, tell: Callable[[str], None]
+) -> None:
     tell(lines(try_flips(run, made, store, 2, seed=1)))
 
 
 @pytest.mark.slow
-def test_flipped_bytes(run: Run, made: Made, store: Path, tell: Callable[[str], None], size: float) -> None:
-    tell(lines(try_flips(run, made, store, max(1, int(60 * size)), random.SystemRandom().randrange(10**6))))
+def test_flipped_bytes(
+    run: Run, made: Made, store: Path, tell: Callable[[str], None], size: float
+) -> None:
+    tell(
+        lines(
+            try_flips(
+                run, made, store, max(1, int(60 * size)), random.SystemRandom().randrange(10**6)
+            )
+        )
+    )

@@ -1,4 +1,6 @@
-"""Random histories: whatever was asked of a store in whatever order, it ends as one made from scratch."""
+"""Random histories: whatever was asked of a store in whatever order, it ends as one made from
+scratch.
+"""
 
 import random
 import shutil
@@ -25,7 +27,18 @@ from transforms.store.shards.shards import read_pooled
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
-FIXED = ("--id-column", "id", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1, "--max-deletes", 1)
+FIXED = (
+    "--id-column",
+    "id",
+    "--dtype",
+    "float32",
+    "--unit-tokens",
+    120,
+    "--max-rejects",
+    1,
+    "--max-deletes",
+    1,
+)
 EXACT = {"float32": 2e-5, "float16": 2e-3}  # of a vector's largest component
 Key = tuple[str, bytes]
 
@@ -72,7 +85,11 @@ class State:
         """(id, row hash, kept value) of every good row."""
         rows = (row for rows in self.files.values() for row in rows)
         kept = "lang" in self.asked.keep
-        return Counter((i, row_hash(text), lang if kept else None) for i, text, lang in rows if text is not None)
+        return Counter(
+            (i, row_hash(text), lang if kept else None)
+            for i, text, lang in rows
+            if text is not None
+        )
 
     @property
     def rejected(self) -> int:
@@ -81,7 +98,9 @@ class State:
 
 @dataclass
 class History:
-    """A store, the collection beside it, and what each of its snapshots is to hold; a step is one command."""
+    """A store, the collection beside it, and what each of its snapshots is to hold; a step is one
+    command.
+    """
 
     run: Run
     model: Path
@@ -96,7 +115,10 @@ class History:
         self.rng = random.Random(self.seed)
         self.collection = Collection(self.folder / "in", self.seed, rows=50)
         self.embed(Asked().flags(), State(self.on_disk(), Asked()))
-        fitted = [fit_on(self.store, method, self.folder / method[:5]) for method in ("standardize", "remove-top:2")]
+        fitted = [
+            fit_on(self.store, method, self.folder / method[:5])
+            for method in ("standardize", "remove-top:2")
+        ]
         self.calibrations = ["", *map(str, fitted)]
 
     @property
@@ -124,13 +146,24 @@ class History:
         check_index(self.manifest, becomes)
 
     def embed(self, options: list[object], becomes: State) -> None:
-        named = ["--input", self.collection.glob, "--model", self.model, "--partition", self.partition]
+        named = [
+            "--input",
+            self.collection.glob,
+            "--model",
+            self.model,
+            "--partition",
+            self.partition,
+        ]
         self.call("embed", [*named, *FIXED, *options], becomes)
 
     def changed(self, **always: Any) -> Asked:
         """The options with some of them changed."""
         values = {"calibration": self.calibrations, **_VALUES}
-        chosen = {name: self.rng.choice(among) for name, among in values.items() if self.rng.random() < 0.25}
+        chosen = {
+            name: self.rng.choice(among)
+            for name, among in values.items()
+            if self.rng.random() < 0.25
+        }
         return replace(self.state.asked, **{**chosen, **always})
 
     def night(self) -> None:
@@ -143,11 +176,15 @@ class History:
     def append(self) -> None:
         """A file more, while some of the earlier ones are no longer there."""
         held, files = self.state.files, self.collection.files
-        if self.partition == "content" or any(held.get(name) != rows for name, rows in files.items()):
+        if self.partition == "content" or any(
+            held.get(name) != rows for name, rows in files.items()
+        ):
             return self.night()
         for name in self.rng.sample(sorted(files), min(2, len(files) - 1)):
             del files[name]
-        files[f"more{len(self.steps)}.jsonl"] = [new_row(self.rng) for _ in range(self.rng.randint(1, 8))]
+        files[f"more{len(self.steps)}.jsonl"] = [
+            new_row(self.rng) for _ in range(self.rng.randint(1, 8))
+        ]
         self.collection.befalls([])
         self.embed(["--append"], State({**held, **self.on_disk()}, self.state.asked))
 
@@ -170,14 +207,22 @@ class History:
     def index(self) -> None:
         """Another index."""
         asked = replace(
-            self.state.asked, index=self.rng.choice(_VALUES["index"][1:]), metric=self.rng.choice(_VALUES["metric"])
+            self.state.asked,
+            index=self.rng.choice(_VALUES["index"][1:]),
+            metric=self.rng.choice(_VALUES["metric"]),
         )
-        self.call("index", ["--index", asked.index, "--metric", asked.metric], replace(self.state, asked=asked))
+        self.call(
+            "index",
+            ["--index", asked.index, "--metric", asked.metric],
+            replace(self.state, asked=asked),
+        )
 
     def recalibrate(self) -> None:
         """Another calibration."""
         asked = replace(self.state.asked, calibration=self.rng.choice(self.calibrations[1:]))
-        self.call("recalibrate", ["--calibration", asked.calibration], replace(self.state, asked=asked))
+        self.call(
+            "recalibrate", ["--calibration", asked.calibration], replace(self.state, asked=asked)
+        )
 
     def go(self, steps: int) -> None:
         """So many steps, then the store beside one that is made from scratch of what it holds."""
@@ -196,7 +241,9 @@ class History:
                 self.rng.choice(acts)()
             self.check_from_scratch()
         except BaseException as error:
-            raise AssertionError(f"seed {self.seed}, {self.partition}:\n" + "\n".join(self.steps)) from error
+            raise AssertionError(
+                f"seed {self.seed}, {self.partition}:\n" + "\n".join(self.steps)
+            ) from error
 
     def check_from_scratch(self) -> None:
         state, fresh = self.state, self.folder / "fresh"
@@ -220,7 +267,9 @@ def check_rows(store: Path, state: State) -> None:
     names = set(dataset.schema.names)
     if state.rows:
         assert ("lang" in names, "text" in names) == ("lang" in state.asked.keep, True)
-        rows = dataset.to_table(columns=sorted(names & {"id", "row_hash", "lang", "text"})).to_pylist()
+        rows = dataset.to_table(
+            columns=sorted(names & {"id", "row_hash", "lang", "text"})
+        ).to_pylist()
         assert Counter((row["id"], row["row_hash"], row.get("lang")) for row in rows) == state.rows
         assert all(row_hash(row["text"]) == row["row_hash"] for row in rows if "text" in row)
 
@@ -233,17 +282,25 @@ def check_index(manifest: Manifest, state: State) -> None:
     assert (index is not None) == (state.asked.index != "none")
     if index is not None:
         assert (index["factory"], index["metric"]) == (state.asked.index, state.asked.metric)
-        searcher = Searcher(Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}}))
+        searcher = Searcher(
+            Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
+        )
         hits = searcher.nearest(np.ones((1, manifest.space.dim), np.float32), 10_000)
         (rows,) = searcher.rows.described(hits)
         assert Counter(row["id"] for row in rows) == Counter(i for i, _, _ in state.rows.elements())
 
 
 def vectors(manifest: Manifest) -> dict[Key, list[tuple[np.ndarray, float]]]:
-    """Of each id and text the pooled vector, and the stored one where it is a float; how exact each of them is."""
+    """Of each id and text the pooled vector, and the stored one where it is a float; how exact each
+    of them is.
+    """
     found: dict[Key, list[tuple[np.ndarray, float]]] = {}
     table = open_store(manifest.root).dataset().to_table()
-    pooled = [part for path in manifest.shard_paths for part, _ in read_pooled(path, manifest.space.normalize)]
+    pooled = [
+        part
+        for path in manifest.shard_paths
+        for part, _ in read_pooled(path, manifest.space.normalize)
+    ]
     exact = EXACT.get(manifest.space.precision)
     for row, whole in zip(table.to_pylist(), np.concatenate(pooled) if pooled else [], strict=True):
         stored = [(np.array(row["embedding"], np.float32), exact)] if exact else []
@@ -252,7 +309,9 @@ def vectors(manifest: Manifest) -> dict[Key, list[tuple[np.ndarray, float]]]:
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_a_history(run: Run, model: Path, tmp_path: Path, tell: Callable[[str], None], partition: str) -> None:
+def test_a_history(
+    run: Run, model: Path, tmp_path: Path, tell: Callable[[str], None], partition: str
+) -> None:
     history = History(run, model, tmp_path / "case", partition, seed=3)
     history.go(5)
     tell(f"histories, {partition}: 1 history, {len(history.steps)} commands")

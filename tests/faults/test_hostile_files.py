@@ -1,6 +1,8 @@
-"""Hostile files of every kind: whatever their bytes, there is a right result or one line, and nothing else is touched.
+"""Hostile files of every kind: whatever their bytes, there is a right result or one line, and
+nothing else is touched.
 
-The cases of the normal run are few and always the same; `make faults` runs many, which differ from time to time.
+The cases of the normal run are few and always the same; `make faults` runs many, which differ from
+time to time.
 """
 
 import contextlib
@@ -18,7 +20,14 @@ import numpy as np
 import pytest
 from helpers.calibrations import fit_on
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
-from helpers.hostile import as_bytes, byte_changes, campaign, changes_of_json_files, json_changes, state
+from helpers.hostile import (
+    as_bytes,
+    byte_changes,
+    campaign,
+    changes_of_json_files,
+    json_changes,
+    state,
+)
 from helpers.nights import DIM, Nights
 from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
@@ -64,21 +73,30 @@ def one_line() -> Iterator[None]:
 
 
 def command(*arguments: object) -> None:
-    """Run a command: it succeeds, or ends with one of the known statuses and a line that says what is wrong."""
+    """Run a command: it succeeds, or ends with one of the known statuses and a line that says what
+    is wrong.
+    """
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main([str(argument) for argument in arguments])
     assert status in (0, 1, 2, 3, 4)
     if status:
-        assert err.getvalue().splitlines()[-1].startswith(f"sentence-beam {arguments[0]}: "), err.getvalue()
+        assert err.getvalue().splitlines()[-1].startswith(f"sentence-beam {arguments[0]}: "), (
+            err.getvalue()
+        )
         assert "finished work is kept, run again to go on" not in err.getvalue(), err.getvalue()
         assert "Traceback" not in err.getvalue()
 
 
 def manifests(folder: Path) -> tuple[Any, Check]:
-    """A manifest with another value, or other bytes: read by the commands that need no model, and by a search."""
+    """A manifest with another value, or other bytes: read by the commands that need no model, and
+    by a search.
+    """
     nights = _indexed(folder)
-    paths = [nights.root / "manifest.json", nights.root / "manifests" / f"{nights.manifest.run}.json"]
+    paths = [
+        nights.root / "manifest.json",
+        nights.root / "manifests" / f"{nights.manifest.run}.json",
+    ]
     whole = paths[0].read_bytes()
 
     def check(case: tuple[Callable[[bytes], bytes], bool]) -> None:
@@ -120,7 +138,10 @@ def sidecars(folder: Path) -> tuple[Any, Check]:
             path.write_bytes(change(data))
         run = begin(root, next(runs), 2)
         records = [write_unit(root, place, rows, run.id) for place, rows in enumerate(units)]
-        assert [(record.rows, record.rejected, record.rejects) for record in records] == [(5, 0, None), (4, 0, None)]
+        assert [(record.rows, record.rejected, record.rejects) for record in records] == [
+            (5, 0, None),
+            (4, 0, None),
+        ]
         result = finish(run, records, [])
         assert result.exit_code in (0, 4)
         assert list(faults(open_store(root).manifest)) == []
@@ -157,7 +178,9 @@ def locators(folder: Path) -> tuple[Any, Check]:
     def check(case: tuple[Callable[[bytes], bytes], bool]) -> None:
         change, named = case
         path.write_bytes(change(whole))
-        segment["locator_sha256"] = hashlib.sha256(path.read_bytes() if named else whole).hexdigest()
+        segment["locator_sha256"] = hashlib.sha256(
+            path.read_bytes() if named else whole
+        ).hexdigest()
         for place in ("manifest.json", f"manifests/{data['run']}.json"):
             (nights.root / place).write_bytes(to_bytes(sealed(data)))
         command("verify", "--store", nights.root)
@@ -182,8 +205,14 @@ def shard_files(folder: Path) -> tuple[Any, Check]:
             list(read_shard(str(path), ["id", "row_hash", "embedding"]))
         with one_line():
             take_rows(str(path), np.array([0, 8]), ["id"])
-        found = LastSnapshot(root, manifest.run, manifest.space).shards(manifest.units).find(row_hashes(texts))
-        assert found.vectors is None or np.array_equal(found.vectors.embedding, vectors[found.places])
+        found = (
+            LastSnapshot(root, manifest.run, manifest.space)
+            .shards(manifest.units)
+            .find(row_hashes(texts))
+        )
+        assert found.vectors is None or np.array_equal(
+            found.vectors.embedding, vectors[found.places]
+        )
 
     return byte_changes, check
 
@@ -220,21 +249,38 @@ def small_files(folder: Path) -> tuple[Any, Check]:
 
 
 def files_beside(folder: Path) -> tuple[Any, Check]:
-    """What is beside a snapshot: a run's result, the report, the lease, the list of reject files."""
+    """What is beside a snapshot: a run's result, the report, the lease, the list of reject
+    files.
+    """
     root = folder / "store"
     for number in range(2):
         night(str(root), number, numbered(0, 5 + number))
     run = run_name(1)
-    (root / layout.reject_list(run)).write_bytes(to_bytes({"rejects": [layout.rejects("0-0", "0" * 16)]}))
-    (root / layout.LEASE).write_bytes(lease.Lease.of_this_process(run, "FnApiRunner", "job", True).to_bytes())
-    paths = [root / layout.result(run), root / layout.REPORT, root / layout.reject_list(run), root / layout.LEASE]
+    (root / layout.reject_list(run)).write_bytes(
+        to_bytes({"rejects": [layout.rejects("0-0", "0" * 16)]})
+    )
+    (root / layout.LEASE).write_bytes(
+        lease.Lease.of_this_process(run, "FnApiRunner", "job", True).to_bytes()
+    )
+    paths = [
+        root / layout.result(run),
+        root / layout.REPORT,
+        root / layout.reject_list(run),
+        root / layout.LEASE,
+    ]
     whole = {path: path.read_bytes() for path in paths}
 
     def check(case: tuple[int, Callable[[bytes], bytes]]) -> None:
         number, change = case
         path = paths[number]
         path.write_bytes(change(whole[path]))
-        for name in ("verify", "history", "rejects", "report --format openmetrics", "vacuum --dry-run"):
+        for name in (
+            "verify",
+            "history",
+            "rejects",
+            "report --format openmetrics",
+            "vacuum --dry-run",
+        ):
             command(*name.split(), "--store", root)
         with one_line():
             lease.check(str(root))
@@ -250,7 +296,11 @@ def _read(path: Path, columns: Columns) -> None:
     with one_line():
         for file in match_inputs(str(path)):
             kept_types(file, columns.text, columns.id, columns.keep)
-            units = [unit for span in plan_file(file, columns.text, 500) for unit in read_span(span, columns, 500)]
+            units = [
+                unit
+                for span in plan_file(file, columns.text, 500)
+                for unit in read_span(span, columns, 500)
+            ]
             for unit in units:
                 assert unit.read == len(unit.ids) + len(unit.rejects)
                 assert all(text.strip() for text in unit.texts)
@@ -286,7 +336,9 @@ def input_files(name: str) -> Callable[[Path], tuple[Any, Check]]:
             return changed
 
         return (
-            st.one_of(byte_changes, st.builds(line, json_changes)) if path.suffix == ".jsonl" else byte_changes
+            st.one_of(byte_changes, st.builds(line, json_changes))
+            if path.suffix == ".jsonl"
+            else byte_changes
         ), check
 
     return prepare
@@ -412,7 +464,11 @@ def test_a_few(name: str, tmp_path: Path) -> None:
     [
         pytest.param(
             name,
-            marks=[pytest.mark.xfail(reason="Arrow ends the process at some damaged footers, instead of raising")]
+            marks=[
+                pytest.mark.xfail(
+                    reason="Arrow ends the process at some damaged footers, instead of raising"
+                )
+            ]
             if name == "parquet"
             else [],
         )
@@ -423,7 +479,9 @@ def test_many(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     counted = tmp_path / "counted"
     folder = tmp_path / "folder"
     folder.mkdir()
-    child = multiprocessing.get_context("spawn").Process(target=_in_child, args=(name, folder, counted))
+    child = multiprocessing.get_context("spawn").Process(
+        target=_in_child, args=(name, folder, counted)
+    )
     child.start()
     child.join()
     assert child.exitcode == 0, "a case ended the process"
@@ -432,7 +490,9 @@ def test_many(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def _in_child(name: str, folder: Path, counted: Path) -> None:
-    """Run the cases of a kind in a process of their own, which a library may end; their number goes into a file."""
+    """Run the cases of a kind in a process of their own, which a library may end; their number goes
+    into a file.
+    """
     counted.write_text(str(_run(KINDS[name], folder, long=True)))
 
 

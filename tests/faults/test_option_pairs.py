@@ -1,4 +1,6 @@
-"""Histories in which every two options meet: after each run the store holds what a model of it says."""
+"""Histories in which every two options meet: after each run the store holds what a model of it
+says.
+"""
 
 import random
 from collections.abc import Callable
@@ -24,17 +26,23 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 
 
 def test_every_option_has_its_row() -> None:
-    flags = {flag for action in parser()._actions for flag in action.option_strings if flag[:2] == "--"}
+    flags = {
+        flag for action in parser()._actions for flag in action.option_strings if flag[:2] == "--"
+    }
     rows = {flag for row in OF_EMBED.values() for flag in row.flags}
     assert not rows & NO_ROW.keys()
     flags -= {flag for flag in flags if flag.startswith("--no-")}
-    assert not flags - rows - NO_ROW.keys(), "give a new option its row, or say that no run writes otherwise by it"
+    assert not flags - rows - NO_ROW.keys(), (
+        "give a new option its row, or say that no run writes otherwise by it"
+    )
     assert not (rows | NO_ROW.keys()) - flags
 
 
 @pytest.mark.usefixtures("one_model")
 @pytest.mark.timeout(1800)
-def test_some_histories(run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None]) -> None:
+def test_some_histories(
+    run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None]
+) -> None:
     go(run, models, tmp_path, tell, seed=39, histories=HISTORIES)
 
 
@@ -49,7 +57,9 @@ def test_all_pairs(run: Run, models: Models, tmp_path: Path, tell: Callable[[str
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_model")
 @pytest.mark.timeout(24 * 3600)
-def test_many_histories(run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None], size: float) -> None:
+def test_many_histories(
+    run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None], size: float
+) -> None:
     seed, left = random.SystemRandom().randrange(10**6), max(1, int(2000 * size))
     while left > 0:
         some = min(left, 100)
@@ -57,7 +67,9 @@ def test_many_histories(run: Run, models: Models, tmp_path: Path, tell: Callable
         seed, left = seed + 1, left - some
 
 
-def go(run: Run, models: Models, folder: Path, tell: Callable[[str], None], seed: int, histories: int) -> Planner:
+def go(
+    run: Run, models: Models, folder: Path, tell: Callable[[str], None], seed: int, histories: int
+) -> Planner:
     """So many histories, or fewer if all pairs have come together by then."""
     planner = Planner(random.Random(seed))
     made, runs, refused, pairs = 0, 0, 0, len(planner.uncovered)

@@ -1,4 +1,5 @@
-"""Requests to s3:// of which some fail, are cut short or are slow: the same shards as on a calm day.
+"""Requests to s3:// of which some fail, are cut short or are slow: the same shards as on a calm
+day.
 
 `tests/pipelines/test_gs.py` has the same for gs://.
 """
@@ -21,7 +22,10 @@ pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]
 
 def shards(root: str) -> list[tuple[Any, ...]]:
     manifest = json.loads(storage.read_bytes(f"{root}/manifest.json"))
-    return [tuple(unit[name] for name in ("unit", "path", "rows", "sha256")) for unit in manifest["shards"]]
+    return [
+        tuple(unit[name] for name in ("unit", "path", "rows", "sha256"))
+        for unit in manifest["shards"]
+    ]
 
 
 def night(root: str, folder: Path, number: int) -> None:
@@ -32,13 +36,26 @@ def night(root: str, folder: Path, number: int) -> None:
         storage.overwrite(f"{root}/in/{name}.parquet", path.read_bytes())
 
 
-def nights(run: Run, model: Path, root: str, folder: Path, count: int) -> list[list[tuple[Any, ...]]]:
+def nights(
+    run: Run, model: Path, root: str, folder: Path, count: int
+) -> list[list[tuple[Any, ...]]]:
     """The shards of some nights of a store."""
     made = []
     named = ("--input", f"{root}/in/*", "--store", f"{root}/store", "--model", model)
     for number in range(count):
         night(root, folder, number)
-        run("embed", *named, "--unit-tokens", 300, "--dtype", "float32", "--index", "Flat", "--max-deletes", 1).ok()
+        run(
+            "embed",
+            *named,
+            "--unit-tokens",
+            300,
+            "--dtype",
+            "float32",
+            "--index",
+            "Flat",
+            "--max-deletes",
+            1,
+        ).ok()
         run("verify", "--store", f"{root}/store").ok()
         made.append(shards(f"{root}/store"))
     return made

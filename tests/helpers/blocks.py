@@ -8,7 +8,9 @@ from transforms.encoder.bert import PackedLinear
 
 
 def count_block_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list that grows with every block that runs: each leads once from its inner width back to the states."""
+    """A list that grows with every block that runs: each leads once from its inner width back to
+    the states.
+    """
     calls: list[str] = []
     add, linear = PackedLinear.add, torch.nn.functional.linear
 
@@ -22,5 +24,7 @@ def count_block_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return add(self, x, residual)
 
     monkeypatch.setattr(PackedLinear, "add", noted_add)
-    monkeypatch.setattr(torch.nn.functional, "linear", lambda x, *a, **k: note(x) or linear(x, *a, **k))
+    monkeypatch.setattr(
+        torch.nn.functional, "linear", lambda x, *a, **k: note(x) or linear(x, *a, **k)
+    )
     return calls

@@ -1,9 +1,10 @@
-"""Work that Beam does again and again, done once: for modules of tests that run many small pipelines.
+"""Work that Beam does again and again, done once: for modules of tests that run many small
+pipelines.
 
-For one small pipeline Beam parses its flags five hundred times, looks at the methods of every step five times and at the
-arguments of the same function 2,600 times, reads the annotations of its own functions 240 times and their source code,
-and keeps where each type hint was made, for errors that it does not raise: three quarters of the time of a run of forty
-rows.
+For one small pipeline Beam parses its flags five hundred times, looks at the methods of every step
+five times and at the arguments of the same function 2,600 times, reads the annotations of its own
+functions 240 times and their source code, and keeps where each type hint was made, for errors that
+it does not raise: three quarters of the time of a run of forty rows.
 """
 
 import bz2
@@ -20,14 +21,17 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import core, userstate
 from apache_beam.typehints.decorators import IOTypeHints
 
-CHECKED_WITH = "2.77.0"  # the Beam of which it is known that its runner changes no view and no specs that it is given
+# the Beam of which it is known that its runner changes no view and no specs that it is given
+CHECKED_WITH = "2.77.0"
 
 SAID = {"__wrapped__", "__signature__", "_beam_no_annotations"}
 
 
 @contextlib.contextmanager
 def cached_beam() -> Iterator[None]:
-    """Beam keeps its last views of options, and what it finds out about functions and DoFns; it packs steps quickly."""
+    """Beam keeps its last views of options, and what it finds out about functions and DoFns; it
+    packs steps quickly.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PipelineOptions, "view_as", functools.lru_cache(64)(PipelineOptions.view_as))
         patch.setattr(userstate, "get_dofn_specs", specs_of)
@@ -36,7 +40,9 @@ def cached_beam() -> Iterator[None]:
         patch.setattr(IOTypeHints, "from_callable", staticmethod(hints_of))
         patch.setattr(IOTypeHints, "_make_origin", staticmethod(lambda *_, **__: []))
         patch.setattr(pickler, "roundtrip", _copied(pickler.roundtrip))
-        patch.setattr(cloudpickle_pickler, "bz2", SimpleNamespace(compress=_packed, decompress=bz2.decompress))
+        patch.setattr(
+            cloudpickle_pickler, "bz2", SimpleNamespace(compress=_packed, decompress=bz2.decompress)
+        )
         yield
 
 
@@ -47,10 +53,14 @@ def _packed(data: bytes, compresslevel: int) -> bytes:
 
 def _copied(roundtrip: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The same copies by packing and unpacking, but for side inputs where there are none."""
-    return lambda what: type(what)() if type(what) in (list, dict, tuple) and not what else roundtrip(what)
+    return lambda what: (
+        type(what)() if type(what) in (list, dict, tuple) and not what else roundtrip(what)
+    )
 
 
-def _kept(key_of: Callable[[Any], Hashable], asked_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _kept(
+    key_of: Callable[[Any], Hashable], asked_of: Callable[[Any], Any]
+) -> Callable[[Any], Any]:
     """The same answers, kept by a key; what has none is asked anew each time."""
     kept: dict[Hashable, Any] = {}
 
@@ -67,7 +77,11 @@ def _kept(key_of: Callable[[Any], Hashable], asked_of: Callable[[Any], Any]) -> 
 
 def _class_of(dofn: Any) -> Hashable:
     """The class of a DoFn, whose methods are those of its class alone."""
-    return None if any(isinstance(value, types.MethodType) for value in vars(dofn).values()) else type(dofn)
+    return (
+        None
+        if any(isinstance(value, types.MethodType) for value in vars(dofn).values())
+        else type(dofn)
+    )
 
 
 def _code_of(function: Any) -> Hashable:
@@ -88,15 +102,24 @@ def _annotated(function: Any) -> Hashable:
 
 
 def _method_or_code(function: Any) -> Hashable:
-    """What decides the arguments: the method, whose it ever is; the code of a plain function without defaults."""
+    """What decides the arguments: the method, whose it ever is; the code of a plain function
+    without defaults.
+    """
     method = getattr(function, "__func__", None)
-    if method is not None or not _plain(function) or function.__defaults__ or function.__kwdefaults__:
+    if (
+        method is not None
+        or not _plain(function)
+        or function.__defaults__
+        or function.__kwdefaults__
+    ):
         return method
     return function.__code__
 
 
 def _plain(function: Any) -> bool:
-    """Whether it is a function that says by itself what it takes, and that does not tell Beam to look away."""
+    """Whether it is a function that says by itself what it takes, and that does not tell Beam to
+    look away.
+    """
     return isinstance(function, types.FunctionType) and SAID.isdisjoint(vars(function))
 
 

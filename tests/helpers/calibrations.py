@@ -14,12 +14,26 @@ from transforms.store.shards.shards import read_pooled
 def fit_on(store: Path, method: str, folder: Path) -> Path:
     """An affine calibration of a store's pooled vectors, written into a folder."""
     manifest = open_store(str(store)).manifest
-    parts = [pooled for path in manifest.shard_paths for pooled, _ in read_pooled(path, manifest.space.normalize)]
+    parts = [
+        pooled
+        for path in manifest.shard_paths
+        for pooled, _ in read_pooled(path, manifest.space.normalize)
+    ]
     rows, spec = np.concatenate(parts), parse_calibration(method)
     fitted = fit_affine(spec, Moments.of(rows))
-    widths = rows.shape[1], len(fitted.tensors["kernel"][0]) if "kernel" in fitted.tensors else rows.shape[1]
-    fitted_on = {"store": str(store), "run": manifest.run, "space": manifest.space.to_json(), "n": len(rows)}
+    widths = (
+        rows.shape[1],
+        len(fitted.tensors["kernel"][0]) if "kernel" in fitted.tensors else rows.shape[1],
+    )
+    fitted_on = {
+        "store": str(store),
+        "run": manifest.run,
+        "space": manifest.space.to_json(),
+        "n": len(rows),
+    }
     folder.mkdir(parents=True, exist_ok=True)
-    for name, data in Calibration.make(spec, fitted.tensors, widths, fitted_on, {}).to_files().items():
+    for name, data in (
+        Calibration.make(spec, fitted.tensors, widths, fitted_on, {}).to_files().items()
+    ):
         (folder / name).write_bytes(data)
     return folder

@@ -13,7 +13,9 @@ from transforms.store import open_store
 
 
 class Collection:
-    """Files that change by night, on disk as they are: a file that has not changed is not written again."""
+    """Files that change by night, on disk as they are: a file that has not changed is not written
+    again.
+    """
 
     def __init__(self, folder: Path, seed: int, rows: int = 60):
         self.folder, self.rng = folder, random.Random(seed)
@@ -51,8 +53,12 @@ class Collection:
         self._written = {name: list(rows) for name, rows in self.files.items()}
 
 
-def rows_and_vectors(store: Path) -> tuple[Counter[tuple[str, bytes, str]], dict[tuple[str, bytes], np.ndarray]]:
-    """What a store holds: (id, row hash, kept value) of its rows, and the vector of every id and text."""
+def rows_and_vectors(
+    store: Path,
+) -> tuple[Counter[tuple[str, bytes, str]], dict[tuple[str, bytes], np.ndarray]]:
+    """What a store holds: (id, row hash, kept value) of its rows, and the vector of every id and
+    text.
+    """
     dataset = open_store(str(store)).dataset()
     if "embedding" not in dataset.schema.names:
         return Counter(), {}

@@ -1,4 +1,6 @@
-"""Commands as a person runs them: one call, its exit status, and all that came out on both streams."""
+"""Commands as a person runs them: one call, its exit status, and all that came out on both
+streams.
+"""
 
 import contextlib
 import logging
@@ -34,12 +36,16 @@ class Outcome:
         return self
 
     def failed(self, status: int, *names: object) -> str:
-        """Check that it ended so, with one line on stderr that holds every name, and return the line."""
+        """Check that it ended so, with one line on stderr that holds every name, and return the
+        line.
+        """
         assert self.status == status, self
         lines = self.err.splitlines()
         assert len(lines) == 1, self.err
         assert lines[0].startswith("sentence-beam ")
-        assert "finished work is kept, run again to go on" not in lines[0], "an error that nobody foresaw"
+        assert "finished work is kept, run again to go on" not in lines[0], (
+            "an error that nobody foresaw"
+        )
         for name in names:
             assert str(name) in lines[0], self.err
         return lines[0]
@@ -49,7 +55,9 @@ Run = Callable[..., Outcome]
 
 
 def runner(capfd: pytest.CaptureFixture[str]) -> Run:
-    """A function that runs a command in this process; both streams are caught at the file descriptors."""
+    """A function that runs a command in this process; both streams are caught at the file
+    descriptors.
+    """
 
     def call(*arguments: object) -> Outcome:
         capfd.readouterr()
@@ -65,7 +73,9 @@ def runner(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def child_process(arguments: list[str], err: str | os.PathLike[str] = os.devnull) -> Any:
-    """A process, not started yet, that runs a command, on one thread, in this environment, with stderr in a file."""
+    """A process, not started yet, that runs a command, on one thread, in this environment, with
+    stderr in a file.
+    """
     return FORKS.Process(target=_in_child, args=(arguments, os.fspath(err), dict(os.environ)))
 
 
@@ -80,7 +90,8 @@ def in_child(arguments: list[str], err: str = os.devnull) -> None:
     import torch
 
     torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job's children ignore it
+    # a background job's children ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number, path in ((1, os.devnull), (2, err)):
         with open(path, "w") as out:
             os.dup2(out.fileno(), number)

@@ -1,4 +1,6 @@
-"""Inputs as people have them, and what a store made of them holds; used by the tests of the commands."""
+"""Inputs as people have them, and what a store made of them holds; used by the tests of the
+commands.
+"""
 
 import bz2
 import contextlib
@@ -18,7 +20,12 @@ from transforms.store import open_store
 from transforms.store.manifest import sealed, to_bytes
 from transforms.store.verify import faults
 
-COMPRESSORS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
+COMPRESSORS = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
 PACK: dict[str, Callable[[bytes], bytes]] = {"": bytes, **COMPRESSORS}  # by a name's last ending
 
 
@@ -26,22 +33,30 @@ def sentences(n: int, start: int = 0) -> list[str]:
     """Distinct texts of three to nine words, the same for every call."""
     words = WORDS.split()
     return [
-        " ".join([f"s{i}", *(words[(i * 7 + j * (1 + i % 5)) % len(words)] for j in range(2 + i % 7))])
+        " ".join(
+            [f"s{i}", *(words[(i * 7 + j * (1 + i % 5)) % len(words)] for j in range(2 + i % 7))]
+        )
         for i in range(start, start + n)
     ]
 
 
-def write_parquet(path: Path, texts: Any, row_group_size: int | None = None, **columns: Any) -> Path:
+def write_parquet(
+    path: Path, texts: Any, row_group_size: int | None = None, **columns: Any
+) -> Path:
     """A Parquet file with a column `text` and others."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"text": pa.array(texts, pa.string()) if isinstance(texts, list) else texts, **columns})
+    table = pa.table(
+        {"text": pa.array(texts, pa.string()) if isinstance(texts, list) else texts, **columns}
+    )
     pq.write_table(table, path, row_group_size=row_group_size)
     return path
 
 
 def write_lines(path: Path, lines: Iterable[str], end: str = "\n") -> Path:
     """A text file, compressed if its name says so."""
-    return write_bytes(path, "".join(line + end for line in lines).encode("utf8", errors="surrogatepass"))
+    return write_bytes(
+        path, "".join(line + end for line in lines).encode("utf8", errors="surrogatepass")
+    )
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
@@ -63,7 +78,9 @@ def manifest_of(store: Path) -> dict[str, Any] | None:
 
 
 def edit_manifest(path: Path, data: dict[str, Any]) -> None:
-    """Write a manifest that says something else than the run that made it, with a digest that fits."""
+    """Write a manifest that says something else than the run that made it, with a digest that
+    fits.
+    """
     path.write_bytes(to_bytes(sealed(data)))
 
 
@@ -82,7 +99,9 @@ def ids_of(store: Path) -> list[str]:
 def vectors_of(store: Path) -> dict[str, list[float]]:
     """Vector by id."""
     table = open_store(str(store)).dataset().to_table(columns=["id", "embedding"])
-    return dict(zip(table.column("id").to_pylist(), table.column("embedding").to_pylist(), strict=True))
+    return dict(
+        zip(table.column("id").to_pylist(), table.column("embedding").to_pylist(), strict=True)
+    )
 
 
 def rejects_of(store: Path) -> list[dict[str, Any]]:
@@ -93,11 +112,17 @@ def rejects_of(store: Path) -> list[dict[str, Any]]:
 
 
 def check_ledger(store: Path, written: int, rejected: int = 0, **work: int) -> dict[str, Any]:
-    """The current manifest, once its counts are these, add up, and everything it names stands whole."""
+    """The current manifest, once its counts are these, add up, and everything it names stands
+    whole.
+    """
     manifest = manifest_of(store)
     assert manifest is not None
     counted = manifest["work"]
-    assert manifest["rows"] == {"read": written + rejected, "written": written, "rejected": rejected}
+    assert manifest["rows"] == {
+        "read": written + rejected,
+        "written": written,
+        "rejected": rejected,
+    }
     assert sum(counted.values()) == written
     assert {name: counted[name] for name in work} == work
     assert not list(faults(open_store(str(store)).manifest))
@@ -108,11 +133,17 @@ def check_ledger(store: Path, written: int, rejected: int = 0, **work: int) -> d
 
 def without_run(manifest: dict[str, Any]) -> dict[str, Any]:
     """A manifest without what differs between two runs that did the same."""
-    return {name: value for name, value in manifest.items() if name not in ("run", "started", "finished", "previous")}
+    return {
+        name: value
+        for name, value in manifest.items()
+        if name not in ("run", "started", "finished", "previous")
+    }
 
 
 def files_in(folder: Path, *below: str) -> dict[str, tuple[int, int]]:
-    """Inode and modification time of every file, by path within the folder: equal ones were not written again."""
+    """Inode and modification time of every file, by path within the folder: equal ones were not
+    written again.
+    """
     roots: Sequence[Path] = [folder / name for name in below] or [folder]
     found = {}
     for path in (path for root in roots for path in root.rglob("*")):

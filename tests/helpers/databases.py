@@ -1,6 +1,8 @@
-"""Made-up databases to push into, whose every operation may be the moment at which a push is killed or frozen.
+"""Made-up databases to push into, whose every operation may be the moment at which a push is killed
+or frozen.
 
-Neither has transactions. One refuses what a push sends as Qdrant does (by aliases), the other as LanceDB (by versions).
+Neither has transactions. One refuses what a push sends as Qdrant does (by aliases), the other as
+LanceDB (by versions).
 """
 
 import contextlib
@@ -20,7 +22,8 @@ from transforms.push.turn import Turn
 from transforms.store.manifest import Manifest
 
 Key = tuple[str, int]
-Rows = dict[Key, list[dict[str, Any]]]  # more than one only where two pushes insert the same id at once
+# more than one only where two pushes insert the same id at once
+Rows = dict[Key, list[dict[str, Any]]]
 Effect = Callable[[], Any]
 Result = TypeVar("Result")
 
@@ -35,7 +38,8 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Version:
-    """The rows and notes of a table, none of which is changed in place, and the kind of write that made it.
+    """The rows and notes of a table, none of which is changed in place, and the kind of write that
+    made it.
 
     Without notes there is no table.
     """
@@ -85,7 +89,10 @@ class Database:
         """What it holds, by id."""
         assert all(len(rows) == 1 for rows in self.now.rows.values()), "two rows of one id"
         return {
-            i: ({"text": rows[0]["text"], "size": rows[0]["size"]}, np.array(rows[0]["embedding"], np.float32))
+            i: (
+                {"text": rows[0]["text"], "size": rows[0]["size"]},
+                np.array(rows[0]["embedding"], np.float32),
+            )
             for (i, _), rows in self.now.rows.items()
         }
 
@@ -111,7 +118,9 @@ class Aliased(Database):
 
 
 class Versioned(Database):
-    """A table that refuses what is based on a version before it was restored, or notes on older notes."""
+    """A table that refuses what is based on a version before it was restored, or notes on older
+    notes.
+    """
 
     def rows_refused(self, push: "MadeUp") -> bool:
         """Whether the table was restored since the version on which the push is based."""
@@ -119,7 +128,9 @@ class Versioned(Database):
 
     def notes_refused(self, push: "MadeUp") -> bool:
         """Whether there are other notes since the version on which the push is based."""
-        return any(version.kind in ("restored", "notes") for version in self.versions[push.base + 1 :])
+        return any(
+            version.kind in ("restored", "notes") for version in self.versions[push.base + 1 :]
+        )
 
     def fence(self, push: "MadeUp", others: Collection[str]) -> None:
         """Restore the version that the push is based on."""
@@ -134,10 +145,11 @@ class Versioned(Database):
 
 @dataclass
 class Fate:
-    """What befalls a push at its n-th operation: it is killed or frozen as it sends it, or before it has the answer.
+    """What befalls a push at its n-th operation: it is killed or frozen as it sends it, or before
+    it has the answer.
 
-    A request that was `sent` by a frozen push arrives when it wakes; one that wakes may be `killed` right after that. The
-    request of a killed push is `lost`, or arrives `late`.
+    A request that was `sent` by a frozen push arrives when it wakes; one that wakes may be `killed`
+    right after that. The request of a killed push is `lost`, or arrives `late`.
     """
 
     operation: int = -1
@@ -208,7 +220,9 @@ class MadeUp:
             if self._database.notes_refused(self):
                 raise RefusedError("notes")
             merged = {**(self._database.now.notes or {}), **notes}
-            self._database.write("notes", notes={name: text for name, text in merged.items() if text is not None})
+            self._database.write(
+                "notes", notes={name: text for name, text in merged.items() if text is not None}
+            )
             self._wrote()
 
         self._send(write)
@@ -226,7 +240,9 @@ class MadeUp:
         """The keys."""
         schema = pa.schema([("id", pa.string()), ("piece", pa.int32())][: len(keys)])
         found = [key for key, rows in self._database.now.rows.items() for _ in rows]
-        yield pa.RecordBatch.from_pylist([dict(zip(keys, key, strict=False)) for key in found], schema)
+        yield pa.RecordBatch.from_pylist(
+            [dict(zip(keys, key, strict=False)) for key in found], schema
+        )
 
     def begin(self, table: Table, record: PushRecord) -> None:
         """Create the table, or take its turn."""

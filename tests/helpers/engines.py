@@ -27,7 +27,10 @@ def the_same(store: Path) -> dict[str, Any]:
     """Units, shard names, bytes, counts and the index of the current snapshot."""
     manifest = manifest_of(store)
     assert manifest is not None, f"{store} holds no snapshot"
-    return {name: manifest[name] for name in ("space", "partition", "rows", "work", "tokens", "shards", "index")}
+    return {
+        name: manifest[name]
+        for name in ("space", "partition", "rows", "work", "tokens", "shards", "index")
+    }
 
 
 def neighbours_of(store: Path, output: Path) -> list[object]:
@@ -37,7 +40,11 @@ def neighbours_of(store: Path, output: Path) -> list[object]:
 
 def files_of(output: Path) -> dict[str, bytes]:
     """What a job of neighbours left, but for its own times and name."""
-    return {path.name: path.read_bytes() for path in output.glob("[!.]*") if path.name != "_neighbours.json"}
+    return {
+        path.name: path.read_bytes()
+        for path in output.glob("[!.]*")
+        if path.name != "_neighbours.json"
+    }
 
 
 def sidecars(store: Path) -> int:
@@ -60,18 +67,26 @@ class Started:
     process: "subprocess.Popen[str]"
 
     def ended(self, seconds: float = 500) -> Outcome:
-        """How it ended, without signs of life and the warning that workers must see the same disk, which these do."""
+        """How it ended, without signs of life and the warning that workers must see the same disk,
+        which these do.
+        """
         out, err = self.process.communicate(timeout=seconds)
         lines = [line for line in err.splitlines(keepends=True) if not ALIVE.match(line)]
         return Outcome(self.process.returncode, out, "".join(lines))
 
 
 def start(arguments: Sequence[object], light: bool = False) -> Started:
-    """Run a command as a person does, on one thread; `light` makes a failure of having imported torch."""
+    """Run a command as a person does, on one thread; `light` makes a failure of having imported
+    torch.
+    """
     code = SUBMIT.format(light=light)
     command = [sys.executable, "-c", code, *map(str, arguments)]
     env = {**os.environ, **QUIET, "PYTHONPATH": str(ROOT)}
-    return Started(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env))
+    return Started(
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        )
+    )
 
 
 @dataclass
@@ -110,7 +125,9 @@ class Flink:
         """Begin anew: nothing seen, full speed, two TaskManagers with free slots and no job."""
         self.cluster.cancel()
         self.cluster.end_workers()
-        for name in [name for name, process in self.cluster.processes.items() if process.poll() is not None]:
+        for name in [
+            name for name, process in self.cluster.processes.items() if process.poll() is not None
+        ]:
             del self.cluster.processes[name]
         while len(self.cluster.task_managers()) < 2:
             self.cluster.start_task_manager()

@@ -1,4 +1,6 @@
-"""A tiny model with random weights of every family of transformers' `AutoModel` that takes token ids."""
+"""A tiny model with random weights of every family of transformers' `AutoModel` that takes token
+ids.
+"""
 
 import inspect
 import json
@@ -12,7 +14,10 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 from transformers import CONFIG_MAPPING, MODEL_MAPPING, PreTrainedConfig, PreTrainedTokenizerFast
-from transformers.models.auto.modeling_auto import MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES, MODEL_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 WORDS = tuple("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -22,29 +27,57 @@ MOST_PARAMETERS = 8_000_000
 # Every name that configs have for a size, and a small value for it.
 _SIZES: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embed_dim"), HIDDEN),
-    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"), LAYERS),
+    **dict.fromkeys(
+        ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"), LAYERS
+    ),
     **dict.fromkeys(("decoder_layers", "num_decoder_layers", "num_encoder_layers"), LAYERS),
-    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), HEADS),
+    **dict.fromkeys(
+        ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), HEADS
+    ),
     **dict.fromkeys(("decoder_attention_heads", "num_key_value_heads"), HEADS),
     **dict.fromkeys(("head_dim", "d_kv", "kv_channels", "attention_head_size"), HIDDEN // HEADS),
-    **dict.fromkeys(("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"), 48),
+    **dict.fromkeys(
+        ("intermediate_size", "ffn_dim", "encoder_ffn_dim", "decoder_ffn_dim", "d_ff", "n_inner"),
+        48,
+    ),
     **dict.fromkeys(("hidden_dim", "d_inner", "ffn_hidden_size", "dff", "block_ff_dim"), 48),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_length"), LONGEST),
+    **dict.fromkeys(
+        ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_length"), LONGEST
+    ),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
     **dict.fromkeys(("num_experts_per_tok", "moe_topk", "moe_k", "num_experts_per_token"), 2),
-    **dict.fromkeys(("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24),
-    **dict.fromkeys(("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"), 16),
-    **dict.fromkeys(("index_head_dim", "linear_head_dim", "linear_key_head_dim", "linear_value_head_dim"), 16),
-    **dict.fromkeys(("index_n_heads", "linear_num_heads", "linear_num_key_heads", "linear_num_value_heads"), 4),
     **dict.fromkeys(
-        ("mamba_n_heads", "n_mamba_heads", "num_encoder_attention_heads", "num_decoder_attention_heads"), 4
+        ("moe_intermediate_size", "shared_expert_intermediate_size", "expert_ffn_hidden_size"), 24
     ),
-    **dict.fromkeys(("mamba_d_state", "state_size", "mamba_d_head", "mamba_dt_rank", "time_step_rank"), 16),
+    **dict.fromkeys(
+        ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"), 16
+    ),
+    **dict.fromkeys(
+        ("index_head_dim", "linear_head_dim", "linear_key_head_dim", "linear_value_head_dim"), 16
+    ),
+    **dict.fromkeys(
+        ("index_n_heads", "linear_num_heads", "linear_num_key_heads", "linear_num_value_heads"), 4
+    ),
+    **dict.fromkeys(
+        (
+            "mamba_n_heads",
+            "n_mamba_heads",
+            "num_encoder_attention_heads",
+            "num_decoder_attention_heads",
+        ),
+        4,
+    ),
+    **dict.fromkeys(
+        ("mamba_d_state", "state_size", "mamba_d_head", "mamba_dt_rank", "time_step_rank"), 16
+    ),
     **dict.fromkeys(("sliding_window", "window_size", "local_attention", "attention_window"), 8),
-    "index_topk": LONGEST,  # of more tokens than that, rounding alone decides which of nearly equal ones are seen
+    # of more tokens than that, rounding alone decides which of nearly equal ones are seen
+    "index_topk": LONGEST,
     **dict.fromkeys(("chunk_size", "mamba_chunk_size", "attention_chunk_size"), 8),
     **dict.fromkeys(("n_group", "topk_group", "num_expert_group"), 1),
-    **dict.fromkeys(("hidden_size_per_layer_input", "pronunciation_embed_dim", "shape_embed_dim"), 8),
+    **dict.fromkeys(
+        ("hidden_size_per_layer_input", "pronunciation_embed_dim", "shape_embed_dim"), 8
+    ),
     "initializer_range": 0.2,
     "init_std": 0.2,
     "initializer_factor": 1.0,
@@ -68,7 +101,9 @@ def _takes_token_ids(name: str) -> bool:
 
 
 def model_class(name: str) -> Any:
-    """The class that `AutoModel` takes for a family, of an encoder-decoder with one for its encoder that one."""
+    """The class that `AutoModel` takes for a family, of an encoder-decoder with one for its encoder
+    that one.
+    """
     if name in MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES:
         return getattr(transformers, MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES[name])
     found = MODEL_MAPPING[CONFIG_MAPPING[name]]
@@ -76,7 +111,9 @@ def model_class(name: str) -> Any:
 
 
 def save_family(name: str, folder: Path) -> None:
-    """A model of the family and its tokenizer, saved by transformers; `NotMadeError` where that cannot be."""
+    """A model of the family and its tokenizer, saved by transformers; `NotMadeError` where that
+    cannot be.
+    """
     tokenizer = word_tokenizer()
     try:
         make_model(name).save_pretrained(folder)
@@ -127,18 +164,33 @@ def make_model(name: str, **changes: Any) -> nn.Module:
 
 def tiny_config(name: str, **changes: Any) -> PreTrainedConfig:
     """The family's own defaults with every size small."""
-    ids = {"vocab_size": len(SPECIAL) + len(WORDS), "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    ids = {
+        "vocab_size": len(SPECIAL) + len(WORDS),
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+    }
     ids |= {"sep_token_id": 2, "cls_token_id": 0, "unk_token_id": 3, "mask_token_id": 4}
     ids |= {"decoder_start_token_id": 2}
     given = {**ids, **_SIZES, **OWN.get(name, {}), **changes}
     return _shrunk(CONFIG_MAPPING[name], given, OWN.get(name, {}).keys())
 
 
-def _shrunk(kind: type[PreTrainedConfig], sizes: Mapping[str, Any], always: Any = ()) -> PreTrainedConfig:
+def _shrunk(
+    kind: type[PreTrainedConfig], sizes: Mapping[str, Any], always: Any = ()
+) -> PreTrainedConfig:
     usual = kind()
     known = {*vars(usual), *kind.attribute_map}
-    named = {key: value for key, value in sizes.items() if value is not None and (key in known or key in always)}
-    parts = {key: getattr(usual, key) for key in kind.sub_configs if getattr(usual, key, None) is not None}
+    named = {
+        key: value
+        for key, value in sizes.items()
+        if value is not None and (key in known or key in always)
+    }
+    parts = {
+        key: getattr(usual, key)
+        for key in kind.sub_configs
+        if getattr(usual, key, None) is not None
+    }
     inner = {key: _shrunk(type(part), sizes).to_dict() for key, part in parts.items()}
     return kind(**{**inner, **named})
 
@@ -153,12 +205,16 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )
     names = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
     names |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=LONGEST - 4, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=LONGEST - 4, **names
+    )
 
 
 # What some families want besides, or in another way; None: as the family has it.
 _MAMBA = {"mamba_d_head": 32, "mamba_expand": 2, "mamba_n_heads": 4, "mamba_d_state": 8}
-_SECTIONS = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default", "mrope_section": [2, 3, 3]}}
+_SECTIONS = {
+    "rope_parameters": {"rope_theta": 1e4, "rope_type": "default", "mrope_section": [2, 3, 3]}
+}
 _HYBRID = {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 _HALF = {"rope_parameters": {"rope_theta": 1e4, "rope_type": "default", "mrope_section": [1, 1, 2]}}
 _HALF["rope_parameters"]["partial_rotary_factor"] = 0.5
@@ -168,21 +224,48 @@ OWN: dict[str, dict[str, Any]] = {
     "big_bird": {"block_size": 4, "num_random_blocks": 2},
     "bigbird_pegasus": {"block_size": 4, "num_random_blocks": 2},
     "codegen": {"rotary_dim": 8},
-    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_theta": 1e4, "rope_type": "default"}}},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_theta": 1e4, "rope_type": "default"}}
+    },
     "cpmant": {"dim_head": 16, "dim_ff": 48, "prompt_length": 4},
-    "deberta-v2": {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
-    "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1},
+    "deberta-v2": {
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+    },
+    "dots1": {
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+    },
     "dots3_note_text": {"rope_parameters": None},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 128},
-    "funnel": {"num_hidden_layers": None, "n_layer": None, "num_layers": None, "block_sizes": [1, 1, 1], "d_head": 16},
-    "gemma3n_text": {"num_kv_shared_layers": 1, "layer_types": ["sliding_attention", "full_attention"] * 2}
+    "funnel": {
+        "num_hidden_layers": None,
+        "n_layer": None,
+        "num_layers": None,
+        "block_sizes": [1, 1, 1],
+        "d_head": 16,
+    },
+    "gemma3n_text": {
+        "num_kv_shared_layers": 1,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    }
     | {
         "num_hidden_layers": 4,
         "laurel_rank": 4,
         "vocab_size_per_layer_input": 41,
         "activation_sparsity_pattern": [0.0] * 4,
     }
-    | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]},
+    | {
+        "layer_types": [
+            "sliding_attention",
+            "full_attention",
+            "sliding_attention",
+            "full_attention",
+        ]
+    },
     "gemma4_text": {"vocab_size_per_layer_input": 41, "global_head_dim": 16},
     "gemma4_unified_text": {"vocab_size_per_layer_input": 41, "global_head_dim": 16},
     "glm4v_text": _SECTIONS,
@@ -217,7 +300,11 @@ OWN: dict[str, dict[str, Any]] = {
     "qwen3_5_moe_text": _HYBRID,
     "qwen3_next": _HYBRID,
     "qwen4_exp_text": _HYBRID,
-    "reformer": {"axial_pos_shape": [16, 8], "axial_pos_embds_dim": [32, 32], "attn_layers": ["local", "lsh", "local"]}
+    "reformer": {
+        "axial_pos_shape": [16, 8],
+        "axial_pos_embds_dim": [32, 32],
+        "attn_layers": ["local", "lsh", "local"],
+    }
     | {"lsh_attn_chunk_length": 8, "local_attn_chunk_length": 8, "num_hidden_layers": None},
     "roc_bert": {"pronunciation_vocab_size": 41, "shape_vocab_size": 41},
     "squeezebert": {"embedding_size": HIDDEN},
@@ -225,8 +312,14 @@ OWN: dict[str, dict[str, Any]] = {
     "xlm": {"n_langs": 1},
     "xlnet": {"max_position_embeddings": None, "d_head": 16, "max_length": None},
     "xmod": {"languages": ["en"], "default_language": "en"},
-    "zamba": {"layers_block_type": ["linear_attention", "hybrid", "linear_attention"], "n_mamba_heads": 2}
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention"],
+        "n_mamba_heads": 2,
+    }
     | {"attention_head_dim": None, "attention_hidden_size": None},
-    "zamba2": {"layers_block_type": ["linear_attention", "hybrid", "linear_attention"], "mamba_ngroups": 1},
+    "zamba2": {
+        "layers_block_type": ["linear_attention", "hybrid", "linear_attention"],
+        "mamba_ngroups": 1,
+    },
     "zaya": {"num_experts_per_tok": 1, "router_hidden_size": 8, "cca_time0": 2, "cca_time1": 2},
 }

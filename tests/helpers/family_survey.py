@@ -1,4 +1,5 @@
-"""Every family through the encoder, against the library's own model one text at a time, and the table of what came out.
+"""Every family through the encoder, against the library's own model one text at a time, and the
+table of what came out.
 
 `python tests/helpers/family_survey.py FAMILY ...` prints the verdicts of some families.
 """
@@ -34,7 +35,10 @@ from transforms.encoder.probe import BatchSharing
 from transforms.encoder.texts_attention import text_by_text
 
 LENGTHS = (3, 1, 28, 10, 0, 10, 50, 16, 58, 85, 3)
-TEXTS = [" ".join(WORDS[(7 * row + k * k) % len(WORDS)] for k in range(n)) for row, n in enumerate(LENGTHS)]
+TEXTS = [
+    " ".join(WORDS[(7 * row + k * k) % len(WORDS)] for k in range(n))
+    for row, n in enumerate(LENGTHS)
+]
 TOLERANCE = 1e-5
 SHARING = {
     BatchSharing.PACKED: "without padding",
@@ -46,10 +50,11 @@ SHARING = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a family: `equal`, `wrong`, `refused` or `not made`; the reason, or how its texts share a batch.
+    """What became of a family: `equal`, `wrong`, `refused` or `not made`; the reason, or how its
+    texts share a batch.
 
-    `dtype` is what `--dtype auto` comes to where a processor computes in bfloat16; `row` how the pass of a GPU takes
-    texts, its kernel replaced by a loop over texts.
+    `dtype` is what `--dtype auto` comes to where a processor computes in bfloat16; `row` how the
+    pass of a GPU takes texts, its kernel replaced by a loop over texts.
     """
 
     family: str
@@ -60,7 +65,8 @@ class Verdict:
 
 
 def survey(family: str, row: bool = False) -> Verdict:
-    """Make the family and compare; texts of all lengths in batches and alone, its tokenizer padding on both sides.
+    """Make the family and compare; texts of all lengths in batches and alone, its tokenizer padding
+    on both sides.
 
     `row`: as a GPU takes them, too.
     """
@@ -96,17 +102,23 @@ def _compare(family: str, folder: Path, expected: np.ndarray, row: bool) -> Verd
 
 
 def in_one_row(folder: Path, expected: np.ndarray) -> tuple[str, float]:
-    """How the pass of a GPU takes the family's texts, and how far its vectors are off; 0 where that pass is not taken."""
+    """How the pass of a GPU takes the family's texts, and how far its vectors are off; 0 where that
+    pass is not taken.
+    """
     with patch.object(forward, "kernel_for", lambda _: text_by_text):
         encoder = load(folder)
     if encoder._together is not BatchSharing.PACKED:
         return f"{SHARING[encoder._together]}: {encoder._alone.forward.objection}", 0.0
-    return SHARING[encoder._together], max(error_of(vectors, expected) for vectors in several_ways(encoder))
+    return SHARING[encoder._together], max(
+        error_of(vectors, expected) for vectors in several_ways(encoder)
+    )
 
 
 def load(folder: Path, dtype: str = "float32", **options: object) -> Encoder:
     """A mean pooler on the CPU, vectors as long as they are."""
-    return Encoder.load(str(folder), pooler="mean", dtype=dtype, device="cpu", normalize=False, **options)
+    return Encoder.load(
+        str(folder), pooler="mean", dtype=dtype, device="cpu", normalize=False, **options
+    )
 
 
 def several_ways(encoder: Encoder) -> list[np.ndarray]:
@@ -118,7 +130,8 @@ def several_ways(encoder: Encoder) -> list[np.ndarray]:
 
 
 def reference(family: str, folder: Path) -> np.ndarray:
-    """The mean of the last states by transformers, each text alone and unpadded, with all inputs it has a name for.
+    """The mean of the last states by transformers, each text alone and unpadded, with all inputs it
+    has a name for.
 
     BigBird changes with the texts that it has seen: every text gets a model of its own.
     """
@@ -127,14 +140,20 @@ def reference(family: str, folder: Path) -> np.ndarray:
     takes = inspect.signature(model.forward).parameters
     vectors = []
     for text in TEXTS:
-        inputs = {name: value for name, value in tokenizer(text, return_tensors="pt").items() if name in takes}
+        inputs = {
+            name: value
+            for name, value in tokenizer(text, return_tensors="pt").items()
+            if name in takes
+        }
         with torch.inference_mode():
             vectors.append(_states(copy.deepcopy(model), inputs).double().mean(0).numpy())
     return np.stack(vectors)
 
 
 def _states(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """The last states; of an encoder-decoder that wants more than a text the encoder's, without a cache if need be."""
+    """The last states; of an encoder-decoder that wants more than a text the encoder's, without a
+    cache if need be.
+    """
     try:
         return model(**inputs).last_hidden_state[0]
     except Exception:
@@ -146,20 +165,26 @@ def _states(model: torch.nn.Module, inputs: dict[str, torch.Tensor]) -> torch.Te
 
 
 def error_of(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference, as a part of the largest component; infinite where a number is none."""
+    """The largest difference, as a part of the largest component; infinite where a number is
+    none.
+    """
     error = np.abs(found - expected).max() / np.abs(expected).max()
     return float(error) if np.isfinite(error) else np.inf
 
 
 def _narrow(folder: Path, sharing: str) -> str:
-    """The dtype by default where there is bfloat16; texts that float32 keeps apart share no batch in that one either."""
+    """The dtype by default where there is bfloat16; texts that float32 keeps apart share no batch
+    in that one either.
+    """
     try:
         encoder = load(folder, "bfloat16")
     except OptionError:
         return "float32"
     shared = [SHARING[kind] for kind in BatchSharing]  # from all texts to none
     narrow = SHARING[encoder._together]
-    assert shared.index(narrow) >= shared.index(sharing), f"{folder.name}: {narrow} in bfloat16, {sharing} in float32"
+    assert shared.index(narrow) >= shared.index(sharing), (
+        f"{folder.name}: {narrow} in bfloat16, {sharing} in float32"
+    )
     assert np.isfinite(encoder.encode(TEXTS)).all()
     return "bfloat16"
 
@@ -183,7 +208,9 @@ def _without_reference(family: str, folder: Path, error: Exception) -> Verdict:
         load(folder)
     except OptionError as refusal:
         return Verdict(family, "refused", reason(refusal, folder))
-    return Verdict(family, "wrong", f"transformers cannot run it ({first_line(error)}), the encoder does")
+    return Verdict(
+        family, "wrong", f"transformers cannot run it ({first_line(error)}), the encoder does"
+    )
 
 
 def reason(error: Exception, folder: Path) -> str:
@@ -193,8 +220,15 @@ def reason(error: Exception, folder: Path) -> str:
 
 def table(verdicts: Sequence[Verdict]) -> str:
     """All verdicts as the rows of three Markdown tables."""
-    lines = [f"Surveyed with transformers {transformers.__version__}: {len(verdicts)} families.", ""]
-    parts = {"equal": ("batches", "`--dtype auto`", "on a GPU"), "refused": ("because",), "not made": ("because",)}
+    lines = [
+        f"Surveyed with transformers {transformers.__version__}: {len(verdicts)} families.",
+        "",
+    ]
+    parts = {
+        "equal": ("batches", "`--dtype auto`", "on a GPU"),
+        "refused": ("because",),
+        "not made": ("because",),
+    }
     for result, columns in parts.items():
         rows = sorted((v for v in verdicts if v.result == result), key=lambda v: v.family)
         lines += [f"## {result.capitalize()} ({len(rows)})", ""]

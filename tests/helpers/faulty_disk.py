@@ -32,9 +32,9 @@ Act = Callable[[object], None]
 class Disk:
     """The calls of this process on what is below a folder.
 
-    Every call is noted as "kind path". The calls from the `first` on, a number or how the name of one begins, of which
-    the kind is among `kinds`, are met by `act` before they are done; only the first of them unless `lasting`. A write is
-    half done by then.
+    Every call is noted as "kind path". The calls from the `first` on, a number or how the name of
+    one begins, of which the kind is among `kinds`, are met by `act` before they are done; only the
+    first of them unless `lasting`. A write is half done by then.
     """
 
     folder: Path
@@ -55,7 +55,9 @@ class Disk:
             self.calls.append(f"{kind} {name}")
             if isinstance(self.first, str) and self.calls[-1].startswith(self.first):
                 self.first = len(self.calls) - 1
-            wanted = isinstance(self.first, int) and len(self.calls) > self.first and kind in self.kinds
+            wanted = (
+                isinstance(self.first, int) and len(self.calls) > self.first and kind in self.kinds
+            )
             if not wanted or (self.met and not self.lasting):
                 return False
             self.met += 1
@@ -73,14 +75,20 @@ class Disk:
         if not isinstance(path, str | os.PathLike):
             return None
         full = os.path.abspath(os.fspath(path))
-        return os.path.relpath(full, self.folder) if full.startswith(f"{self.folder}{os.sep}") else None
+        return (
+            os.path.relpath(full, self.folder)
+            if full.startswith(f"{self.folder}{os.sep}")
+            else None
+        )
 
     @contextlib.contextmanager
     def used(self) -> Iterator["Disk"]:
         """Calls within the block go through this disk."""
         with contextlib.ExitStack() as stack:
             for name, kind in FUNCTIONS.items():
-                stack.enter_context(mock.patch.object(os, name, self._counted(getattr(os, name), kind)))
+                stack.enter_context(
+                    mock.patch.object(os, name, self._counted(getattr(os, name), kind))
+                )
             opened = self._opened(builtins.open)
             stack.enter_context(mock.patch.object(builtins, "open", opened))
             stack.enter_context(mock.patch.object(io, "open", opened))
@@ -127,7 +135,9 @@ class _File(io.FileIO):
 
 
 def refuse(code: int) -> Act:
-    """What a call is met with that fails; as the system does it, a call on an open file does not name it."""
+    """What a call is met with that fails; as the system does it, a call on an open file does not
+    name it.
+    """
 
     def act(path: object) -> None:
         named = (os.fspath(path),) if isinstance(path, str | os.PathLike) else ()

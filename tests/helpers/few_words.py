@@ -1,5 +1,5 @@
-"""Tiny models know thirty words: where this is imported, a run has no --max-unknown unless it is given one, and no
-query is noted.
+"""Tiny models know thirty words: where this is imported, a run has no --max-unknown unless it is
+given one, and no query is noted.
 """
 
 import pytest

@@ -30,7 +30,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of a space is loaded once for all runs of a test: what is tested is what happens around it."""
+    """The model of a space is loaded once for all runs of a test: what is tested is what happens
+    around it.
+    """
     encoders: dict[str, Any] = {}
     load = load_encoder.load_encoder
 

@@ -1,4 +1,6 @@
-"""A real Flink cluster on this machine: a JobManager and TaskManagers, each a JVM of its own on free loopback ports."""
+"""A real Flink cluster on this machine: a JobManager and TaskManagers, each a JVM of its own on
+free loopback ports.
+"""
 
 import contextlib
 import importlib.util
@@ -49,7 +51,9 @@ def free_port() -> int:
 
 @dataclass
 class Cluster:
-    """One JobManager and its TaskManagers, of one slot each; `env` is what they and their workers run in."""
+    """One JobManager and its TaskManagers, of one slot each; `env` is what they and their workers
+    run in.
+    """
 
     folder: Path
     env: dict[str, str]
@@ -86,22 +90,35 @@ class Cluster:
 
     def task_managers(self) -> list[str]:
         """Names of those that run, the oldest first."""
-        return [name for name, process in self.processes.items() if name != "jm" and process.poll() is None]
+        return [
+            name
+            for name, process in self.processes.items()
+            if name != "jm" and process.poll() is None
+        ]
 
     def start_task_manager(self) -> None:
         """Start one, which joins by itself."""
         self._started += 1
         name = f"tm{self._started}"
         memory = [f"taskmanager.memory.{part}={size}" for part, size in MEMORY.items()]
-        # With Beam's jar in Flink's lib, so that workers may outlive a stage. A JobManager reads the job from a jar of its own.
-        said = ["taskmanager.cpu.cores=1", f"taskmanager.resource-id={name}", "classloader.resolve-order=parent-first"]
+        # With Beam's jar in Flink's lib, so that workers may outlive a stage. A JobManager reads
+        # the job from a jar of its own.
+        said = [
+            "taskmanager.cpu.cores=1",
+            f"taskmanager.resource-id={name}",
+            "classloader.resolve-order=parent-first",
+        ]
         settings = [word for setting in (*said, *memory) for word in ("-D", setting)]
         self._run(name, TASK_MANAGER, "-Xmx600m", ["-XX:MaxDirectMemorySize=300m"], settings)
 
     def _run(self, name: str, main: str, heap: str, *arguments: list[str]) -> None:
         jvm, after = (arguments[0], arguments[1]) if len(arguments) > 1 else ([], arguments[0])
         lib = Path(importlib.util.find_spec("pyflink").submodule_search_locations[0]) / "lib"
-        jars = [str(path) for pattern in ("flink-dist-*.jar", "log4j-*.jar") for path in sorted(lib.glob(pattern))]
+        jars = [
+            str(path)
+            for pattern in ("flink-dist-*.jar", "log4j-*.jar")
+            for path in sorted(lib.glob(pattern))
+        ]
         jars.append(os.environ["SENTENCE_BEAM_FLINK_JAR"])
         opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED]
         conf = self.folder / "conf"
@@ -163,7 +180,11 @@ class Cluster:
 
     def running(self) -> list[str]:
         """Jobs that have not ended."""
-        return [job for job, state in self.jobs().items() if state not in ("FINISHED", "FAILED", "CANCELED")]
+        return [
+            job
+            for job, state in self.jobs().items()
+            if state not in ("FINISHED", "FAILED", "CANCELED")
+        ]
 
     def cancel(self) -> None:
         """Cancel every job, and return when they have ended."""

@@ -1,7 +1,8 @@
 """gs:// on this machine: a real server, behind a proxy that counts requests and can make them fail.
 
-The server is fake-gcs-server, named by SENTENCE_BEAM_FAKE_GCS. It ignores preconditions of DELETE, so the proxy keeps
-them. Credentials are a fresh service account's, whose tokens a server here hands out.
+The server is fake-gcs-server, named by SENTENCE_BEAM_FAKE_GCS. It ignores preconditions of DELETE,
+so the proxy keeps them. Credentials are a fresh service account's, whose tokens a server here hands
+out.
 """
 
 import contextlib
@@ -30,7 +31,8 @@ HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host"
 
 @dataclass
 class Faults:
-    """What goes wrong between client and server: shares of requests, and seconds that slow ones wait.
+    """What goes wrong between client and server: shares of requests, and seconds that slow ones
+    wait.
 
     `refused` is a pattern of "METHOD /path" that is answered with 403.
     """
@@ -51,7 +53,9 @@ class Faults:
 
 @dataclass
 class Gcs:
-    """The running service: requests seen so far, as "METHOD /path?query", bytes both ways, and what goes wrong."""
+    """The running service: requests seen so far, as "METHOD /path?query", bytes both ways, and what
+    goes wrong.
+    """
 
     port: int
     requests: list[str] = field(default_factory=list)
@@ -89,7 +93,9 @@ def free_port() -> int:
 @contextlib.contextmanager
 def serving(server: ThreadingHTTPServer) -> Iterator[int]:
     """A server in a thread; gives its port."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield server.server_address[1]
@@ -144,7 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def answer(
-        self, status: int, body: bytes, headers: dict[str, str] | None = None, length: int | None = None
+        self,
+        status: int,
+        body: bytes,
+        headers: dict[str, str] | None = None,
+        length: int | None = None,
     ) -> None:
         self.send_response(status)
         for name, value in (headers or {}).items():
@@ -161,17 +171,23 @@ class _Tokens(_Handler):
 
 
 class _Proxy(_Handler):
-    """Hands requests on to the server; a subclass names the service that it is part of, and the server's port."""
+    """Hands requests on to the server; a subclass names the service that it is part of, and the
+    server's port.
+    """
 
     gcs: Gcs
     behind: int
     local = threading.local()
 
-    def ask(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    def ask(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, dict[str, str], bytes]:
         for _ in range(2):  # the server may have closed a connection that was kept
             connection = getattr(self.local, "connection", None)
             if connection is None or connection.port != self.behind:
-                connection = self.local.connection = http.client.HTTPConnection("127.0.0.1", self.behind, timeout=60)
+                connection = self.local.connection = http.client.HTTPConnection(
+                    "127.0.0.1", self.behind, timeout=60
+                )
             try:
                 connection.request(method, path, body, headers)
                 response = connection.getresponse()
@@ -188,17 +204,26 @@ class _Proxy(_Handler):
         if faults.happens(faults.slow):
             time.sleep(faults.wait)
         if faults.refused and re.search(faults.refused, request):
-            self.answer(403, b'{"error":{"code":403,"message":"does not have storage.objects access"}}')
+            self.answer(
+                403, b'{"error":{"code":403,"message":"does not have storage.objects access"}}'
+            )
         elif faults.happens(faults.unavailable):
             self.answer(503, b"")
         elif self._stale():
             self.answer(412, b"")
         else:
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() not in HOP
+            }
             status, got, data = self.ask(self.command, self.path, body, headers)
             self.gcs.bytes += len(body) + len(data)
             length = int(got.get("Content-Length", 0)) if self.command == "HEAD" else len(data)
-            self._return(status, {name: value for name, value in got.items() if name.lower() not in HOP}, data, length)
+            self._return(
+                status,
+                {name: value for name, value in got.items() if name.lower() not in HOP},
+                data,
+                length,
+            )
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") != "chunked":
@@ -265,11 +290,23 @@ def running(folder: Path, server: str) -> Iterator[Gcs]:
     with contextlib.ExitStack() as stack:
         gcs.port = stack.enter_context(proxy(gcs, behind))
         tokens = stack.enter_context(serving(_Server(("127.0.0.1", 0), _Tokens)))
-        # Sessions of large uploads are addresses that the server gives out: they have to be the proxy's.
-        where = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(behind), "-external-url", gcs.address]
+        # Sessions of large uploads are addresses that the server gives out: they have to be the
+        # proxy's.
+        where = [
+            "-scheme",
+            "http",
+            "-host",
+            "127.0.0.1",
+            "-port",
+            str(behind),
+            "-external-url",
+            gcs.address,
+        ]
         stack.enter_context(process([server, *where, "-backend", "memory"], behind))
         account = str(credentials(folder, tokens))
-        stack.enter_context(environment(GOOGLE_APPLICATION_CREDENTIALS=account, GOOGLE_CLOUD_PROJECT="project"))
+        stack.enter_context(
+            environment(GOOGLE_APPLICATION_CREDENTIALS=account, GOOGLE_CLOUD_PROJECT="project")
+        )
         stack.enter_context(environment(STORAGE_EMULATOR_HOST=gcs.address))
         make_bucket(gcs.address, BUCKET)
         yield gcs
@@ -279,8 +316,17 @@ def running(folder: Path, server: str) -> Iterator[Gcs]:
 def other_server(command: list[str]) -> Iterator[None]:
     """Another emulator, without the proxy, in place of the running service."""
     port = free_port()
-    where = ["start", "--host=127.0.0.1", f"--port={port}", "--in-memory", f"--default-bucket={BUCKET}"]
-    with process([*command, *where], port), environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"):
+    where = [
+        "start",
+        "--host=127.0.0.1",
+        f"--port={port}",
+        "--in-memory",
+        f"--default-bucket={BUCKET}",
+    ]
+    with (
+        process([*command, *where], port),
+        environment(STORAGE_EMULATOR_HOST=f"http://127.0.0.1:{port}"),
+    ):
         yield
 
 
@@ -288,7 +334,9 @@ def make_bucket(address: str, name: str) -> None:
     """Make a bucket through the service's own interface."""
     connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
     body = json.dumps({"name": name})
-    connection.request("POST", "/storage/v1/b?project=project", body, {"Content-Type": "application/json"})
+    connection.request(
+        "POST", "/storage/v1/b?project=project", body, {"Content-Type": "application/json"}
+    )
     assert connection.getresponse().status == 200
     connection.close()
 

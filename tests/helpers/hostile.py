@@ -1,4 +1,6 @@
-"""Files as nobody should make them: bytes changed here and there, JSON with values that belong elsewhere."""
+"""Files as nobody should make them: bytes changed here and there, JSON with values that belong
+elsewhere.
+"""
 
 import copy
 import hashlib
@@ -22,12 +24,20 @@ VALUES: list[Json] = [
 
 def _places(value: Json, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The place of every value within some JSON, the outermost first."""
-    keys = sorted(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = (
+        sorted(value)
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    )
     return [place, *(found for key in keys for found in _places(value[key], (*place, key)))]
 
 
 def edited(value: Json, number: int, new: Json, how: str) -> Json:
-    """The JSON with one of its values replaced, removed, repeated or called otherwise; `number` counts its places."""
+    """The JSON with one of its values replaced, removed, repeated or called otherwise; `number`
+    counts its places.
+    """
     places = _places(value)
     place = places[number % len(places)]
     if not place:
@@ -71,7 +81,8 @@ def _flip(place: float, other: bytes) -> Change:
 _places_in = st.floats(0, 1, exclude_max=True)
 byte_changes: st.SearchStrategy[Change] = st.one_of(
     st.builds(_flip, _places_in, st.binary(min_size=1, max_size=4)),
-    st.builds(_flip, st.floats(0.9, 1, exclude_max=True), st.binary(min_size=1, max_size=8)),  # where footers are
+    # where footers are
+    st.builds(_flip, st.floats(0.9, 1, exclude_max=True), st.binary(min_size=1, max_size=8)),
     st.builds(lambda place: lambda data: data[: _at(data, place)], _places_in),
     st.builds(lambda place: lambda data: data[_at(data, place) :], _places_in),
     st.builds(lambda place, new: lambda data: data[: _at(data, place)] + new + data[_at(data, place) :],
@@ -88,12 +99,20 @@ def as_bytes(change: Callable[[Json], Json]) -> Change:
 changes_of_json_files = st.one_of(byte_changes, st.builds(as_bytes, json_changes))
 
 
-def campaign(strategy: st.SearchStrategy[Any], check: Callable[[Any], object], cases: int, fixed: bool) -> int:
-    """Try so many cases, the same ones each time where `fixed`; the number of cases that were run."""
+def campaign(
+    strategy: st.SearchStrategy[Any], check: Callable[[Any], object], cases: int, fixed: bool
+) -> int:
+    """Try so many cases, the same ones each time where `fixed`; the number of cases that were
+    run.
+    """
     count = 0
 
     @settings(
-        max_examples=cases, deadline=None, database=None, derandomize=fixed, suppress_health_check=list(HealthCheck)
+        max_examples=cases,
+        deadline=None,
+        database=None,
+        derandomize=fixed,
+        suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
     def run(case: Any) -> None:
@@ -107,4 +126,8 @@ def campaign(strategy: st.SearchStrategy[Any], check: Callable[[Any], object], c
 
 def state(folder: Path) -> dict[str, str]:
     """sha256 of every file below a folder."""
-    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

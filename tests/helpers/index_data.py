@@ -24,7 +24,9 @@ def unit_vectors(rows: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 def small_integers(rows: int, dim: int, seed: int) -> np.ndarray:
-    """Vectors of -1, 0, 1: many equal scores, many copies, and arithmetic that float32 does exactly."""
+    """Vectors of -1, 0, 1: many equal scores, many copies, and arithmetic that float32 does
+    exactly.
+    """
     vectors = np.random.default_rng(seed).integers(-1, 2, (rows, dim)).astype(np.float32)
     vectors[~vectors.any(axis=1), 0] = 1
     return vectors
@@ -32,11 +34,17 @@ def small_integers(rows: int, dim: int, seed: int) -> np.ndarray:
 
 @lru_cache
 def trained(factory: str, metric: str, dim: int) -> bytes:
-    return train(choose_index(1000, dim, factory, metric=metric), unit_vectors(1000, dim, seed=7), threads=1)
+    return train(
+        choose_index(1000, dim, factory, metric=metric), unit_vectors(1000, dim, seed=7), threads=1
+    )
 
 
 def open_cut(
-    folder: Path, start: bytes, vectors: np.ndarray, cuts: Sequence[int], keep: np.ndarray | None = None
+    folder: Path,
+    start: bytes,
+    vectors: np.ndarray,
+    cuts: Sequence[int],
+    keep: np.ndarray | None = None,
 ) -> SegmentedIndex:
     """The vectors in segments that end at the cuts (and at the end), opened."""
     folder, segments = Path(tempfile.mkdtemp(dir=folder)), []
@@ -52,7 +60,9 @@ def global_rows(found: SearchResult, cuts: Sequence[int]) -> np.ndarray:
     return np.where(found.row >= 0, starts[found.segment] + found.row, -1)
 
 
-def brute_force(vectors: np.ndarray, queries: np.ndarray, k: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
+def brute_force(
+    vectors: np.ndarray, queries: np.ndarray, k: int, metric: str
+) -> tuple[np.ndarray, np.ndarray]:
     """Scores and rows of the top k in float64, ties by row."""
     x, q = vectors.astype(np.float64), queries.astype(np.float64)
     scores = q @ x.T if metric == "ip" else ((q[:, None] - x[None]) ** 2).sum(-1)

@@ -13,13 +13,17 @@ from transforms.store.runs.result import now
 
 
 def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **values: Any) -> EmbedJob:
-    """A run that brings the store up to date with files of rows with an id and a text, in float32 on this machine.
+    """A run that brings the store up to date with files of rows with an id and a text, in float32
+    on this machine.
 
     `partition` and `unit_tokens` are the run's, all other `values` the job's.
     """
     space = resolve_space(resolve_model(str(model)))
     previous = read_manifest(str(store))
-    how = {"partition": values.pop("partition", "file"), "unit_tokens": values.pop("unit_tokens", 1000)}
+    how = {
+        "partition": values.pop("partition", "file"),
+        "unit_tokens": values.pop("unit_tokens", 1000),
+    }
     found = Run(
         root=str(store), id=run, space=space, globs=(str(glob),), options=Options(id_column="id"),
         versions={}, started=now(), previous=previous.run if previous else None,
@@ -29,4 +33,6 @@ def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **value
     last = {"carry": previous is not None, "reuse": previous is not None, "max_drift": 1e-6}
     last["buckets"] = previous.buckets if previous else None
     recipe = Recipe(str(model), dtype="float32")
-    return EmbedJob(found, Columns("text", "id", ("lang",)), recipe, Machine("cpu"), **{**last, **values})
+    return EmbedJob(
+        found, Columns("text", "id", ("lang",)), recipe, Machine("cpu"), **{**last, **values}
+    )

@@ -1,4 +1,6 @@
-"""Pushes that are killed or frozen at one of their writes; imports little, since every child begins with it."""
+"""Pushes that are killed or frozen at one of their writes; imports little, since every child begins
+with it.
+"""
 
 import contextlib
 import importlib
@@ -25,12 +27,22 @@ WRITES = {
         (
             "qdrant_client",
             "QdrantClient",
-            ["upsert", "delete", "update_collection", "update_collection_aliases", "create_collection"],
+            [
+                "upsert",
+                "delete",
+                "update_collection",
+                "update_collection_aliases",
+                "create_collection",
+            ],
         )
     ],
     "lance": [
         ("lancedb.merge", "LanceMergeInsertBuilder", ["execute"]),
-        ("lancedb.table", "LanceTable", ["delete", "update_field_metadata", "restore", "add_columns", "drop_columns"]),
+        (
+            "lancedb.table",
+            "LanceTable",
+            ["delete", "update_field_metadata", "restore", "add_columns", "drop_columns"],
+        ),
         ("lancedb.db", "LanceDBConnection", ["create_table"]),
     ],
 }
@@ -38,7 +50,9 @@ WRITES = {
 
 @dataclass(frozen=True)
 class Moment:
-    """The n-th write of a push, before it is sent or when it was answered; `batches` counts batches of rows alone."""
+    """The n-th write of a push, before it is sent or when it was answered; `batches` counts batches
+    of rows alone.
+    """
 
     number: int
     answered: bool = False
@@ -88,7 +102,9 @@ def killed(store: Path, to: str, moment: Moment) -> bool:
 
 @contextlib.contextmanager
 def frozen(store: Path, to: str, moment: Moment) -> Iterator[SpawnProcess | None]:
-    """A push that is frozen at some moment, which `wake` wakes; None if it ended before. It is killed at the end."""
+    """A push that is frozen at some moment, which `wake` wakes; None if it ended before. It is
+    killed at the end.
+    """
     process = _begun(store, to, moment, signal.SIGSTOP)
     try:
         _, status = os.waitpid(process.pid or 0, os.WUNTRACED)

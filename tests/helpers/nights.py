@@ -1,4 +1,6 @@
-"""Stores whose rows are made up, brought from night to night with their index, without any model."""
+"""Stores whose rows are made up, brought from night to night with their index, without any
+model.
+"""
 
 import functools
 import hashlib
@@ -59,7 +61,9 @@ def space_of(dim: int = DIM) -> Space:
 
 @functools.lru_cache(100_000)
 def vector_of(text: str, dim: int = DIM) -> np.ndarray:
-    """The vector of a text: of length 1, near to those of texts with the same first letter; the same array each time."""
+    """The vector of a text: of length 1, near to those of texts with the same first letter; the
+    same array each time.
+    """
     vector = _drawn(text[:1], dim) + 0.7 * _drawn(text, dim)
     found: np.ndarray = (vector / np.linalg.norm(vector)).astype(np.float32)
     found.flags.writeable = False
@@ -100,7 +104,9 @@ class Nights:
         merge: bool = False,
         pipeline: beam.Pipeline | None = None,
     ) -> dict[str, Any]:
-        """Make a snapshot of these rows with its index, by a pipeline or step by step; the index."""
+        """Make a snapshot of these rows with its index, by a pipeline or step by step; the
+        index.
+        """
         run, units = self.begin(files)
         asked = request or self._asked()
         if pipeline is None:
@@ -131,7 +137,8 @@ class Nights:
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [
-            PlannedFile(input_file(name), carried=(unit,)) for name, unit in zip(sorted(files), units, strict=True)
+            PlannedFile(input_file(name), carried=(unit,))
+            for name, unit in zip(sorted(files), units, strict=True)
         ]
         write_plan(run.root, run.id, planned)
         return run, units
@@ -143,27 +150,39 @@ class Nights:
     def _unit(self, name: str, rows: list[tuple[str, str]]) -> UnitRecord:
         ids, texts = [i for i, _ in rows], [text for _, text in rows]
         file, n = input_file(name), len(rows)
-        made = UnitRows(f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), self.kept(texts), [])
+        made = UnitRows(
+            f"{file.key}-{0:012d}", file, 0, 100, ids, texts, list(range(n)), self.kept(texts), []
+        )
         hashes = row_hashes(texts)
         prepared = PreparedUnit(made, hashes, unit_digest(self.space, made, hashes))
         store = UnitStore(str(self.root), self.space)
-        vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(n, self.space.dim)
+        vectors = np.array([vector_of(text, self.space.dim) for text in texts], np.float32).reshape(
+            n, self.space.dim
+        )
         ones = np.ones(n, np.int32)
         full = Vectors(vectors, ones.astype(np.float32), ones, ones < 0, ones * 0)
         return store.finished(prepared) or store.write(prepared, full, [], UnitCounts(n, 0, 0))
 
     def kept(self, texts: list[str]) -> pa.Table | None:
-        """What is kept of rows with these texts: nothing, unless a store of another kind says so."""
+        """What is kept of rows with these texts: nothing, unless a store of another kind says
+        so.
+        """
         return None
 
-    def search(self, texts: list[str], k: int, run: str | None = None, **changed: Any) -> list[list[tuple[float, str]]]:
-        """Score and id of the k rows nearest to each text, by the index of a snapshot with some values changed."""
+    def search(
+        self, texts: list[str], k: int, run: str | None = None, **changed: Any
+    ) -> list[list[tuple[float, str]]]:
+        """Score and id of the k rows nearest to each text, by the index of a snapshot with some
+        values changed.
+        """
         manifest = read_manifest(str(self.root), run)
         assert manifest is not None
         data = {**manifest.data, "index": {**manifest.data["index"], **changed}}
         searcher = Searcher(Manifest.of(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
-        return [[(row["score"], row["id"]) for row in rows] for rows in searcher.rows.described(hits)]
+        return [
+            [(row["score"], row["id"]) for row in rows] for rows in searcher.rows.described(hits)
+        ]
 
 
 def input_file(name: str) -> InputFile:
@@ -193,7 +212,10 @@ def train_steps(sampled: list[Any]) -> list[Any]:
     clustered: list[Any] = []
     for turn in range(1 + PASSES if works else 0):
         works = list(index_train.again(clustered)) if turn else works
-        clustered = [index_train.cluster(work) for work in index_train.allot([index_train.assign(w) for w in works])]
+        clustered = [
+            index_train.cluster(work)
+            for work in index_train.allot([index_train.assign(w) for w in works])
+        ]
     return list(index_train.finish([*sampled, *clustered]))
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("recipes/*.md")])
-BESIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
+BESIDE = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")
+]
 DEPLOY = sorted((ROOT / "deploy").glob("*/README.md"))
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -41,7 +43,9 @@ class Block:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The commands after prompts, cut into words; variables that are set for one command are left out."""
+        """The commands after prompts, cut into words; variables that are set for one command are
+        left out.
+        """
         joined = _STATUS.sub("", self.text).replace("\\\n", " ")
         return [_words(line[2:]) for line in joined.splitlines() if line.startswith(("$ ", "# "))]
 
@@ -94,13 +98,19 @@ class Page:
     @cached_property
     def anchors(self) -> set[str]:
         """What links to headings of this page may end in."""
-        return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for _, title in _HEADING.findall(self.prose)}
+        return {
+            re.sub(r"[^\w -]", "", title).lower().replace(" ", "-")
+            for _, title in _HEADING.findall(self.prose)
+        }
 
     @cached_property
     def links(self) -> list[tuple[Path, str]]:
         """File and anchor of every link that does not leave the repository."""
         cut = (link.partition("#")[::2] for link in _LINK.findall(self.prose))
-        return [((self.path.parent / file).resolve() if file else self.path, anchor) for file, anchor in cut]
+        return [
+            ((self.path.parent / file).resolve() if file else self.path, anchor)
+            for file, anchor in cut
+        ]
 
     @property
     def paragraphs(self) -> list[str]:
@@ -112,14 +122,18 @@ class Page:
         """The text below a heading, up to the next one of its level or above."""
         level = heading.split()[0]
         found = re.search(
-            rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)", self.text, re.MULTILINE | re.DOTALL
+            rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{len(level)}}} |\Z)",
+            self.text,
+            re.MULTILINE | re.DOTALL,
         )
         assert found, f"{self.name} has no heading {heading!r}"
         return found[1]
 
 
 def _file_of(language: str, before: str) -> str:
-    """The last file name that the paragraph before a block has in backticks, if the block shows a file."""
+    """The last file name that the paragraph before a block has in backticks, if the block shows a
+    file.
+    """
     if language not in FILES:
         return ""
     paragraph = before.rstrip().rpartition("\n\n")[2]

@@ -1,4 +1,6 @@
-"""Rows with several columns, and files of them in every format, with the ids that rows without an id column have."""
+"""Rows with several columns, and files of them in every format, with the ids that rows without an
+id column have.
+"""
 
 import csv
 import gzip
@@ -27,7 +29,8 @@ class InputRow:
 
 
 COLUMNS = tuple(field.name for field in fields(InputRow))
-SUFFIXES = {"small": ".jsonl", "jsonl.gz": ".jsonl.gz"}  # of layouts that are not named by their ending
+# of layouts that are not named by their ending
+SUFFIXES = {"small": ".jsonl", "jsonl.gz": ".jsonl.gz"}
 DELIMITERS = {"csv": ",", "tsv": "\t"}
 FORMATS = {"small": "jsonl", "jsonl.gz": "jsonl"}
 
@@ -38,12 +41,18 @@ def suffix_of(layout: str) -> str:
 
 
 def write_file(path: Path, rows: Sequence[InputRow], delimiter: str | None) -> None:
-    """Write rows in the format of the name's ending; values of CSV and TSV with a delimiter, or their own."""
+    """Write rows in the format of the name's ending; values of CSV and TSV with a delimiter, or
+    their own.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     ending = path.name.removesuffix(".gz").rpartition(".")[2]
     if ending in ("parquet", "arrow", "orc"):
         columns = zip(*map(astuple, rows), strict=True) if rows else [()] * len(COLUMNS)
-        _write_table(path, ending, pa.table([pa.array(column, pa.string()) for column in columns], names=COLUMNS))
+        _write_table(
+            path,
+            ending,
+            pa.table([pa.array(column, pa.string()) for column in columns], names=COLUMNS),
+        )
     elif ending in ("csv", "tsv"):
         path.write_text(_as_csv(rows, delimiter or DELIMITERS[ending]))
     elif ending == "json":
@@ -54,7 +63,9 @@ def write_file(path: Path, rows: Sequence[InputRow], delimiter: str | None) -> N
 
 
 def made_ids(name: str, rows: Sequence[InputRow]) -> list[str]:
-    """The ids of a file's rows where no column has them: of JSONL by the line's byte, else by the row's number."""
+    """The ids of a file's rows where no column has them: of JSONL by the line's byte, else by the
+    row's number.
+    """
     if ".jsonl" not in name:
         return [f"{name}#{number}" for number in range(len(rows))]
     starts = accumulate((len(line.encode()) for line in _lines(rows)), initial=0)

@@ -1,4 +1,6 @@
-"""A store that goes through planned runs, its input, and a model of what it has to hold after each of them."""
+"""A store that goes through planned runs, its input, and a model of what it has to hold after each
+of them.
+"""
 
 import random
 import shutil
@@ -28,14 +30,20 @@ from transforms.store.verify import faults
 
 EXACT = 2e-5  # of a vector's largest component
 OFF = {"float32": EXACT, "float16": 1e-2}  # pooled vectors, by the type of the forward pass
-BYTES_CUT = ("parquet", "arrow", "orc", "jsonl.gz")  # a file of these that is cut short cannot be read
+# a file of these that is cut short cannot be read
+BYTES_CUT = ("parquet", "arrow", "orc", "jsonl.gz")
 SWITCHES = ("normalize", "keep-text", "hidden", "deterministic")
-OF_BUDGETS = {"within bytes": ["--max-bytes-per-row", "400"], "within time": ["--max-latency-ms", "5"]}
+OF_BUDGETS = {
+    "within bytes": ["--max-bytes-per-row", "400"],
+    "within time": ["--max-latency-ms", "5"],
+}
 
 
 @dataclass
 class History:
-    """One store; `steps` are the commands so far, and `refused` counts those that ended as refused."""
+    """One store; `steps` are the commands so far, and `refused` counts those that ended as
+    refused.
+    """
 
     run: Run
     models: Models
@@ -94,14 +102,23 @@ class History:
         return items_of(asked, state.options)
 
     def embed(self, asked: Asked) -> None:
-        """A run of `embed`, on input as it is then; one that is refused leaves everything as it was."""
+        """A run of `embed`, on input as it is then; one that is refused leaves everything as it
+        was.
+        """
         state, disk = self.state, dict(self.disk)
-        now = {**(state.options if state else START), **{k: v for k, v in asked.items() if k in LASTING}}
+        now = {
+            **(state.options if state else START),
+            **{k: v for k, v in asked.items() if k in LASTING},
+        }
         self._befalls(asked, now)
         named = self._appended(asked, now)
         bad = self._make_bad(asked.get("bad file"), now)
         damaged = self._damage(asked["damage"]) if "damage" in asked else None
-        patterns = [self._pattern(name) for name in {*named, *bad}] if "append" in asked else [f"{self.inputs}/**"]
+        patterns = (
+            [self._pattern(name) for name in {*named, *bad}]
+            if "append" in asked
+            else [f"{self.inputs}/**"]
+        )
         why = reasons(state.options if state else None, bool(state and state.limited), asked)
         outcome = self._call("embed", why, "--input", *patterns, *self._flags(asked, now, state))
         if outcome.status == 0:
@@ -145,8 +162,12 @@ class History:
         if outcome.status == 0:
             self._committed(self.past[earlier])
 
-    def _call(self, name: str, why: list, *arguments: object, statuses: tuple[int, ...] | None = None) -> Outcome:
-        """Run a command, which ends as it should: it succeeds, or is refused with one line and changes no snapshot."""
+    def _call(
+        self, name: str, why: list, *arguments: object, statuses: tuple[int, ...] | None = None
+    ) -> Outcome:
+        """Run a command, which ends as it should: it succeeds, or is refused with one line and
+        changes no snapshot.
+        """
         self.steps.append(" ".join(map(repr, [name, *arguments])))
         sure = [reason for reason in why if reason.sure]
         allowed = statuses or (*([] if sure else [0]), *(reason.status for reason in why))
@@ -175,7 +196,11 @@ class History:
             getattr(self, f"_{asked['night']}")(now)
         if "deletes" in asked:
             first = self._visible[0]
-            self.disk = {name: rows for name, rows in self.disk.items() if name == first or name.startswith(".")}
+            self.disk = {
+                name: rows
+                for name, rows in self.disk.items()
+                if name == first or name.startswith(".")
+            }
         if asked.get("append") == "changed":
             self._edited(now)
         elif "append" in asked:
@@ -188,7 +213,9 @@ class History:
 
     def _laid_out(self, layout: str) -> dict[str, tuple[InputRow, ...]]:
         """The rows there are in files of this kind, in as many as it has."""
-        rows = [row for name in self._visible for row in self.disk[name]] or [self._row() for _ in range(36)]
+        rows = [row for name in self._visible for row in self.disk[name]] or [
+            self._row() for _ in range(36)
+        ]
         # The first file has rows that every kind of run rejects, or some of them.
         special = [replace(self._row(), text=None, title=None), replace(self._row(), price="x")]
         special.append(replace(self._row(), id=None))
@@ -196,19 +223,29 @@ class History:
             rows[1:1] = special
         count, ending = (18 if layout == "small" else 5), suffix_of(layout)
         size = max(1, -(-len(rows) // count))
-        files = {f"{chr(ord('a') + n)}{ending}": tuple(rows[n * size : (n + 1) * size]) for n in range(count)}
-        hidden = next((rows for name, rows in self.disk.items() if name.startswith(".")), (self._row(), self._row()))
+        files = {
+            f"{chr(ord('a') + n)}{ending}": tuple(rows[n * size : (n + 1) * size])
+            for n in range(count)
+        }
+        hidden = next(
+            (rows for name, rows in self.disk.items() if name.startswith(".")),
+            (self._row(), self._row()),
+        )
         return {**files, f".h{ending}": hidden}
 
     def _row(self) -> InputRow:
         self.made += 1
         first, second, third = (sentences(1, self.rng.randrange(200))[0] for _ in range(3))
         text = first if self.rng.random() < 0.5 else f"{first}. {second}. {third}."
-        return InputRow(f"i{self.made}", text, f"big {self.rng.choice(['dog', 'cat'])}", "de", str(self.made))
+        return InputRow(
+            f"i{self.made}", text, f"big {self.rng.choice(['dog', 'cat'])}", "de", str(self.made)
+        )
 
     def _changeable(self) -> str:
         """A file that may change: neither the first one nor the one that may be bad."""
-        return self.rng.choice([name for name in self._visible[2:] if self.disk[name]] or self._visible[-1:])
+        return self.rng.choice(
+            [name for name in self._visible[2:] if self.disk[name]] or self._visible[-1:]
+        )
 
     def _edited(self, now: Mapping[str, str]) -> None:
         name = self._changeable()
@@ -252,18 +289,26 @@ class History:
         return made.read_bytes()
 
     def _appended(self, asked: Asked, now: Mapping[str, str]) -> set[str]:
-        """The files that a run names which appends: those that the store does not have as they are."""
+        """The files that a run names which appends: those that the store does not have as
+        they are.
+        """
         if "append" not in asked:
             return set()
         assert self.state is not None
         held = self.state.files
-        return {name for name in self._visible if [h.row for h in held.get(name, ())] != list(self.disk[name])}
+        return {
+            name
+            for name in self._visible
+            if [h.row for h in held.get(name, ())] != list(self.disk[name])
+        }
 
     def _pattern(self, name: str) -> str:
         return f"{self.inputs}/[{name[0]}]{name[1:]}"
 
     def _make_bad(self, kind: str | None, now: Mapping[str, str]) -> set[str]:
-        """Make a file one that cannot be read: the second of those that the store has, the only one, or a new one."""
+        """Make a file one that cannot be read: the second of those that the store has, the only
+        one, or a new one.
+        """
         if kind is None:
             return set()
         name = f"zz{suffix_of(now['layout'])}" if kind == "new" else self._visible[:2][-1]
@@ -296,7 +341,10 @@ class History:
         for name, value in asked.items():
             if name in LASTING and (state is None or state.options[name] != value):
                 flags += self._lasting(name, value, now)
-        follows = {"calibration": ("model", "pooler", "prompt", "max-tokens", "dtype", "chunks"), "format": ("layout",)}
+        follows = {
+            "calibration": ("model", "pooler", "prompt", "max-tokens", "dtype", "chunks"),
+            "format": ("layout",),
+        }
         for name, others in follows.items():
             if name not in asked and any(other in asked for other in others):
                 flags += self._lasting(name, now[name], now)
@@ -319,7 +367,10 @@ class History:
         if name == "text":
             return ["--text-template" if "{" in value else "--text-column", value]
         if name == "format":
-            return ["--format", "auto" if value == "auto" else FORMATS.get(now["layout"], now["layout"])]
+            return [
+                "--format",
+                "auto" if value == "auto" else FORMATS.get(now["layout"], now["layout"]),
+            ]
         if name == "index" and value in OF_BUDGETS:
             return OF_BUDGETS[value]
         if name == "layout" or value in ("told", "all"):
@@ -332,7 +383,11 @@ class History:
         """What the store holds after a run."""
         state = self.state_before
         held = dict(state.files) if state else {}
-        names = named if "append" in asked else [n for n in self.disk if now["hidden"] == "yes" or n[0] != "."]
+        names = (
+            named
+            if "append" in asked
+            else [n for n in self.disk if now["hidden"] == "yes" or n[0] != "."]
+        )
         files = dict(held) if "append" in asked else {}
         for name in names:
             ids, rows = made_ids(name, self.disk[name]), self.disk[name]
@@ -350,9 +405,14 @@ class History:
         return self.past[previous] if previous else None
 
     def _as_it_was(
-        self, bad: str, held: Mapping[str, tuple[HeldRow, ...]], files: dict[str, tuple[HeldRow, ...]]
+        self,
+        bad: str,
+        held: Mapping[str, tuple[HeldRow, ...]],
+        files: dict[str, tuple[HeldRow, ...]],
     ) -> dict[str, tuple[HeldRow, ...]]:
-        """The files that stay as they were since one cannot be read; others of its group are taken out of `files`."""
+        """The files that stay as they were since one cannot be read; others of its group are taken
+        out of `files`.
+        """
         files.pop(bad, None)
         if bad not in held:
             return {}
@@ -367,7 +427,11 @@ class History:
             left_out = {entry.path for entry in result.files if not entry.size}
             if group_name(name, bits) == groups[bad] and name in left_out:
                 del files[name]
-        return {name: held[name] for name, group in groups.items() if group == groups[bad] and name in held}
+        return {
+            name: held[name]
+            for name, group in groups.items()
+            if group == groups[bad] and name in held
+        }
 
     # Whether it does.
 
@@ -381,7 +445,10 @@ class History:
         )  # fmt: skip
         assert sum(vars(manifest.work).values()) == rows.counts.total()
         assert not list(faults(manifest))
-        assert (manifest.partition, manifest.unit_tokens) == (options["partition"], int(options["unit-tokens"]))
+        assert (manifest.partition, manifest.unit_tokens) == (
+            options["partition"],
+            int(options["unit-tokens"]),
+        )
         space = self.models.space(options)
         assert not space.differences(manifest.space)
         assert space.id == manifest.space.id
@@ -405,7 +472,10 @@ class History:
         kept = [name for name in table.schema.names if name not in own_columns(table.schema.names)]
         rows = table.to_pylist()
         keys = [(row["id"], row.get("piece", 0)) for row in rows]
-        found = Counter(Expected(*key, as_kept({n: row[n] for n in kept})) for key, row in zip(keys, rows, strict=True))
+        found = Counter(
+            Expected(*key, as_kept({n: row[n] for n in kept}))
+            for key, row in zip(keys, rows, strict=True)
+        )
         assert set(keys) <= expected.keys()
         stored = table["embedding"].combine_chunks()
         pooled = _pooled(table, coding.decode(stored), options)
@@ -418,7 +488,9 @@ class History:
             assert ((codes > 0) == (final > 0))[sure].all()
         elif coding.ranges is not None:
             inside = np.clip(final, coding.ranges.low, coding.ranges.high)
-            assert (np.abs(codes - inside) <= 0.51 * coding.ranges.step + EXACT * np.abs(final).max()).all()
+            assert (
+                np.abs(codes - inside) <= 0.51 * coding.ranges.step + EXACT * np.abs(final).max()
+            ).all()
         else:
             _same(codes, final, EXACT if options["precision"] == "float32" else 2e-3)
         return found
@@ -432,7 +504,9 @@ class History:
             assert index["metric"] == options["metric"], index["request"]
             kind = {"auto": "Flat"}.get(options["index"], options["index"])
             assert kind in OF_BUDGETS or index["factory"] == kind
-            searcher = Searcher(Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}}))
+            searcher = Searcher(
+                Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
+            )
             (hits,) = searcher.rows.described(searcher.nearest(vectors[:1], 10_000))
             assert Counter(hit["id"] for hit in hits) == Counter(ids)
         if index is None or index["factory"] == "Flat":
@@ -462,7 +536,9 @@ def _scores(vectors: np.ndarray, query: np.ndarray, metric: str) -> np.ndarray:
     return vectors @ query / np.linalg.norm(vectors, axis=1) / np.linalg.norm(query)
 
 
-def _limited(files: Mapping[str, tuple[HeldRow, ...]], limit: int) -> dict[str, tuple[HeldRow, ...]]:
+def _limited(
+    files: Mapping[str, tuple[HeldRow, ...]], limit: int
+) -> dict[str, tuple[HeldRow, ...]]:
     """The first rows of files in the order of their names."""
     kept = {}
     for name in sorted(files):

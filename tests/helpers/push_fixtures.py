@@ -31,7 +31,9 @@ def to(request: pytest.FixtureRequest, quick: Path) -> str:
 
 
 @pytest.fixture(params=["qdrant", "lance"])
-def shared(request: pytest.FixtureRequest, quick: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def shared(
+    request: pytest.FixtureRequest, quick: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     """A table that is not there yet, of each kind that takes two pushes at once."""
     pytest.importorskip({"qdrant": "qdrant_client", "lance": "lancedb"}[request.param])
     if request.param == "lance":

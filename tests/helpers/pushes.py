@@ -16,7 +16,9 @@ class Kept(Nights):
 
     def kept(self, texts: list[str]) -> pa.Table:
         """The text and its length, null for empty ones."""
-        return pa.table({"text": texts, "size": pa.array([len(t) or None for t in texts], pa.int64())})
+        return pa.table(
+            {"text": texts, "size": pa.array([len(t) or None for t in texts], pa.int64())}
+        )
 
 
 def expected(files: dict[str, list[tuple[str, str]]]) -> Held:
@@ -26,7 +28,9 @@ def expected(files: dict[str, list[tuple[str, str]]]) -> Held:
 
 
 def check(found: Held, wanted: Held) -> None:
-    """Check that a database holds these rows; Qdrant gives vectors of length 1 that last digit anew."""
+    """Check that a database holds these rows; Qdrant gives vectors of length 1 that last digit
+    anew.
+    """
     assert found.keys() == wanted.keys()
     for i, (kept, vector) in wanted.items():
         assert found[i][0] == kept, i
@@ -39,8 +43,13 @@ def in_postgres(url: str) -> Held:
 
     place, _, name = url.rpartition("#")
     with psycopg.connect(place) as connection:
-        rows = connection.execute(f"SELECT id, text, size, embedding::real[] FROM {name}").fetchall()
-    return {i: ({"text": text, "size": size}, np.array(vector, np.float32)) for i, text, size, vector in rows}
+        rows = connection.execute(
+            f"SELECT id, text, size, embedding::real[] FROM {name}"
+        ).fetchall()
+    return {
+        i: ({"text": text, "size": size}, np.array(vector, np.float32))
+        for i, text, size, vector in rows
+    }
 
 
 def in_qdrant(url: str) -> Held:
@@ -65,7 +74,10 @@ def in_lance(url: str) -> Held:
     place, _, name = url.removeprefix("lance:").rpartition("#")
     rows = lancedb.connect(place).open_table(name).to_arrow().to_pylist()
     assert len({row["id"] for row in rows}) == len(rows)
-    return {r["id"]: ({"text": r["text"], "size": r["size"]}, np.array(r["embedding"], np.float32)) for r in rows}
+    return {
+        r["id"]: ({"text": r["text"], "size": r["size"]}, np.array(r["embedding"], np.float32))
+        for r in rows
+    }
 
 
 READ = {"postgresql": in_postgres, "qdrant": in_qdrant, "lance": in_lance}
@@ -85,5 +97,7 @@ def files_of(texts: dict[str, str], per_file: int = 3) -> dict[str, list[tuple[s
 
 
 def in_memory() -> str | None:
-    """A folder that is in memory where there is one: SQLite and stores wait for the disk at every step."""
+    """A folder that is in memory where there is one: SQLite and stores wait for the disk at every
+    step.
+    """
     return "/dev/shm" if os.path.isdir("/dev/shm") else None

@@ -1,6 +1,8 @@
-"""Qdrant behind HTTP on this machine: its client's own store in memory, by the few requests that `push` makes.
+"""Qdrant behind HTTP on this machine: its client's own store in memory, by the few requests that
+`push` makes.
 
-The program itself cannot be had here; what is tested is what the client sends and how its errors are told.
+The program itself cannot be had here; what is tested is what the client sends and how its errors
+are told.
 """
 
 import contextlib
@@ -22,7 +24,10 @@ def _answer(client: Any, method: str, path: str, body: dict[str, Any]) -> Any:
     _, _, name, *rest = path.split("/")
     match method, rest:
         case "POST", []:  # /collections/aliases
-            kinds = {"create_alias": models.CreateAliasOperation, "delete_alias": models.DeleteAliasOperation}
+            kinds = {
+                "create_alias": models.CreateAliasOperation,
+                "delete_alias": models.DeleteAliasOperation,
+            }
             actions = [kinds[kind](**action) for action in body["actions"] for kind in action]
             return client.update_collection_aliases(actions)
         case "GET", ["exists"]:
@@ -43,8 +48,13 @@ def _answer(client: Any, method: str, path: str, body: dict[str, Any]) -> Any:
             return {"count": client.count(name, exact=body["exact"]).count}
         case "POST", ["points", "scroll"]:
             wanted = {key: body.get(key) for key in ("limit", "offset", "with_payload")}
-            points, after = client.scroll(name, with_vectors=body.get("with_vector", False), **wanted)
-            return {"points": [point.model_dump(mode="json") for point in points], "next_page_offset": after}
+            points, after = client.scroll(
+                name, with_vectors=body.get("with_vector", False), **wanted
+            )
+            return {
+                "points": [point.model_dump(mode="json") for point in points],
+                "next_page_offset": after,
+            }
     raise NotImplementedError(f"{method} {path}")
 
 
@@ -82,7 +92,9 @@ def running(late: int = 0) -> Iterator[tuple[str, Any]]:
                 return
             try:
                 with lock:
-                    result = _answer(client, self.command, self.path.partition("?")[0], json.loads(body or b"{}"))
+                    result = _answer(
+                        client, self.command, self.path.partition("?")[0], json.loads(body or b"{}")
+                    )
             except ValueError as error:
                 if "not found" not in str(error):
                     raise

@@ -19,13 +19,17 @@ server.main()
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """The service with one empty bucket, and the environment in which clients find it; gives its address."""
+    """The service with one empty bucket, and the environment in which clients find it; gives its
+    address.
+    """
     import boto3
 
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     with contextlib.ExitStack() as stack:
-        stack.enter_context(process([sys.executable, "-c", SERVER, "-H", "127.0.0.1", "-p", str(port)], port))
+        stack.enter_context(
+            process([sys.executable, "-c", SERVER, "-H", "127.0.0.1", "-p", str(port)], port)
+        )
         stack.enter_context(
             environment(
                 AWS_ENDPOINT_URL=address,
@@ -47,7 +51,11 @@ def disturbed(**faults: float) -> Iterator[Gcs]:
     behind = int(os.environ["AWS_ENDPOINT_URL"].rpartition(":")[2])
     with (
         proxy(service, behind) as port,
-        environment(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}", AWS_MAX_ATTEMPTS="6", AWS_RETRY_MODE="standard"),
+        environment(
+            AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+            AWS_MAX_ATTEMPTS="6",
+            AWS_RETRY_MODE="standard",
+        ),
     ):
         s3._shared.cache_clear()
         try:

@@ -1,4 +1,6 @@
-"""Scenes of faults: a store with its inputs, a command that is tried over it, and what both come to."""
+"""Scenes of faults: a store with its inputs, a command that is tried over it, and what both come
+to.
+"""
 
 import contextlib
 import functools
@@ -19,7 +21,18 @@ from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
 from transforms.store.verify import faults
 
-HOW = ("--id-column", "id", "--unit-tokens", "300", "--dtype", "float32", "--max-rejects", "1", "--check-carried", "1")
+HOW = (
+    "--id-column",
+    "id",
+    "--unit-tokens",
+    "300",
+    "--dtype",
+    "float32",
+    "--max-rejects",
+    "1",
+    "--check-carried",
+    "1",
+)
 CODES = ("--precision", "int8", "--index", "Flat")
 ALL = ("embed", "--input", "PLACE/in/*")
 FILE = "found.parquet"
@@ -30,8 +43,9 @@ Content = tuple[Any, Any]  # of the store, and of what is written beside it
 class Kind:
     """What is tried: a command over a store of some nights, all with these options.
 
-    `documents` says that rows have several sentences, `small` how many small files there are, `in_parts` that all
-    manifests are in parts. A `table` of a database may be half written by a command that fails.
+    `documents` says that rows have several sentences, `small` how many small files there are,
+    `in_parts` that all manifests are in parts. A `table` of a database may be half written by a
+    command that fails.
     """
 
     command: tuple[str, ...] = ALL
@@ -63,15 +77,21 @@ KINDS = {
     "codes": Kind((*ALL, "--precision", "uint8")),
     "append": Kind(("embed", "--append", "--input", "PLACE/more/*")),
     "push": Kind(("push", "--to", "lance:PLACE/tables#docs"), table=True),
-    "neighbours": Kind(("neighbours", "--of", "PLACE/store", "-k", "3", "--output", f"PLACE/{FILE}")),
+    "neighbours": Kind(
+        ("neighbours", "--of", "PLACE/store", "-k", "3", "--output", f"PLACE/{FILE}")
+    ),
     "dedup": Kind(("dedup", "--threshold", "0.9", "--output", f"PLACE/{FILE}")),
-    "together": Kind((*ALL, "--precision", "uint8"), options=CHUNKS, documents=True, small=20, in_parts=True),
+    "together": Kind(
+        (*ALL, "--precision", "uint8"), options=CHUNKS, documents=True, small=20, in_parts=True
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A kind of command and the folder with inputs and a store that it finds; every case has a copy at one place."""
+    """A kind of command and the folder with inputs and a store that it finds; every case has a copy
+    at one place.
+    """
 
     made: Path
     place: Path
@@ -109,7 +129,9 @@ def in_parts() -> contextlib.AbstractContextManager[Any]:
     return mock.patch("transforms.store.manifest.UNITS_IN_ONE_FILE", 1)
 
 
-def arguments(kind: Kind, command: tuple[str, ...], place: Path, model: Path, first: str = "") -> list[str]:
+def arguments(
+    kind: Kind, command: tuple[str, ...], place: Path, model: Path, first: str = ""
+) -> list[str]:
     """A command as a person writes it."""
     named = [word.replace("PLACE", str(place)).replace("OLD", first) for word in command]
     if command[0] == "embed":  # what is named last counts
@@ -118,16 +140,26 @@ def arguments(kind: Kind, command: tuple[str, ...], place: Path, model: Path, fi
 
 
 def write_inputs(place: Path, night: int, kind: Kind) -> None:
-    """The inputs of a night: a file that changes, one that stays, one with a rejected row, one to append, small ones."""
+    """The inputs of a night: a file that changes, one that stays, one with a rejected row, one to
+    append, small ones.
+    """
     folder, of_row = place / "in", 3 if kind.documents else 1
     for name, rows, start in (("a", 30, 10 * night), ("b", 20, 500)):
         texts = [" ".join(sentences(of_row, start + of_row * n)) for n in range(rows)]
         ids = [f"{name}{n}" for n in range(rows)]
         write_parquet(folder / f"{name}.parquet", texts, row_group_size=10, id=ids)
-    write_jsonl(folder / "c.jsonl", [{"id": f"c{n}", "text": f"dog {n} {night}" if n else ""} for n in range(15)])
+    write_jsonl(
+        folder / "c.jsonl",
+        [{"id": f"c{n}", "text": f"dog {n} {night}" if n else ""} for n in range(15)],
+    )
     for n in range(kind.small):
-        write_jsonl(folder / f"small{n}.jsonl", [{"id": f"s{n}", "text": f"cat {n} {night if n < 3 else ''}"}])
-    write_jsonl(place / "more" / "d.jsonl", [{"id": f"d{n}", "text": f"bird {n}"} for n in range(15)])
+        write_jsonl(
+            folder / f"small{n}.jsonl",
+            [{"id": f"s{n}", "text": f"cat {n} {night if n < 3 else ''}"}],
+        )
+    write_jsonl(
+        place / "more" / "d.jsonl", [{"id": f"d{n}", "text": f"bird {n}"} for n in range(15)]
+    )
 
 
 def make(kind: Kind, place: Path, model: Path) -> None:
@@ -160,7 +192,9 @@ def maker(model: Path, folder: Path) -> Callable[[str], Scene]:
 
 
 def content_of(store: Path) -> tuple[Counter[Any], str | None, str] | None:
-    """The rows of the current snapshot, which is whole, the kind of its index and its space; None without a snapshot."""
+    """The rows of the current snapshot, which is whole, the kind of its index and its space; None
+    without a snapshot.
+    """
     if read_manifest(str(store)) is None:
         return None
     snapshot = open_store(str(store))
@@ -172,7 +206,9 @@ def content_of(store: Path) -> tuple[Counter[Any], str | None, str] | None:
 
 
 def written(place: Path) -> Any:
-    """The rows of the file that a command writes, or of the table that it pushes into; None without one."""
+    """The rows of the file that a command writes, or of the table that it pushes into; None without
+    one.
+    """
     if (place / FILE).exists():
         rows = pq.read_table(place / FILE).to_pylist()
         return Counter(str({name: rounded(value) for name, value in row.items()}) for row in rows)
@@ -183,7 +219,13 @@ def pushed(folder: Path) -> Counter[tuple[str, str]]:
     """The rows of the table that was pushed into."""
     import lancedb
 
-    rows = lancedb.connect(str(folder)).open_table("docs").to_arrow().select(["id", "text"]).to_pylist()
+    rows = (
+        lancedb.connect(str(folder))
+        .open_table("docs")
+        .to_arrow()
+        .select(["id", "text"])
+        .to_pylist()
+    )
     return Counter((row["id"], row["text"]) for row in rows)
 
 

@@ -33,7 +33,12 @@ class Served:
 
     def ids(self, **params: object) -> list[str]:
         """The ids of hits."""
-        return [hit["id"] for hit in self.get("/similar" if "id" in params else "/search", **params).json()["hits"]]
+        return [
+            hit["id"]
+            for hit in self.get("/similar" if "id" in params else "/search", **params).json()[
+                "hits"
+            ]
+        ]
 
     def until(self, run: str) -> None:
         """Wait until a run's snapshot is searched."""

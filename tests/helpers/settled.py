@@ -22,11 +22,15 @@ def stretches(run: Run, units: Iterable[UnitRecord]) -> list[SettledStretch]:
     return [settler.settle(number, found) for number, found in enumerate(packed)]
 
 
-def settled(run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = ()) -> Settled | Problem:
+def settled(
+    run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = ()
+) -> Settled | Problem:
     """All units and problems of a run together."""
     return settled_or_problem([*stretches(run, units), *problems], run)
 
 
-def finish(run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = (), **known: Any) -> Result:
+def finish(
+    run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = (), **known: Any
+) -> Result:
     """The run committed, or put on record as failed."""
     return commit.finish(run, settled(run, units, problems), **known)

@@ -36,11 +36,15 @@ def write_unit(root: str, place: int, rows: list[tuple[str, str]], run: str = ""
     texts = [text for _, text in rows]
     start = place * BYTES
     unit = make_unit(SPACE, texts, name=f"{_file(0).key}-{start:012d}")
-    whole = replace(unit.rows, ids=[row_id for row_id, _ in rows], kept=None, start=start, stop=start + BYTES)
+    whole = replace(
+        unit.rows, ids=[row_id for row_id, _ in rows], kept=None, start=start, stop=start + BYTES
+    )
     hashes = row_hashes(texts)
     unit = PreparedUnit(whole, hashes, unit_digest(SPACE, whole, hashes))
     store = UnitStore(root, SPACE, run=run)
-    counts = UnitCounts(embedded=len(rows), reused=0, duplicates=0, real=5 * len(rows), padded=5 * len(rows))
+    counts = UnitCounts(
+        embedded=len(rows), reused=0, duplicates=0, real=5 * len(rows), padded=5 * len(rows)
+    )
     return store.finished(unit) or store.write(unit, make_vectors(len(rows)), [], counts)
 
 
@@ -51,7 +55,9 @@ def _file(units: int) -> InputFile:
 def begin(root: str, number: int, units: int, **values: Any) -> Run:
     """A run over a file of so many units, planned and on top of the current snapshot."""
     file = _file(units)
-    spans = tuple(Span(file, place * BYTES, place * BYTES, (place + 1) * BYTES) for place in range(units))
+    spans = tuple(
+        Span(file, place * BYTES, place * BYTES, (place + 1) * BYTES) for place in range(units)
+    )
     write_plan(root, run_name(number), [PlannedFile(file, spans)])
     previous = read_manifest(root)
     return Run(
@@ -60,11 +66,15 @@ def begin(root: str, number: int, units: int, **values: Any) -> Run:
     )  # fmt: skip
 
 
-def night(root: str, number: int, *units: dict[str, str] | list[tuple[str, str]], **values: Any) -> Result:
+def night(
+    root: str, number: int, *units: dict[str, str] | list[tuple[str, str]], **values: Any
+) -> Result:
     """A run that commits these units, each by the texts of its ids."""
     run = begin(root, number, len(units), **values)
     rows = [list(unit.items()) if isinstance(unit, dict) else unit for unit in units]
-    result = finish(run, [write_unit(root, place, unit, run.id) for place, unit in enumerate(rows)], [])
+    result = finish(
+        run, [write_unit(root, place, unit, run.id) for place, unit in enumerate(rows)], []
+    )
     report.bring_up_to_date(root)
     return result
 

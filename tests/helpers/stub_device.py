@@ -1,4 +1,6 @@
-"""A GPU that is none: tensors that say they are on it lie in main memory, and what a GPU would be waited for is counted."""
+"""A GPU that is none: tensors that say they are on it lie in main memory, and what a GPU would be
+waited for is counted.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,11 +20,21 @@ _READ = (
 )  # fmt: skip
 _COPIES = ("_to_copy", "to", "copy_")
 # operators that add up in any order on a GPU
-_UNORDERED = ("index_add", "index_add_", "scatter_add", "scatter_add_", "scatter_reduce", "bincount", "histc")
+_UNORDERED = (
+    "index_add",
+    "index_add_",
+    "scatter_add",
+    "scatter_add_",
+    "scatter_reduce",
+    "bincount",
+    "histc",
+)
 
 
 class Counts:
-    """What a device was asked for: `waits` and `unordered` name operators, `copies_in` and `copies_out` are counted."""
+    """What a device was asked for: `waits` and `unordered` name operators, `copies_in` and
+    `copies_out` are counted.
+    """
 
     def __init__(self) -> None:
         self.waits: list[str] = []
@@ -38,7 +50,11 @@ class StubTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, held: Tensor, device: torch.device, counts: Counts) -> "StubTensor":
-        layout = {"strides": held.stride(), "storage_offset": held.storage_offset(), "dtype": held.dtype}
+        layout = {
+            "strides": held.stride(),
+            "storage_offset": held.storage_offset(),
+            "dtype": held.dtype,
+        }
         with torch.inference_mode(False):  # inside of it a view would have to be no view
             return torch.Tensor._make_wrapper_subclass(cls, held.shape, device=device, **layout)
 
@@ -64,9 +80,13 @@ class StubTensor(torch.Tensor):
     def _places(self, key: Any) -> Any:
         given, shape = tree_flatten(key)
         tensors = [each for each in given if isinstance(each, Tensor)]
-        moved = [each for each in tensors if each.dtype == torch.bool or not isinstance(each, StubTensor)]
+        moved = [
+            each for each in tensors if each.dtype == torch.bool or not isinstance(each, StubTensor)
+        ]
         self.counts.waits += ["index"] * len(moved)
-        return tree_unflatten([each.held if isinstance(each, StubTensor) else each for each in given], shape)
+        return tree_unflatten(
+            [each.held if isinstance(each, StubTensor) else each for each in given], shape
+        )
 
     def tolist(self) -> Any:
         self.counts.waits.append("tolist")
@@ -77,7 +97,11 @@ class StubTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        counts = next(each.counts for each in tree_flatten((args, kwargs or {}))[0] if isinstance(each, StubTensor))
+        counts = next(
+            each.counts
+            for each in tree_flatten((args, kwargs or {}))[0]
+            if isinstance(each, StubTensor)
+        )
         return _run(func, args, kwargs or {}, counts)
 
 
@@ -93,11 +117,17 @@ class OnStub(TorchDispatchMode):
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any], counts: Counts) -> Any:
-    """An operator run in main memory; the device of what it makes is that of what it was given, or that asked for."""
+    """An operator run in main memory; the device of what it makes is that of what it was given, or
+    that asked for.
+    """
     name = func.overloadpacket.__name__
     given, shape = tree_flatten((args, kwargs))
     stubs = [each for each in given if isinstance(each, StubTensor)]
-    plain = [each for each in given if isinstance(each, Tensor) and not isinstance(each, StubTensor) and each.dim()]
+    plain = [
+        each
+        for each in given
+        if isinstance(each, Tensor) and not isinstance(each, StubTensor) and each.dim()
+    ]
     if name == "lstm":  # takes how many texts have each step from main memory
         plain = [each for each in plain if each is not args[1]]
     asked = next((each for each in given if isinstance(each, torch.device)), None)
@@ -128,18 +158,26 @@ def _count(func: Any, name: str, args: Any, kwargs: dict[str, Any], counts: Coun
     by_flags = name in ("index", "index_put", "index_put_") and any(
         each is not None and each.dtype == torch.bool for each in args[1]
     )
-    repeats = [each for each in args[:2] if isinstance(each, Tensor)] if name == "repeat_interleave" else []
+    repeats = (
+        [each for each in args[:2] if isinstance(each, Tensor)]
+        if name == "repeat_interleave"
+        else []
+    )
     unsized = bool(repeats) and kwargs.get("output_size") is None and not isinstance(args[-1], int)
     if name in _READ or by_flags or unsized:
         counts.waits.append(name)
-    added = name.startswith("index_put") and bool((args[3:4] or (kwargs.get("accumulate", False),))[0])
+    added = name.startswith("index_put") and bool(
+        (args[3:4] or (kwargs.get("accumulate", False),))[0]
+    )
     running = name == "cumsum" and args[0].is_floating_point()
     if (name in _UNORDERED and args[0].is_floating_point()) or added or running:
         counts.unordered.append(name)
 
 
 def _count_copy(name: str, args: Any, kwargs: dict[str, Any], asked: Any, counts: Counts) -> None:
-    source, target = (args[1], args[0].device) if name == "copy_" else (args[0], asked or args[0].device)
+    source, target = (
+        (args[1], args[0].device) if name == "copy_" else (args[0], asked or args[0].device)
+    )
     if source.device.type == target.type:
         return
     counts.copies_in += target.type == "cuda"

@@ -1,4 +1,6 @@
-"""Tiny random-weight models of several architectures, their tokenizers built in memory, saved by transformers."""
+"""Tiny random-weight models of several architectures, their tokenizers built in memory, saved by
+transformers.
+"""
 
 import json
 from pathlib import Path
@@ -24,12 +26,27 @@ TEXTS = [
 ]
 HIDDEN, INNER, LAYERS, LONGEST = 24, 40, 3, 48
 
-_SIZES = {"hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "intermediate_size": INNER}
+_SIZES = {
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "intermediate_size": INNER,
+}
 _BERT = {**_SIZES, "max_position_embeddings": LONGEST, "initializer_range": 0.3, "pad_token_id": 0}
 CONFIGS: dict[str, dict] = {
     "bert": _BERT,
-    "roberta": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1, "type_vocab_size": 1},
-    "xlm-roberta": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1, "type_vocab_size": 1},
+    "roberta": {
+        **_BERT,
+        "max_position_embeddings": LONGEST + 2,
+        "pad_token_id": 1,
+        "type_vocab_size": 1,
+    },
+    "xlm-roberta": {
+        **_BERT,
+        "max_position_embeddings": LONGEST + 2,
+        "pad_token_id": 1,
+        "type_vocab_size": 1,
+    },
     "albert": {**_BERT, "embedding_size": 12},
     "electra": {**_BERT, "embedding_size": 12},
     "mpnet": {**_BERT, "max_position_embeddings": LONGEST + 2, "pad_token_id": 1},
@@ -41,8 +58,19 @@ CONFIGS: dict[str, dict] = {
         "max_position_embeddings": LONGEST,
     }
     | {"initializer_range": 0.3, "pad_token_id": 0},
-    "xlnet": {"d_model": HIDDEN, "n_layer": LAYERS, "n_head": 4, "d_inner": INNER, "initializer_range": 0.3},
-    "deberta-v2": {**_BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False},
+    "xlnet": {
+        "d_model": HIDDEN,
+        "n_layer": LAYERS,
+        "n_head": 4,
+        "d_inner": INNER,
+        "initializer_range": 0.3,
+    },
+    "deberta-v2": {
+        **_BERT,
+        "relative_attention": True,
+        "pos_att_type": ["p2c", "c2p"],
+        "position_biased_input": False,
+    },
     "modernbert": {**_BERT, "global_attn_every_n_layers": 2, "local_attention": 8},
     "t5": {"d_model": HIDDEN, "num_layers": LAYERS, "num_heads": 4, "d_kv": 6, "d_ff": INNER},
 }
@@ -62,7 +90,9 @@ def save_tiny_model(family: str, folder: Path, **changes: object) -> Path:
 
 
 def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
-    """Words split at blanks, with the special tokens, their places and the padding side of the family."""
+    """Words split at blanks, with the special tokens, their places and the padding side of the
+    family.
+    """
     if family == "xlnet":
         return _tokenizer(["<pad>", "<unk>"], "", "<sep> <cls>", padding_side="left")
     if family == "t5":
@@ -72,14 +102,20 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
     return _tokenizer(["[PAD]", "[UNK]"], "[CLS]", "[SEP]")
 
 
-def _tokenizer(first: list[str], before: str, after: str, padding_side: str = "right") -> PreTrainedTokenizerFast:
+def _tokenizer(
+    first: list[str], before: str, after: str, padding_side: str = "right"
+) -> PreTrainedTokenizerFast:
     specials = list(dict.fromkeys([*first, *before.split(), *after.split()]))
     vocabulary = {token: i for i, token in enumerate([*specials, *WORDS.split()])}
     unknown = next(token for token in specials if "unk" in token.lower())
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=unknown))
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    pieces = [f"{token}:0" for token in before.split()] + ["$A:0"] + [_typed(token) for token in after.split()]
+    pieces = (
+        [f"{token}:0" for token in before.split()]
+        + ["$A:0"]
+        + [_typed(token) for token in after.split()]
+    )
     tokenizer.post_processor = processors.TemplateProcessing(
         single=" ".join(pieces), special_tokens=[(token, vocabulary[token]) for token in specials]
     )
@@ -101,7 +137,12 @@ def _typed(token: str) -> str:
 
 def _token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     ids = {"pad_token_id": tokenizer.pad_token_id, "cls_token_id": tokenizer.cls_token_id}
-    return {**ids, "sep_token_id": tokenizer.sep_token_id, "bos_token_id": 0, "eos_token_id": tokenizer.sep_token_id}
+    return {
+        **ids,
+        "sep_token_id": tokenizer.sep_token_id,
+        "bos_token_id": 0,
+        "eos_token_id": tokenizer.sep_token_id,
+    }
 
 
 def edit_json(path: Path, **changes: object) -> None:

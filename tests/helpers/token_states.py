@@ -11,8 +11,12 @@ LAYERS, HIDDEN, EMBEDDING, VOCABULARY = 6, 16, 8, 40
 FIRST, LAST, PADDING = 1, 2, 0
 
 
-def states(lengths: list[int], seed: int = 1, dtype: torch.dtype = torch.float64, **changes: object) -> TokenStates:
-    """Sentences of these lengths, each between two special tokens; layers 0 to 6, heads of the first two blocks."""
+def states(
+    lengths: list[int], seed: int = 1, dtype: torch.dtype = torch.float64, **changes: object
+) -> TokenStates:
+    """Sentences of these lengths, each between two special tokens; layers 0 to 6, heads of the
+    first two blocks.
+    """
     generator = torch.Generator().manual_seed(seed)
     total, offsets = sum(lengths), torch.tensor([0, *np.cumsum(lengths)])
     ids = torch.randint(3, VOCABULARY, (total,), generator=generator)
@@ -27,7 +31,9 @@ def states(lengths: list[int], seed: int = 1, dtype: torch.dtype = torch.float64
         keep=torch.ones(total, dtype=torch.bool),
         raw=table[ids],
         special=(ids == FIRST) | (ids == LAST),
-        own_attention={(b, h): torch.rand(total, generator=generator) for b in (1, 2) for h in (1, 2)},
+        own_attention={
+            (b, h): torch.rand(total, generator=generator) for b in (1, 2) for h in (1, 2)
+        },
     )
     return replace(drawn, **changes)
 

@@ -29,7 +29,10 @@ def scored_rows(count: int = PAIRS, seed: int = 0) -> list[dict]:
 
 def labelled_rows(count: int = PAIRS, seed: int = 0) -> list[dict]:
     """Pairs with one of three labels."""
-    rows = [{"sentence1": row["sentence1"], "sentence2": row["sentence2"]} for row in scored_rows(count, seed)]
+    rows = [
+        {"sentence1": row["sentence1"], "sentence2": row["sentence2"]}
+        for row in scored_rows(count, seed)
+    ]
     return [{**row, "label": ("no", "perhaps", "yes")[place % 3]} for place, row in enumerate(rows)]
 
 
@@ -37,7 +40,10 @@ def triplet_rows(count: int = PAIRS, seed: int = 0) -> list[dict]:
     """Triplets."""
     texts = sentences(3 * count, seed)
     sides = (texts[:count], texts[count : 2 * count], texts[2 * count :])
-    return [dict(zip(("anchor", "positive", "negative"), row, strict=True)) for row in zip(*sides, strict=True)]
+    return [
+        dict(zip(("anchor", "positive", "negative"), row, strict=True))
+        for row in zip(*sides, strict=True)
+    ]
 
 
 def write_tsv(path: Path, rows: list[dict]) -> Path:

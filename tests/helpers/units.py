@@ -9,7 +9,9 @@ from transforms.store.shards.shards import Vectors, unit_digest
 from transforms.store.shards.units import PreparedUnit
 
 
-def make_unit(space: Space, texts: list[str], rejects: int = 0, name: str = "0" * 16 + "-" + "0" * 12) -> PreparedUnit:
+def make_unit(
+    space: Space, texts: list[str], rejects: int = 0, name: str = "0" * 16 + "-" + "0" * 12
+) -> PreparedUnit:
     """A unit with these texts, ids a0, a1, ... and some rejected rows after them."""
     n = len(texts)
     rows = UnitRows(
@@ -31,4 +33,6 @@ def make_vectors(n: int) -> Vectors:
     """Distinct vectors of four components."""
     embedding = np.arange(4 * n, dtype=np.float32).reshape(n, 4) + 1
     counts = np.full(n, 5, np.int32)
-    return Vectors(embedding, np.ones(n, np.float32), counts, np.zeros(n, bool), np.zeros(n, np.int32))
+    return Vectors(
+        embedding, np.ones(n, np.float32), counts, np.zeros(n, bool), np.zeros(n, np.int32)
+    )

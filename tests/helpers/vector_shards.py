@@ -16,7 +16,9 @@ def write_shard(path: Path, pooled: np.ndarray, start: int = 0, normalized: bool
     ids = [str(start + i) for i in range(len(pooled))]
     columns = {
         "id": pa.array(ids),
-        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(embedding.reshape(-1)), pooled.shape[1]),
+        "embedding": pa.FixedSizeListArray.from_arrays(
+            pa.array(embedding.reshape(-1)), pooled.shape[1]
+        ),
         "norm": pa.array(norm),
         "row_hash": pa.array([row_hash(f"text {i}") for i in ids], pa.binary(16)),
     }
@@ -24,10 +26,17 @@ def write_shard(path: Path, pooled: np.ndarray, start: int = 0, normalized: bool
     return str(path)
 
 
-def write_shards(folder: Path, pooled: np.ndarray, count: int, normalized: bool = True) -> list[str]:
+def write_shards(
+    folder: Path, pooled: np.ndarray, count: int, normalized: bool = True
+) -> list[str]:
     """The vectors in so many shards."""
     starts = [len(pooled) * i // count for i in range(count + 1)]
     return [
-        write_shard(folder / f"{count}-{i}.parquet", pooled[starts[i] : starts[i + 1]], starts[i], normalized)
+        write_shard(
+            folder / f"{count}-{i}.parquet",
+            pooled[starts[i] : starts[i + 1]],
+            starts[i],
+            normalized,
+        )
         for i in range(count)
     ]

@@ -30,13 +30,17 @@ def inputs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def partition() -> str:
-    """How `embed` cuts; a module whose tests must hold for both has a fixture of this name with both as parameters."""
+    """How `embed` cuts; a module whose tests must hold for both has a fixture of this name with
+    both as parameters.
+    """
     return "file"
 
 
 @pytest.fixture
 def embed(run: Run, model: Path, store: Path, partition: str) -> Run:
-    """`embed` into the test's store with the tiny model: one input or a list of them, then further options."""
+    """`embed` into the test's store with the tiny model: one input or a list of them, then further
+    options.
+    """
 
     def call(inputs: object, *options: object) -> Outcome:
         globs = inputs if isinstance(inputs, list) else [inputs]

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, vectors_of, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    sentences,
+    vectors_of,
+    write_parquet,
+)
 
 from transforms.store import open_store
 
@@ -23,7 +31,9 @@ def days(inputs: Path) -> list[Path]:
 def test_earlier_files_stay_with_their_rows_and_their_index(
     embed: Run, run: Run, days: list[Path], store: Path
 ) -> None:
-    embed(days[0] / "*", "--id-column", "id", "--keep-columns", "n", "--index", "Flat", "--append").ok()
+    embed(
+        days[0] / "*", "--id-column", "id", "--keep-columns", "n", "--index", "Flat", "--append"
+    ).ok()
     first, vectors = files_in(store, "embeddings"), vectors_of(store)
     shutil.rmtree(days[0])
     out = embed(days[1] / "*", "--append", "--dry-run").ok().out
@@ -36,7 +46,9 @@ def test_earlier_files_stay_with_their_rows_and_their_index(
     assert manifest["index"]["rows"] == 10
     assert first.items() <= files_in(store, "embeddings").items()
     assert vectors.items() <= vectors_of(store).items()
-    assert {hit["id"] for hit in open_store(str(store)).search(sentences(1), k=10)[0]} == {f"k{i}" for i in range(10)}
+    assert {hit["id"] for hit in open_store(str(store)).search(sentences(1), k=10)[0]} == {
+        f"k{i}" for i in range(10)
+    }
     run("verify", "--store", store).ok()
     assert "10" in run("history", "--store", store).ok().out.splitlines()[-1]
     run("index", "--store", store, "--merge").ok()
@@ -45,7 +57,9 @@ def test_earlier_files_stay_with_their_rows_and_their_index(
     run("verify", "--store", store).ok()
 
 
-def test_without_it_a_later_run_has_what_it_names(embed: Run, days: list[Path], inputs: Path, store: Path) -> None:
+def test_without_it_a_later_run_has_what_it_names(
+    embed: Run, days: list[Path], inputs: Path, store: Path
+) -> None:
     embed(days[0] / "*").ok()
     embed(days[1] / "*", "--append").ok()
     embed([days[0] / "*", days[1] / "*"]).ok()
@@ -84,7 +98,9 @@ def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
     embed(days[0] / "*").ok()
     before = manifest_of(store)
     (days[1] / "p1.parquet").rename(days[1] / "p0.parquet")
-    said = embed(days[1] / "*", "--append").failed(2, days[1] / "p0.parquet", days[0] / "p0.parquet", "other content")
+    said = embed(days[1] / "*", "--append").failed(
+        2, days[1] / "p0.parquet", days[0] / "p0.parquet", "other content"
+    )
     assert manifest_of(store) == before
     embed(said.partition("--input '")[2].partition("'")[0], "--append").ok()
     check_ledger(store, 10, embedded=5, carried=5)
@@ -98,9 +114,15 @@ def test_a_known_name_with_other_content_is_refused_with_a_pattern_that_works(
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [(["--keep-columns", "n"], "keep_columns"), (["--unit-tokens", 7], "unit_tokens"), (["--reembed"], "reembed")],
+    [
+        (["--keep-columns", "n"], "keep_columns"),
+        (["--unit-tokens", 7], "unit_tokens"),
+        (["--reembed"], "reembed"),
+    ],
 )
-def test_nothing_else_may_change(embed: Run, days: list[Path], store: Path, options: list[object], name: str) -> None:
+def test_nothing_else_may_change(
+    embed: Run, days: list[Path], store: Path, options: list[object], name: str
+) -> None:
     embed(days[0] / "*").ok()
     before = manifest_of(store)
     embed(days[1] / "*", "--append", *options).failed(2, "--append", name)
@@ -108,11 +130,15 @@ def test_nothing_else_may_change(embed: Run, days: list[Path], store: Path, opti
 
 
 def test_not_by_content(embed: Run, days: list[Path], store: Path) -> None:
-    embed(days[0] / "*", "--append", "--partition", "content").failed(2, "--append", "--partition content")
+    embed(days[0] / "*", "--append", "--partition", "content").failed(
+        2, "--append", "--partition content"
+    )
     assert not store.exists()
 
 
-def test_a_lost_shard_of_a_file_that_is_not_named(embed: Run, days: list[Path], store: Path) -> None:
+def test_a_lost_shard_of_a_file_that_is_not_named(
+    embed: Run, days: list[Path], store: Path
+) -> None:
     embed(days[0] / "*").ok()
     shard = next((store / "embeddings").iterdir())
     shard.unlink()

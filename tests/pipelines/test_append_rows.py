@@ -1,4 +1,6 @@
-"""`sb.embed(rows, append=True, batch=...)`: batches of rows that a program holds, beside each other and beside files."""
+"""`sb.embed(rows, append=True, batch=...)`: batches of rows that a program holds, beside each other
+and beside files.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,9 @@ def texts(store: sb.Store) -> list[str]:
     return store.dataset().to_table(columns=["text"])["text"].to_pylist()
 
 
-def test_batches_stand_beside_each_other_and_the_same_one_again_adds_nothing(how: dict[str, Any]) -> None:
+def test_batches_stand_beside_each_other_and_the_same_one_again_adds_nothing(
+    how: dict[str, Any],
+) -> None:
     assert work(sb.embed(TEXTS[:4], batch="monday", **how)) == (4, 0, 0)
     store = sb.embed(TEXTS[4:6], batch="day 2", **how)
     assert (work(store), batches(store)) == ((2, 0, 4), ["day 2.parquet", "monday.parquet"])
@@ -62,7 +66,9 @@ def test_rows_after_files_and_files_after_rows(how: dict[str, Any], inputs: Path
     assert sorted(texts(store)) == sorted(TEXTS[:8])
 
 
-def test_rows_after_files_of_a_format_that_the_store_remembers(how: dict[str, Any], inputs: Path) -> None:
+def test_rows_after_files_of_a_format_that_the_store_remembers(
+    how: dict[str, Any], inputs: Path
+) -> None:
     sb.embed(write_lines(inputs / "a.log", TEXTS[:4]), format="text", **how)
     store = sb.embed(TEXTS[4:6], batch="b", **how)
     assert sorted(texts(store)) == sorted(TEXTS[:6])
@@ -90,16 +96,26 @@ def test_by_content_there_are_no_batches(how: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("input", "options", "message"),
     [
-        (TEXTS, {"batch": "a", "append": False}, "batch: it names rows that are appended; say append=True too"),
+        (
+            TEXTS,
+            {"batch": "a", "append": False},
+            "batch: it names rows that are appended; say append=True too",
+        ),
         (TEXTS, {"batch": "a/b"}, "batch: 'a/b' is no name"),
         (TEXTS, {"batch": "day[1]"}, "batch: 'day[1]' is no name"),
         (TEXTS, {"batch": " "}, "batch: ' ' is no name"),
         (TEXTS, {"batch": "\n"}, "batch: '\\n' is no name"),
         (TEXTS, {"batch": "x" * 201}, "batch: 'xxx"),
-        ("*.csv", {"batch": "a"}, "batch: it names rows in memory, and files have names of their own"),
+        (
+            "*.csv",
+            {"batch": "a"},
+            "batch: it names rows in memory, and files have names of their own",
+        ),
     ],
 )
-def test_names_that_do_not_work(how: dict[str, Any], input: Any, options: dict[str, Any], message: str) -> None:
+def test_names_that_do_not_work(
+    how: dict[str, Any], input: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(sb.OptionError) as caught:
         sb.embed(input, **{**how, **options})
     assert str(caught.value).startswith(message)

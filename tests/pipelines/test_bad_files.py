@@ -1,4 +1,6 @@
-"""Input files that cannot be read: left out and named where a run may do that, and read as soon as they can be."""
+"""Input files that cannot be read: left out and named where a run may do that, and read as soon as
+they can be.
+"""
 
 import errno
 import gzip
@@ -33,12 +35,17 @@ def glob(inputs: Path) -> Path:
 
 def write(path: Path, number: int) -> None:
     """Ten rows of their own."""
-    write_parquet(path, sentences(10, 10 * number), row_group_size=5, id=[f"{number}-{n}" for n in range(10)])
+    write_parquet(
+        path, sentences(10, 10 * number), row_group_size=5, id=[f"{number}-{n}" for n in range(10)]
+    )
 
 
 def ids(store: Path) -> set[str]:
     """The files' numbers that the store's ids begin with."""
-    return {row_id.partition("-")[0] for row_id in open_store(str(store)).dataset().to_table()["id"].to_pylist()}
+    return {
+        row_id.partition("-")[0]
+        for row_id in open_store(str(store)).dataset().to_table()["id"].to_pylist()
+    }
 
 
 def test_a_bad_file_keeps_its_rows_and_is_read_once_it_is_mended(
@@ -87,7 +94,9 @@ def test_one_that_was_left_out_can_be_appended_once_it_is_mended(
     assert ids(store) == {"0", "1", "2"}
 
 
-def test_a_link_to_nothing_is_one_bad_file(embed: Run, glob: Path, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_a_link_to_nothing_is_one_bad_file(
+    embed: Run, glob: Path, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     (inputs / "b.parquet").rename(tmp_path / "b")
     (inputs / "b.parquet").symlink_to(tmp_path / "b")
     embed(glob, *OPTIONS).ok()
@@ -96,10 +105,14 @@ def test_a_link_to_nothing_is_one_bad_file(embed: Run, glob: Path, inputs: Path,
     embed(glob, *OPTIONS).failed(1, "b.parquet is a link to a file that is not there")
     for named in (glob, inputs):
         outcome = embed(named, *OPTIONS, "--max-bad-files", 2).ok()
-        assert outcome.out.count("is a link to a file that is not there; mend the link or remove it") == 2
+        assert (
+            outcome.out.count("is a link to a file that is not there; mend the link or remove it")
+            == 2
+        )
         assert ids(store) == {"0", "1", "2"}
     (inputs / "z").symlink_to(tmp_path / "nothing")
-    embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "in/z is a link")  # it may have been a folder
+    # it may have been a folder
+    embed(inputs, *OPTIONS, "--max-bad-files", 3).failed(1, "in/z is a link")
 
 
 def test_a_file_on_a_damaged_part_of_the_disk_is_bad(
@@ -118,7 +131,9 @@ def test_a_file_on_a_damaged_part_of_the_disk_is_bad(
 
 
 @pytest.mark.slow
-def test_a_link_that_was_to_a_folder_is_no_bad_file(embed: Run, glob: Path, inputs: Path, store: Path) -> None:
+def test_a_link_that_was_to_a_folder_is_no_bad_file(
+    embed: Run, glob: Path, inputs: Path, store: Path
+) -> None:
     write(inputs.parent / "parts" / "0.parquet", 7)
     (inputs / "d.parquet").symlink_to(inputs.parent / "parts")
     embed(inputs, *OPTIONS).ok()
@@ -137,7 +152,10 @@ def test_a_link_that_was_to_a_folder_is_no_bad_file(embed: Run, glob: Path, inpu
 def test_a_limit_is_a_number_or_below_one_a_part_of_all(
     tmp_path: Path, model: Path, limit: float, bad: int, files: int, passes: bool
 ) -> None:
-    found = [PlannedFile(InputFile(f"/in/{n}", f"{n}", "text", "", 0, "", ""), bad=f"{n} is bad") for n in range(bad)]
+    found = [
+        PlannedFile(InputFile(f"/in/{n}", f"{n}", "text", "", 0, "", ""), bad=f"{n} is bad")
+        for n in range(bad)
+    ]
     said = f"^{bad} of {files} files cannot be read, .*: 0 is"
     outcome = nullcontext() if passes else pytest.raises(SentenceBeamError, match=said)
     with outcome:
@@ -147,7 +165,10 @@ def test_a_limit_is_a_number_or_below_one_a_part_of_all(
 def test_a_file_that_breaks_off_in_the_middle_is_found_before_anything_is_embedded(
     embed: Run, run: Run, inputs: Path, store: Path
 ) -> None:
-    lines = {name: "".join(f"{text}\n" for text in sentences(200, n * 200)) for n, name in enumerate("ab")}
+    lines = {
+        name: "".join(f"{text}\n" for text in sentences(200, n * 200))
+        for n, name in enumerate("ab")
+    }
     for name, text in lines.items():
         (inputs / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     glob, cut = inputs / "*.txt.gz", inputs / "b.txt.gz"
@@ -212,7 +233,9 @@ def test_small_files_that_share_units_with_a_bad_one_stay_as_they_were(
 
 
 @pytest.mark.slow
-def test_a_new_small_file_that_is_bad_is_left_out_of_its_group(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_new_small_file_that_is_bad_is_left_out_of_its_group(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     glob = inputs / "*.parquet"
     for number in range(20):
         write(inputs / f"{number:02d}.parquet", number)
@@ -237,6 +260,7 @@ def test_by_content_a_bad_file_that_is_new_is_left_out_and_one_with_rows_is_not(
     (inputs / "new.parquet").write_bytes(b"PAR1")
     for others in ((), ("--id-column", ""), ("--unit-tokens", 30), ("--reembed",)):
         embed(glob, *options, *others).failed(
-            1, "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed"
+            1,
+            "--max-bad-files cannot leave it out, since with --partition content the rows that it had are mixed",
         )
     assert ids(store) == {"0", "1", "2", "4"}

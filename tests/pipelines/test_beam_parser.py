@@ -9,7 +9,9 @@ from pipelines.common.beam_parser import beam_parser
 from transforms.base.errors import OptionError
 
 CHECKED = (
-    "2.77.0"  # after looking at _BeamArgumentParser and at PipelineOptions.__init__ of a newer Beam: write it here
+    # after looking at _BeamArgumentParser and at PipelineOptions.__init__ of a newer Beam: write it
+    # here
+    "2.77.0"
 )
 
 
@@ -23,7 +25,14 @@ class OwnOptions(PipelineOptions):
 
 
 def test_the_flags_are_those_that_beam_takes() -> None:
-    given = ["--runner=FlinkRunner", "--project", "p", "--flink_master=f:1", "--own_flag=1", "--own_later=2"]
+    given = [
+        "--runner=FlinkRunner",
+        "--project",
+        "p",
+        "--flink_master=f:1",
+        "--own_flag=1",
+        "--own_later=2",
+    ]
     args, rest = beam_parser().parse_known_args([*given, "--no_such_flag", "x"])
     assert rest == ["--no_such_flag", "x"]
     taken = PipelineOptions(given).get_all_options()
@@ -41,5 +50,7 @@ def test_no_flag_is_taken_for_the_beginning_of_another() -> None:
 
 
 def test_the_pinned_beam_is_the_version_whose_source_was_read() -> None:
-    pins = (Path(__file__).resolve().parents[2] / "constraints.txt").read_text(encoding="utf8").split()
+    pins = (
+        (Path(__file__).resolve().parents[2] / "constraints.txt").read_text(encoding="utf8").split()
+    )
     assert f"apache-beam=={CHECKED}" in pins

@@ -1,4 +1,6 @@
-"""Shards that a run carries over: damaged ones are found by the run itself, named, and made again."""
+"""Shards that a run carries over: damaged ones are found by the run itself, named, and made
+again.
+"""
 
 import json
 from collections.abc import Callable
@@ -24,7 +26,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {"changed": flip, "missing": Path.
 
 def result_of(store: Path) -> dict[str, Any]:
     """How the last committed run ended."""
-    return json.loads((store / "runs" / open_store(str(store)).manifest.run / "result.json").read_bytes())
+    return json.loads(
+        (store / "runs" / open_store(str(store)).manifest.run / "result.json").read_bytes()
+    )
 
 
 @pytest.fixture
@@ -50,7 +54,9 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     assert f"damaged     {path.relative_to(store)}: missing or changed" in out
     assert path.read_bytes() == whole
     after = check_ledger(store, 30, embedded=before["shards"][0]["rows"])
-    assert [unit["sha256"] for unit in after["shards"]] == [unit["sha256"] for unit in before["shards"]]
+    assert [unit["sha256"] for unit in after["shards"]] == [
+        unit["sha256"] for unit in before["shards"]
+    ]
     found = result_of(store)
     assert found["damaged"] == [before["shards"][0]["path"]]
     assert (found["checked"]["shards"], found["checked"]["damaged"]) == (len(before["shards"]), 1)
@@ -58,10 +64,15 @@ def test_a_damaged_shard_of_an_unchanged_file_is_made_again(
     run("verify", "--store", store).ok()
     out = embed(glob).ok().out  # the fraction is remembered
     n = len(before["shards"])
-    assert f"{n} of {n} carried shards are sound: 0 by the checksum of a listing, {n} by reading them" in out
+    assert (
+        f"{n} of {n} carried shards are sound: 0 by the checksum of a listing, {n} by reading them"
+        in out
+    )
 
 
-def test_every_shard_is_read_in_as_many_runs_as_the_fraction_says(embed: Run, inputs: Path, store: Path) -> None:
+def test_every_shard_is_read_in_as_many_runs_as_the_fraction_says(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     for place in range(12):
         write_lines(inputs / f"{place}.txt", sentences(1, place))
     embed(inputs / "*", "--check-carried", 0.25).ok()
@@ -73,7 +84,9 @@ def test_every_shard_is_read_in_as_many_runs_as_the_fraction_says(embed: Run, in
     assert read >= 12
 
 
-def test_of_few_shards_another_one_is_read_in_each_run(embed: Run, inputs: Path, store: Path) -> None:
+def test_of_few_shards_another_one_is_read_in_each_run(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     for place in range(4):
         write_lines(inputs / f"{place}.txt", sentences(1, place))
     embed(inputs / "*").ok()
@@ -85,14 +98,18 @@ def test_of_few_shards_another_one_is_read_in_each_run(embed: Run, inputs: Path,
     assert len(places) == 4
 
 
-def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(embed: Run, glob: Path, store: Path) -> None:
+def test_of_a_file_that_is_not_named_a_damaged_shard_ends_the_run(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob).ok()
     before = (store / "manifest.json").read_bytes()
     for unit in manifest_of(store)["shards"]:
         if unit["file"] == "a.txt":
             flip(store / unit["path"])
     again = write_lines(glob.parent / "d.txt", sentences(3, 50))
-    embed(again, "--append", "--check-carried", 1).failed(1, "was changed", glob.parent / "a.txt", "--input")
+    embed(again, "--append", "--check-carried", 1).failed(
+        1, "was changed", glob.parent / "a.txt", "--input"
+    )
     assert (store / "manifest.json").read_bytes() == before
     embed([again, glob.parent / "a.txt"], "--append", "--check-carried", 1).ok()
     check_ledger(store, 33)

@@ -1,4 +1,6 @@
-"""The figures of docs/cost.md: each is counted here, and the page has the tables that these make."""
+"""The figures of docs/cost.md: each is counted here, and the page has the tables that these
+make.
+"""
 
 import argparse
 import json
@@ -47,21 +49,27 @@ def test_prices_are_not_made_up() -> None:
     assert all(value is None for name, value in vars(DEFAULTS).items() if name.startswith("price"))
     args = cost.parser().parse_args(["--price-hour", "2", "--rate", "1000"])
     first = cost.money(args).splitlines()[2].split("|")[2]
-    assert float(first.replace(",", "")) == pytest.approx(10_000_000 * 14.7 / 1000 / 3600 * 2, rel=0.01)
+    assert float(first.replace(",", "")) == pytest.approx(
+        10_000_000 * 14.7 / 1000 / 3600 * 2, rel=0.01
+    )
 
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Shard:
     """Write a unit of sentences of a page in English; its record."""
 
-    def written(rows: int, dim: int, keep_text: bool = False, precision: str = "float32") -> UnitRecord:
+    def written(
+        rows: int, dim: int, keep_text: bool = False, precision: str = "float32"
+    ) -> UnitRecord:
         space = replace(space_of(dim), precision=precision)
         dice, ones = np.random.default_rng(0), np.ones(rows, np.int32)
         unit = make_unit(space, english(rows))
         unit = replace(unit, rows=with_text(unit.rows)) if keep_text else unit
         vectors = Vectors(dice.standard_normal((rows, dim)).astype(np.float32), dice.random(rows).astype(np.float32),
                           dice.integers(3, 40, rows).astype(np.int32), ones < 0, ones * 0)  # fmt: skip
-        return UnitStore(str(tmp_path / str(keep_text)), space).write(unit, vectors, [], UnitCounts(rows, 0, 0))
+        return UnitStore(str(tmp_path / str(keep_text)), space).write(
+            unit, vectors, [], UnitCounts(rows, 0, 0)
+        )
 
     return written
 
@@ -79,11 +87,15 @@ def test_bytes_of_a_row(shard: Shard) -> None:
     assert plain / rows == pytest.approx(4 * dim + cost.ROW_BYTES, rel=0.1, abs=8)
     text = sum(len(text.encode()) for text in english(rows))
     assert 50 < text / rows < 70
-    assert (shard(rows, dim, keep_text=True).bytes - plain) / text == pytest.approx(cost.TEXT_KEPT, abs=0.1)
+    assert (shard(rows, dim, keep_text=True).bytes - plain) / text == pytest.approx(
+        cost.TEXT_KEPT, abs=0.1
+    )
 
 
 def test_codes_beside_the_floats(shard: Shard) -> None:
-    plain, coded = (shard(2_000, 384, precision=precision).bytes for precision in ("float32", "float16"))
+    plain, coded = (
+        shard(2_000, 384, precision=precision).bytes for precision in ("float32", "float16")
+    )
     assert (coded - plain) / 2_000 == pytest.approx(2 * 384, rel=0.05)
 
 
@@ -92,10 +104,15 @@ def test_by_content_an_edit_writes_two_units_again() -> None:
     rows, bits, edited = 20_000, 9, 0.005
     before, dice = [f"row {n}" for n in range(rows)], random.Random(0)
     after = [f"{text}, edited" if dice.random() < edited else text for text in before]
-    old, new = (np.frombuffer(b"".join(row_hashes(texts)), np.uint8).reshape(-1, 16) for texts in (before, after))
+    old, new = (
+        np.frombuffer(b"".join(row_hashes(texts)), np.uint8).reshape(-1, 16)
+        for texts in (before, after)
+    )
     moved = (old != new).any(axis=1)
     written = {*buckets_of(old[moved], bits).tolist(), *buckets_of(new[moved], bits).tolist()}
-    assert len(written) / (1 << bits) == pytest.approx(cost.rewritten(edited, 2 * rows / (1 << bits)), rel=0.15)
+    assert len(written) / (1 << bits) == pytest.approx(
+        cost.rewritten(edited, 2 * rows / (1 << bits)), rel=0.15
+    )
 
 
 def test_what_a_row_shuffles_for_ids_and_changes(shard: Shard, tmp_path: Path) -> None:
@@ -103,7 +120,10 @@ def test_what_a_row_shuffles_for_ids_and_changes(shard: Shard, tmp_path: Path) -
     path = shard(rows, 4).path or ""
     ids = [data for _, data in id_hashes(root, path, 3)]
     assert sum(map(len, ids)) == cost.ID_BYTES * rows
-    assert sum(file.stat().st_size for file in (tmp_path / "False" / "ids").iterdir()) == cost.ID_BYTES * rows + 16
+    assert (
+        sum(file.stat().st_size for file in (tmp_path / "False" / "ids").iterdir())
+        == cost.ID_BYTES * rows + 16
+    )
     sides = [side for _, side in read_side(f"{root}/{path}", True, 3)]
     assert sum(len(side.ids) + len(side.rows) for side in sides) == cost.CHANGED_BYTES * rows
 
@@ -113,12 +133,15 @@ def test_what_a_unit_shuffles() -> None:
                      "", 300_000_000, "c" * 64, "1732320000000000")  # fmt: skip
     span = Span(file, 12, 1_000_000, 1_017_000, (12, 13), 17_000, 262_000)
     coder = registry.get_coder(object)
-    assert len(coder.encode([span])) <= cost.SHUFFLED - 400  # 250 are the record's, and what a runner adds
+    # 250 are the record's, and what a runner adds
+    assert len(coder.encode([span])) <= cost.SHUFFLED - 400
 
 
 @pytest.fixture
 def night(run: Run, model: Path, inputs: Path, gs: str) -> Run:
-    """A night over a file of units of ten rows on gs://, some of whose texts are edited; with options more."""
+    """A night over a file of units of ten rows on gs://, some of whose texts are edited; with
+    options more.
+    """
 
     def made(edited: Iterable[int], *options: object) -> object:
         texts = sentences(10 * UNITS)
@@ -135,7 +158,9 @@ def night(run: Run, model: Path, inputs: Path, gs: str) -> Run:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ids", [(), ("--id-column", "id")], ids=["ids of files", "own ids"])
-def test_requests_and_bytes_of_nights(night: Run, run: Run, gs: str, gcs: Gcs, ids: tuple[str, ...]) -> None:
+def test_requests_and_bytes_of_nights(
+    night: Run, run: Run, gs: str, gcs: Gcs, ids: tuple[str, ...]
+) -> None:
     def counted(*edited: int) -> tuple[int, int]:
         with gcs.counted() as requests:
             night(edited, *ids)
@@ -155,7 +180,9 @@ def test_requests_and_bytes_of_nights(night: Run, run: Run, gs: str, gcs: Gcs, i
     later_writes, later_reads = counted(*edited)
     second = open_store(f"{gs}/store").manifest
     new = {unit.path for unit in second.units} - {unit.path for unit in first.units}
-    assert len(new) == len({row // 10 for row in edited}), "a unit is written again where a row of it was edited"
+    assert len(new) == len({row // 10 for row in edited}), (
+        "a unit is written again where a row of it was edited"
+    )
     slack = 10  # what a run with changes asks for beside its units
     assert later_writes - of_run[0] <= (cost.UNIT_WRITES + bool(ids)) * len(new) + slack
     assert later_reads - of_run[1] <= (cost.UNIT_READS + more) * UNITS + slack

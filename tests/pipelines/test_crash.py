@@ -1,4 +1,6 @@
-"""Killed at any moment, a run is taken up by the next one: nothing lost, nothing made twice, nothing half written."""
+"""Killed at any moment, a run is taken up by the next one: nothing lost, nothing made twice,
+nothing half written.
+"""
 
 import os
 import random
@@ -10,7 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.commands import child_process
-from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_parquet,
+)
 
 KILLS = 8
 
@@ -24,18 +34,26 @@ def command(glob: Path, store: Path, model: Path, partition: str = "file") -> li
 
 def stages(store: Path) -> dict[str, int]:
     """How many files of each kind stand."""
-    return {name: len(files_in(store, name)) for name in ("embeddings", "sidecars", "index", "manifests")}
+    return {
+        name: len(files_in(store, name))
+        for name in ("embeddings", "sidecars", "index", "manifests")
+    }
 
 
 def the_same(store: Path) -> dict[str, Any]:
     """What a disturbed and an undisturbed run must agree on."""
     manifest = manifest_of(store)
     assert manifest is not None
-    return {name: manifest[name] for name in ("space", "rows", "work", "tokens", "shards", "index", "partition")}
+    return {
+        name: manifest[name]
+        for name in ("space", "rows", "work", "tokens", "shards", "index", "partition")
+    }
 
 
 def killed_at(argv: list[str], store: Path, wanted: int, rng: random.Random) -> bool:
-    """Start the command and kill it a moment after `wanted` shards stand; False where it ended before."""
+    """Start the command and kill it a moment after `wanted` shards stand; False where it ended
+    before.
+    """
     process = child_process(argv)
     process.start()
     while process.is_alive() and stages(store)["embeddings"] < wanted:
@@ -55,7 +73,9 @@ def glob(tmp_path: Path) -> Path:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
-def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
+def test_killed_at_random_moments(
+    model: Path, glob: Path, store: Path, tmp_path: Path, partition: str
+) -> None:
     calm = tmp_path / "calm"
     in_peace(command(glob, calm, model, partition))
     check_ledger(calm, 360, embedded=360)
@@ -69,7 +89,11 @@ def test_killed_at_random_moments(model: Path, glob: Path, store: Path, tmp_path
         assert manifest_of(store) is None
         for name, files in before.items():
             made = files_in(store, name)
-            again = [path for path, stat in files.items() if ".tmp-" not in path and made.get(path) != stat]
+            again = [
+                path
+                for path, stat in files.items()
+                if ".tmp-" not in path and made.get(path) != stat
+            ]
             assert not again, (name, kill)
     in_peace(argv, str(tmp_path / "err"))
     assert (tmp_path / "err").read_text() == ""
@@ -92,7 +116,9 @@ def in_peace(argv: list[str], err: str = os.devnull) -> None:
 @pytest.mark.timeout(180)
 def test_killed_in_the_middle_of_a_document(model: Path, store: Path, tmp_path: Path) -> None:
     text = ".\n\n".join(sentences(1200))
-    glob = write_parquet(tmp_path / "in" / "a.parquet", [text, "A short one."], id=["long", "short"])
+    glob = write_parquet(
+        tmp_path / "in" / "a.parquet", [text, "A short one."], id=["long", "short"]
+    )
     cut, calm = ("--chunks", "budget:tokens=12"), tmp_path / "calm"
     in_peace([*command(glob, calm, model), *cut])
     total, rng = stages(calm)["embeddings"], random.Random(8)
@@ -100,7 +126,11 @@ def test_killed_in_the_middle_of_a_document(model: Path, store: Path, tmp_path: 
 
     argv = [*command(glob, store, model), *cut]
     for kill in range(4):
-        before = {path: stat for path, stat in files_in(store, "embeddings").items() if ".tmp-" not in path}
+        before = {
+            path: stat
+            for path, stat in files_in(store, "embeddings").items()
+            if ".tmp-" not in path
+        }
         assert killed_at(argv, store, 1 + kill * total // 4, rng)
         assert manifest_of(store) is None
         assert before.items() <= files_in(store, "embeddings").items()
@@ -108,21 +138,30 @@ def test_killed_in_the_middle_of_a_document(model: Path, store: Path, tmp_path: 
     assert 0 < len(standing) < total
     in_peace(argv)
     assert the_same(store) == the_same(calm)
-    pieces = sorted((row for row in rows_of(store) if row["id"] == "long"), key=lambda row: row["piece"])
+    pieces = sorted(
+        (row for row in rows_of(store) if row["id"] == "long"), key=lambda row: row["piece"]
+    )
     assert [row["piece"] for row in pieces] == list(range(pieces[0]["pieces"]))
     assert "".join("".join(row["text"].split()) for row in pieces) == "".join(text.split())
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
-def test_killed_between_floats_and_codes(model: Path, glob: Path, store: Path, tmp_path: Path, partition: str) -> None:
+def test_killed_between_floats_and_codes(
+    model: Path, glob: Path, store: Path, tmp_path: Path, partition: str
+) -> None:
     calm, rng, codes = tmp_path / "calm", random.Random(7), ("--precision", "int8")
     in_peace([*command(glob, calm, model, partition), *codes])
-    argv, floats = [*command(glob, store, model, partition), *codes], stages(calm)["embeddings"] // 2
+    argv, floats = (
+        [*command(glob, store, model, partition), *codes],
+        stages(calm)["embeddings"] // 2,
+    )
     for wanted in (floats, floats + 1, floats + floats // 2):
         assert killed_at(argv, store, wanted, rng)
         assert manifest_of(store) is None
-    standing = {path: stat for path, stat in files_in(store, "embeddings").items() if ".tmp-" not in path}
+    standing = {
+        path: stat for path, stat in files_in(store, "embeddings").items() if ".tmp-" not in path
+    }
     assert len(standing) > floats
     in_peace(argv)
     check_ledger(store, 360)
@@ -139,7 +178,8 @@ def test_a_night_that_changes_half_the_units_killed_at_random_moments(
     for place in (store, calm):
         in_peace(command(glob, place, model))
     first, standing = manifest_of(store), stages(store)["embeddings"]
-    texts = [*sentences(360)[180:], *sentences(180, 600)]  # rows move to other units, others are new
+    # rows move to other units, others are new
+    texts = [*sentences(360)[180:], *sentences(180, 600)]
     ids = [f"i{n}" for n in range(180, 540)]
     write_parquet(glob, texts, row_group_size=30, id=ids)
     in_peace(command(glob, calm, model))
@@ -169,7 +209,9 @@ def test_interrupted(model: Path, glob: Path, store: Path, tmp_path: Path) -> No
     os.kill(process.pid, signal.SIGINT)
     process.join(60)
     assert process.exitcode == 130
-    assert (tmp_path / "err").read_text() == "sentence-beam embed: interrupted; run the same command again to go on\n"
+    assert (
+        tmp_path / "err"
+    ).read_text() == "sentence-beam embed: interrupted; run the same command again to go on\n"
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
 

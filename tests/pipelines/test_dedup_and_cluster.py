@@ -13,14 +13,19 @@ pytest.importorskip("faiss")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store of 40 rows, the last four of which have the texts of the first four, and one without any."""
+    """A store of 40 rows, the last four of which have the texts of the first four, and one without
+    any.
+    """
     folder = tmp_path_factory.mktemp("made")
     texts = sentences(36)
     write_parquet(folder / "a.parquet", [*texts, *texts[:4]], key=[f"k{n:02d}" for n in range(40)])
     write_parquet(folder / "b.parquet", [""])
     from pipelines.embed import main
 
-    for name, store, more in (("a", "store", ["--id-column", "key"]), ("b", "empty", ["--max-rejects", "1"])):
+    for name, store, more in (
+        ("a", "store", ["--id-column", "key"]),
+        ("b", "empty", ["--max-rejects", "1"]),
+    ):
         files = ["--input", str(folder / f"{name}.parquet"), "--store", str(folder / store)]
         assert main([*files, "--model", str(model), "--quiet", *more]) == 0
     return folder
@@ -41,7 +46,9 @@ def test_copies_are_found_and_the_smallest_id_is_kept(run: Run, made: Path, tmp_
     assert min(float(row["score"]) for row in rows) > 0.999
 
 
-def test_clusters_are_named_by_the_texts_nearest_to_their_centres(run: Run, made: Path, tmp_path: Path) -> None:
+def test_clusters_are_named_by_the_texts_nearest_to_their_centres(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "c.parquet"
     said = run("cluster", "--store", made / "store", "--clusters", 3, "--output", out).ok().out
     clusters = pq.read_table(tmp_path / "c-clusters.parquet").to_pylist()
@@ -57,11 +64,23 @@ def test_clusters_are_named_by_the_texts_nearest_to_their_centres(run: Run, made
 
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
     store, out = made / "store", tmp_path / "x.parquet"
-    run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(2, "--clusters 41", "holds 40 rows")
+    run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(
+        2, "--clusters 41", "holds 40 rows"
+    )
     run("cluster", "--store", store, "--output", out).failed(2, "--clusters --min-score")
-    run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
-    run("dedup", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(2, "holds no rows")
-    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(2, "--min-score", "not a cosine")
-    run("dedup", "--store", store, "--threshold", 0.9, "--output", tmp_path / "x.txt").failed(2, "must end in")
-    run("dedup", "--store", made / "no", "--threshold", 0.9, "--output", out).failed(2, "holds no store")
+    run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(
+        2, "holds no rows"
+    )
+    run("dedup", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(
+        2, "holds no rows"
+    )
+    run("dedup", "--store", store, "--threshold", 1.1, "--output", out).failed(
+        2, "--min-score", "not a cosine"
+    )
+    run("dedup", "--store", store, "--threshold", 0.9, "--output", tmp_path / "x.txt").failed(
+        2, "must end in"
+    )
+    run("dedup", "--store", made / "no", "--threshold", 0.9, "--output", out).failed(
+        2, "holds no store"
+    )
     assert not out.exists()

@@ -1,4 +1,6 @@
-"""`diagnose`: on a store without its model, on files and pairs the same sample whatever their order, its page."""
+"""`diagnose`: on a store without its model, on files and pairs the same sample whatever their
+order, its page.
+"""
 
 import json
 import re
@@ -57,8 +59,12 @@ def test_a_store_is_looked_at_without_its_model(
     embed(write_lines(inputs / "a.txt", sentences(60))).ok()
     output = tmp_path / "figures.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.encoder.load.load_model", lambda *_: pytest.fail("the model was loaded"))
-        patch.setattr("transforms.evaluation.watch.tell", lambda text: pytest.fail(f"it said {text!r}"))
+        patch.setattr(
+            "transforms.encoder.load.load_model", lambda *_: pytest.fail("the model was loaded")
+        )
+        patch.setattr(
+            "transforms.evaluation.watch.tell", lambda text: pytest.fail(f"it said {text!r}")
+        )
         out = run("diagnose", "--store", store, "--output", output).ok().out
     rows = rows_of(output)
     assert all(row.keys() >= WANTED and row["n"] == 60 for row in rows)
@@ -67,7 +73,12 @@ def test_a_store_is_looked_at_without_its_model(
     assert mean == pytest.approx(mean_cosine(open_store(str(store)).numpy()[1]), abs=1e-6)
     assert "60 of 60 rows, drawn by keyed hash" in out
     run("diagnose", "--store", store, "--figure", "layers,heads", "--output", output).ok()
-    assert {row["figure"] for row in rows_of(output)} == {"head", "chosen-head", "layer-cosine", "hop-cosine"}
+    assert {row["figure"] for row in rows_of(output)} == {
+        "head",
+        "chosen-head",
+        "layer-cosine",
+        "hop-cosine",
+    }
 
 
 @pytest.mark.parametrize(
@@ -102,7 +113,9 @@ def test_every_kind_of_figure_is_printed(rows: list[dict], lines: list[str]) -> 
     assert [" ".join(line.split()) for line in found] == lines
 
 
-def test_the_sample_knows_nothing_of_files_and_their_order(run: Run, model: Path, tmp_path: Path) -> None:
+def test_the_sample_knows_nothing_of_files_and_their_order(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
     texts, found = sentences(90), []
     for name, files in (("one", [texts]), ("two", [texts[50:], texts[:50]])):
         for place, part in enumerate(files):
@@ -110,14 +123,28 @@ def test_the_sample_knows_nothing_of_files_and_their_order(run: Run, model: Path
             rows = "".join(json.dumps({"id": text, "text": text}) + "\n" for text in part)
             (tmp_path / name / f"{place}.jsonl").write_text(rows)
         output = tmp_path / f"{name}.jsonl"
-        run("diagnose", "--input", tmp_path / name, "--model", model, "--figure", "cosines", "--output", output).ok()
+        run(
+            "diagnose",
+            "--input",
+            tmp_path / name,
+            "--model",
+            model,
+            "--figure",
+            "cosines",
+            "--output",
+            output,
+        ).ok()
         found.append([(row["value"], row["n"]) for row in rows_of(output)])
     assert np.allclose(found[0], found[1], atol=1e-6)
 
 
-def test_pairs_have_every_figure_and_say_where_words_are_from(run: Run, model: Path, tmp_path: Path) -> None:
+def test_pairs_have_every_figure_and_say_where_words_are_from(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
     (tmp_path / "sts.tsv").write_text(PAIRS)
-    (tmp_path / "qa.tsv").write_text("question\tanswer\nthe dog\tcat dog\na horse\tthe horse\nan apple\tan apple\n")
+    (tmp_path / "qa.tsv").write_text(
+        "question\tanswer\nthe dog\tcat dog\na horse\tthe horse\nan apple\tan apple\n"
+    )
     output, report = tmp_path / "figures.jsonl", tmp_path / "figures.html"
     tasks = ("--task", f"sts={tmp_path}/sts.tsv", "--task", f"qa:faq={tmp_path}/qa.tsv")
     out = run(
@@ -125,7 +152,14 @@ def test_pairs_have_every_figure_and_say_where_words_are_from(run: Run, model: P
         "--report", report,
     ).ok().out  # fmt: skip
     rows = rows_of(output)
-    assert {row["figure"] for row in rows} >= {"alignment", "edit-distance", "spearman", "auc", "norm", "head"}
+    assert {row["figure"] for row in rows} >= {
+        "alignment",
+        "edit-distance",
+        "spearman",
+        "auc",
+        "norm",
+        "head",
+    }
     assert {row["pooler"] for row in rows if row["figure"] == "auc"} == {"mean", "cls"}
     (auc,) = (row for row in rows if row["figure"] == "auc" and row["pooler"] == "mean")
     assert (auc["n"], auc["made"]) == (6, True)
@@ -136,12 +170,37 @@ def test_pairs_have_every_figure_and_say_where_words_are_from(run: Run, model: P
 
 def test_words_from_a_table(run: Run, model: Path, inputs: Path, tmp_path: Path) -> None:
     glob = write_lines(inputs / "a.txt", sentences(40))
-    run("fit", "--input", glob, "--method", "token-counts", "--model", model, "--output", tmp_path / "t").ok()
-    output, options = tmp_path / "figures.jsonl", ("--input", glob, "--model", model, "--figure", "norms")
+    run(
+        "fit",
+        "--input",
+        glob,
+        "--method",
+        "token-counts",
+        "--model",
+        model,
+        "--output",
+        tmp_path / "t",
+    ).ok()
+    output, options = (
+        tmp_path / "figures.jsonl",
+        ("--input", glob, "--model", model, "--figure", "norms"),
+    )
     run("diagnose", *options, "--table", tmp_path / "t", "--output", output).ok()
-    assert {row["words"] for row in rows_of(output)} == {f"{tmp_path / 't'}, token-counts, 40 texts"}
+    assert {row["words"] for row in rows_of(output)} == {
+        f"{tmp_path / 't'}, token-counts, 40 texts"
+    }
     other = save_tiny_model("roberta", tmp_path / "other")
-    bad = run("diagnose", "--input", glob, "--model", other, "--figure", "norms", "--table", tmp_path / "t")
+    bad = run(
+        "diagnose",
+        "--input",
+        glob,
+        "--model",
+        other,
+        "--figure",
+        "norms",
+        "--table",
+        tmp_path / "t",
+    )
     bad.failed(2, "another tokenizer")
 
 
@@ -149,7 +208,10 @@ def test_impact_is_that_of_masking_by_hand(run: Run, masked: Path, tmp_path: Pat
     output = tmp_path / "figures.jsonl"
     run("diagnose", "--sentence", "the dog is riding", "--model", masked, "--output", output).ok()
     rows = [row for row in rows_of(output) if row["figure"] == "impact"]
-    tokenizer, model = AutoTokenizer.from_pretrained(masked), AutoModel.from_pretrained(masked).eval()
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(masked),
+        AutoModel.from_pretrained(masked).eval(),
+    )
     ids = tokenizer("the dog is riding", return_tensors="pt")["input_ids"]
 
     def state(at: int, *hidden: int) -> np.ndarray:
@@ -179,7 +241,9 @@ def test_impact_is_that_of_masking_by_hand(run: Run, masked: Path, tmp_path: Pat
         (("--input", "{in}/blank.txt",), "holds no row with text"),
     ],
 )  # fmt: skip
-def test_mistakes_are_one_line(run: Run, masked: Path, inputs: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_mistakes_are_one_line(
+    run: Run, masked: Path, inputs: Path, arguments: tuple[str, ...], said: str
+) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     write_lines(inputs / "blank.txt", ["", " "])
     given = [word.replace("{in}", str(inputs)) for word in arguments]
@@ -191,12 +255,30 @@ def test_mistakes_are_one_line(run: Run, masked: Path, inputs: Path, arguments: 
 def test_the_page_fits_into_its_window(run: Run, masked: Path, tmp_path: Path, width: int) -> None:
     (tmp_path / "sts.tsv").write_text(PAIRS)
     page = tmp_path / "figures.html"
-    task = ("--task", f"<b>sts</b>={tmp_path}/sts.tsv", "--sentence", "a big dog is eating an apple")
-    run("diagnose", *task, "--pooler", "mean", "--pooler", "max", "--model", masked, "--report", page).ok()
+    task = (
+        "--task",
+        f"<b>sts</b>={tmp_path}/sts.tsv",
+        "--sentence",
+        "a big dog is eating an apple",
+    )
+    run(
+        "diagnose",
+        *task,
+        "--pooler",
+        "mean",
+        "--pooler",
+        "max",
+        "--model",
+        masked,
+        "--report",
+        page,
+    ).ok()
     html = page.read_text()
     assert "<b>sts" not in html
     assert not re.search(r"(src|href|url|@import|fetch)\b\s*[=(:]\s*[\"']?\w", html)
-    script = "<script>document.title = document.documentElement.scrollWidth + ' ' + innerWidth + ' '"
+    script = (
+        "<script>document.title = document.documentElement.scrollWidth + ' ' + innerWidth + ' '"
+    )
     script += " + document.querySelectorAll('svg').length + ' ' + document.querySelectorAll('.heat').length</script>"
     policy = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
     page.write_text(policy.sub("", html).replace("</body>", f"{script}</body>"))

@@ -29,13 +29,17 @@ pytestmark = pytest.mark.usefixtures("one_model")
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])
-FILE_FIRST = pytest.mark.parametrize("partition", ["file", pytest.param("content", marks=pytest.mark.slow)])
+FILE_FIRST = pytest.mark.parametrize(
+    "partition", ["file", pytest.param("content", marks=pytest.mark.slow)]
+)
 
 
 def document(seed: int, n: int) -> str:
     """Some sentences in paragraphs."""
     some = random.Random(seed)
-    return "".join(text + some.choice([". ", ".\n\n"]) for text in sentences(n, start=100 * seed)).strip()
+    return "".join(
+        text + some.choice([". ", ".\n\n"]) for text in sentences(n, start=100 * seed)
+    ).strip()
 
 
 def write(path: Path, documents: dict[str, str | None], **columns: list[Any]) -> None:
@@ -52,7 +56,9 @@ def pieces_of(store: Path) -> list[tuple[Any, ...]]:
 
 
 def check_pieces(store: Path, documents: dict[str, str]) -> None:
-    """Check every document's pieces: numbered, cut out of its text, hashed, and none is missing or left over."""
+    """Check every document's pieces: numbered, cut out of its text, hashed, and none is missing or
+    left over.
+    """
     rows = sorted(rows_of(store), key=lambda row: (row["id"], row["piece"]))
     for name, text in documents.items():
         mine = [row for row in rows if row["id"] == name]
@@ -63,14 +69,19 @@ def check_pieces(store: Path, documents: dict[str, str]) -> None:
         for row in mine:
             assert row["text"] == text[row["start"] : row["end"]]
             covered |= set(range(row["start"], row["end"]))
-        assert all(place in covered for place, character in enumerate(text) if not character.isspace())
+        assert all(
+            place in covered for place, character in enumerate(text) if not character.isspace()
+        )
     assert {row["id"] for row in rows} == set(documents)
 
 
 def check_vectors(store: Path, encoder: Encoder, before: dict[str, str]) -> None:
     """Check that a piece's vector is that of its text, with what stands before it."""
     table = open_store(str(store)).dataset().to_table()
-    texts = [before[name] + text for name, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)]
+    texts = [
+        before[name] + text
+        for name, text in zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True)
+    ]
     found = table["embedding"].combine_chunks().flatten().to_numpy().reshape(len(table), -1)
     assert np.abs(found - encoder.encode(texts)).max() < 2e-5
 
@@ -91,7 +102,12 @@ def test_a_row_is_a_piece(run: Run, embed: Run, inputs: Path, store: Path, model
     assert work["duplicates"] == sum(row["id"] == "d" for row in rows)
     assert (manifest["options"]["chunks"], manifest["chunks"]) == (SPEC, SPEC)
     assert f"documents   4 written of 6 read, 2 rejected, in {len(rows)} pieces" in out
-    assert {(row["id"], row["lang"]) for row in rows} == {("a", "x"), ("b", "y"), ("c", "z"), ("d", "x")}
+    assert {(row["id"], row["lang"]) for row in rows} == {
+        ("a", "x"),
+        ("b", "y"),
+        ("c", "z"),
+        ("d", "x"),
+    }
     encoder = Encoder.load(str(model), dtype=manifest["space"]["dtype"])
     assert not any(row["truncated"] for row in rows)
     check_vectors(store, encoder, dict.fromkeys(DOCUMENTS, ""))
@@ -126,7 +142,9 @@ def test_an_edit_costs_what_it_changed(embed: Run, inputs: Path, store: Path) ->
 
 
 @FILE_FIRST
-def test_a_document_that_shrinks_leaves_nothing_behind(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_a_document_that_shrinks_leaves_nothing_behind(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write(inputs / "a.parquet", {"a": document(7, 30), "b": document(8, 6)})
     embed(inputs / "*", *CUT, "--index", "Flat").ok()
     before = len(rows_of(store))
@@ -145,7 +163,9 @@ def test_a_document_that_shrinks_leaves_nothing_behind(run: Run, embed: Run, inp
     assert json.loads(told)["deleted"] == before - now
 
 
-def test_a_document_larger_than_a_unit_is_in_several(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_a_document_larger_than_a_unit_is_in_several(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     documents = {"a": document(1, 3), "b": document(2, 400), "c": document(3, 5)}
     write(inputs / "a.parquet", documents)
     embed(inputs / "*", *CUT, "--unit-tokens", 500).ok()
@@ -159,7 +179,9 @@ def test_a_document_larger_than_a_unit_is_in_several(run: Run, embed: Run, input
 
 
 @FILE_FIRST
-def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_random_edits_come_to_what_a_new_store_has(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     some = random.Random(11)
     documents: dict[str, dict[str, str]] = {"x": {}, "y": {}}
     for night in range(4):
@@ -180,7 +202,17 @@ def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs:
     options = manifest_of(store)["options"]  # type: ignore[index]
     how = ("--partition", manifest_of(store)["partition"])  # type: ignore[index]
     run(
-        "embed", "--input", inputs / "*", "--store", again, "--model", options["model"], *CUT, *how, "--index", "Flat"
+        "embed",
+        "--input",
+        inputs / "*",
+        "--store",
+        again,
+        "--model",
+        options["model"],
+        *CUT,
+        *how,
+        "--index",
+        "Flat",
     ).ok()
     assert pieces_of(store) == pieces_of(again)
     query = next(iter(everything.values()))[:40]
@@ -195,7 +227,10 @@ def test_random_edits_come_to_what_a_new_store_has(run: Run, embed: Run, inputs:
     [
         (("--chunks", "budget:tokens=8,overlap=8"), ("overlap",)),
         (("--chunks", "budgets"), ("--chunks", "budget")),
-        (("--chunks", SPEC, "--chunk-prefix", "{nothing}"), ("--chunk-prefix", "no column nothing")),
+        (
+            ("--chunks", SPEC, "--chunk-prefix", "{nothing}"),
+            ("--chunk-prefix", "no column nothing"),
+        ),
         (("--chunks", SPEC, "--chunk-prefix", "word " * 200), ("document a", "--chunk-prefix")),
         (("--chunks", SPEC, "--chunk-prefix", "{"), ("--chunk-prefix", "brace")),
         (("--chunk-prefix", "{text}"), ("--chunk-prefix", "--chunks")),
@@ -226,7 +261,9 @@ def test_plan_says_how_many_pieces(run: Run, inputs: Path, model: Path) -> None:
     assert f"by {SPEC}" in out
 
 
-def test_search_finds_documents_by_their_best_piece(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_search_finds_documents_by_their_best_piece(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write(inputs / "a.parquet", {**DOCUMENTS, "e": document(9, 25)})
     embed(inputs / "*", *CUT, "--index", "Flat").ok()
     sought = next(row for row in rows_of(store) if row["id"] == "c" and row["piece"] == 4)
@@ -248,11 +285,17 @@ def test_search_finds_documents_by_their_best_piece(run: Run, embed: Run, inputs
     for exact in (False, True):
         folded = opened.search(sought["text"], k=5, exact=exact)
         first = {hit["id"]: hit["score"] for hit in reversed(every)}
-        assert [hit["score"] for hit in folded] == pytest.approx(sorted(first.values(), reverse=True), abs=1e-5)
-    told = json.loads(run("search", "--store", store, "--query", sought["text"], "-k", 2, "--json").ok().out)
+        assert [hit["score"] for hit in folded] == pytest.approx(
+            sorted(first.values(), reverse=True), abs=1e-5
+        )
+    told = json.loads(
+        run("search", "--store", store, "--query", sought["text"], "-k", 2, "--json").ok().out
+    )
     assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[:2]]
     assert "passage" not in Searcher(opened.manifest).search([sought["text"]], 3, width=0)[0][0]
-    none = run("search", "--store", store, "--query", sought["text"], "-k", 2, "--fold", "none", "--json").ok()
+    none = run(
+        "search", "--store", store, "--query", sought["text"], "-k", 2, "--fold", "none", "--json"
+    ).ok()
     assert len(json.loads(none.out)["results"][0]["rows"]) == 2
 
 
@@ -264,7 +307,9 @@ def test_a_store_without_text_has_no_passages(embed: Run, inputs: Path, store: P
     assert not {"passage", "text"} & set(hits[0])
 
 
-def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Path, model: Path) -> None:
+def test_a_document_as_the_mean_of_its_pieces(
+    run: Run, inputs: Path, store: Path, model: Path
+) -> None:
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
     how = ("embed", "--input", inputs / "*", "--store", store, "--model", model)
     spec = ("--chunks", f"{SPEC},combine=mean", "--id-column", "id")
@@ -279,7 +324,9 @@ def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Pat
     cutter = Cutter(ChunksSpec.parse(SPEC), encoder.tokenizer, encoder.room)
     for name, found in zip(ids, vectors, strict=True):
         (pieces,) = cutter.cut([DOCUMENTS[name]])
-        parts = encoder.embed(encoder.tokenize([DOCUMENTS[name][start:end] for start, end in pieces.spans]))
+        parts = encoder.embed(
+            encoder.tokenize([DOCUMENTS[name][start:end] for start, end in pieces.spans])
+        )
         assert not encoder.space.normalize  # so these are the pooled vectors
         assert np.abs(found - np.average(parts.vectors, axis=0, weights=pieces.tokens)).max() < 2e-5
     run(*how).ok()
@@ -288,12 +335,26 @@ def test_a_document_as_the_mean_of_its_pieces(run: Run, inputs: Path, store: Pat
 
 
 def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
-    run: Run, inputs: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    inputs: Path,
+    store: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     colliding = {"two": "man dog cat apple. horse.", "one": "man dog cat apple.\x1ehorse."}
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
     write(inputs / "b.parquet", colliding)  # type: ignore[arg-type]
-    spec = ("--chunks", "budget:tokens=4,combine=mean", "--id-column", "id", "--dtype", "float32", "--index", "Flat")
+    spec = (
+        "--chunks",
+        "budget:tokens=4,combine=mean",
+        "--id-column",
+        "id",
+        "--dtype",
+        "float32",
+        "--index",
+        "Flat",
+    )
     how = ("--input", inputs / "*", "--model", model, *spec)
 
     def as_before(rows: UnitRows) -> list[bytes]:
@@ -317,7 +378,9 @@ def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
     assert hits[0] == hits[1]
 
 
-def test_pieces_that_know_what_stands_around_them(run: Run, inputs: Path, store: Path, model: Path) -> None:
+def test_pieces_that_know_what_stands_around_them(
+    run: Run, inputs: Path, store: Path, model: Path
+) -> None:
     documents = {"a": document(1, 9), "b": "A few words.", "c": document(3, 60)}
     write(inputs / "a.parquet", documents)  # type: ignore[arg-type]
     how = ("embed", "--input", inputs / "*", "--store", store, "--model", model)
@@ -344,16 +407,26 @@ def test_pieces_that_know_what_stands_around_them(run: Run, inputs: Path, store:
     ("options", "words"),
     [
         (("--chunks", "late", "--partition", "content"), ("late", "--partition file")),
-        (("--chunks", "budget:combine=mean", "--partition", "content"), ("combine=mean", "--partition file")),
+        (
+            ("--chunks", "budget:combine=mean", "--partition", "content"),
+            ("combine=mean", "--partition file"),
+        ),
         (("--chunks", "late", "--chunk-prefix", "{title}"), ("--chunk-prefix", "--text-template")),
         (("--chunks", "late:window=2,overlap=0"), ("window=2",)),
     ],
 )
 def test_what_whole_documents_do_not_go_with(
-    run: Run, inputs: Path, store: Path, model: Path, options: tuple[str, ...], words: tuple[str, ...]
+    run: Run,
+    inputs: Path,
+    store: Path,
+    model: Path,
+    options: tuple[str, ...],
+    words: tuple[str, ...],
 ) -> None:
     write(inputs / "a.parquet", DOCUMENTS)  # type: ignore[arg-type]
-    run("embed", "--input", inputs / "*", "--store", store, "--model", model, *options).failed(2, *words)
+    run("embed", "--input", inputs / "*", "--store", store, "--model", model, *options).failed(
+        2, *words
+    )
 
 
 def test_a_run_goes_on_in_the_middle_of_a_document(
@@ -383,7 +456,9 @@ def test_a_run_goes_on_in_the_middle_of_a_document(
     run("embed", "--input", inputs / "*", "--store", calm, *options, *how).ok()
     again = manifest_of(calm)
     assert again is not None
-    assert [unit["path"] for unit in manifest["shards"]] == [unit["path"] for unit in again["shards"]]
+    assert [unit["path"] for unit in manifest["shards"]] == [
+        unit["path"] for unit in again["shards"]
+    ]
     assert pieces_of(store) == pieces_of(calm)
 
 
@@ -438,8 +513,14 @@ def test_a_document_with_a_piece_that_has_no_vector(
         embed(inputs / "*", *CUT, *how).failed(3, "document ", "--partition file")
         return
     embed(inputs / "*", *CUT, "--max-rejects", 1).ok()
-    (reject,) = {(row["id"], row["reason"]) for row in rejects_of(store)} - {("d", "non-finite vector")}
+    (reject,) = {(row["id"], row["reason"]) for row in rejects_of(store)} - {
+        ("d", "non-finite vector")
+    }
     assert reject[1] == "non-finite vector"
-    left = {name: text for name, text in DOCUMENTS.items() if name in {row["id"] for row in rows_of(store)}}
+    left = {
+        name: text
+        for name, text in DOCUMENTS.items()
+        if name in {row["id"] for row in rows_of(store)}
+    }
     assert len(left) == manifest_of(store)["rows"]["written"] < 4  # type: ignore[index]
     check_pieces(store, left)

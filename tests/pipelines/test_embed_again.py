@@ -1,4 +1,6 @@
-"""A second run over a store: what was there already is not counted as work, and nothing is lost by a trial."""
+"""A second run over a store: what was there already is not counted as work, and nothing is lost by
+a trial.
+"""
 
 import json
 from pathlib import Path
@@ -33,7 +35,9 @@ def test_a_trial_does_not_shrink_a_store(embed: Run, inputs: Path, store: Path) 
     assert (store / "manifest.json").read_bytes() == before
 
 
-def test_reembed_keeps_the_dtype_and_takes_nothing_over_unread(embed: Run, inputs: Path, store: Path) -> None:
+def test_reembed_keeps_the_dtype_and_takes_nothing_over_unread(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(30))
     embed(inputs / "*", "--dtype", "float32").ok()
     embed(inputs / "*", "--reembed").ok()
@@ -42,7 +46,9 @@ def test_reembed_keeps_the_dtype_and_takes_nothing_over_unread(embed: Run, input
     assert found["work"]["carried"] == 0
 
 
-def test_index_files_that_are_gone_are_made_again(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_index_files_that_are_gone_are_made_again(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(60))
     embed(inputs / "*", "--index", "auto").ok()
     for path in (store / "index").iterdir():

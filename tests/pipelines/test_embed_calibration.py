@@ -1,4 +1,6 @@
-"""Calibrations: applied while embedding, to a store that is there, and to queries; kept, checked, changed, dropped."""
+"""Calibrations: applied while embedding, to a store that is there, and to queries; kept, checked,
+changed, dropped.
+"""
 
 import json
 import shutil
@@ -8,7 +10,16 @@ import numpy as np
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, rejects_of, rows_of, sentences, vectors_of, write_lines
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    rejects_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_lines,
+)
 from helpers.tiny_models import save_tiny_model
 
 from pipelines.cli import main
@@ -37,7 +48,19 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store of such rows without a calibration, by normalised vectors; tests work on copies."""
     folder = tmp_path_factory.mktemp("made")
     options = ["--normalize", "--dtype", "float32", "--keep-columns", "text", "--model", str(model)]
-    assert main(["embed", "--input", str(sixty_rows(folder / "in")), "--store", str(folder / "store"), *options]) == 0
+    assert (
+        main(
+            [
+                "embed",
+                "--input",
+                str(sixty_rows(folder / "in")),
+                "--store",
+                str(folder / "store"),
+                *options,
+            ]
+        )
+        == 0
+    )
     return folder / "store"
 
 
@@ -50,12 +73,17 @@ def plain(made: Path, store: Path) -> Path:
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
     """No model can be loaded by a worker, until the patch is undone."""
-    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
+    )
 
 
 def expected(model: Path, folder: Path, store: Path) -> np.ndarray:
     """Calibrated and normalised vectors of the store's texts, in the snapshot's order, by numpy."""
-    pooled = Encoder.load(str(model), dtype="float32", normalize=False).encode([row["text"] for row in rows_of(store)])
+    pooled = Encoder.load(str(model), dtype="float32", normalize=False).encode(
+        [row["text"] for row in rows_of(store)]
+    )
     tensors = load_calibration(str(folder)).tensors
     rows = pooled.astype(np.float64) - tensors["mean"]
     rows = rows * tensors["scale"] if "scale" in tensors else rows
@@ -79,7 +107,11 @@ def test_on_the_fly_afterwards_and_by_embed_alone_give_the_same(
     run: Run, embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, method: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    folder, other, fresh = fit_on(store, method, tmp_path / "fitted"), tmp_path / "other", tmp_path / "fresh"
+    folder, other, fresh = (
+        fit_on(store, method, tmp_path / "fitted"),
+        tmp_path / "other",
+        tmp_path / "fresh",
+    )
     options = ("--model", model, "--dtype", "float32", "--keep-columns", "text", "--normalize")
     shutil.copytree(store, other)
     run("embed", "--input", glob, "--store", fresh, *options, "--calibration", folder).ok()
@@ -121,7 +153,13 @@ def test_rejected_rows_stay_on_record(
     write_lines(inputs / "b.txt", [""])
     embed(inputs / "*", "--max-rejects", 0.5, "--partition", partition).ok()
     before = rejects_of(store)
-    run("recalibrate", "--store", store, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok()
+    run(
+        "recalibrate",
+        "--store",
+        store,
+        "--calibration",
+        fit_on(store, "standardize", tmp_path / "fitted"),
+    ).ok()
     check_ledger(store, 30, 3, reused=30)
     assert rejects_of(store) == before
     embed(inputs / "*", "--max-rejects", 0.5).ok()
@@ -136,7 +174,8 @@ def test_one_calibration_after_another_and_back(
     first = fit_on(store, "standardize", tmp_path / "first")
     forbid(monkeypatch)
     run("recalibrate", "--store", store, "--calibration", first).ok()
-    second = fit_on(store, "whitening:8", tmp_path / "second")  # of the pooled vectors, which are still there
+    # of the pooled vectors, which are still there
+    second = fit_on(store, "whitening:8", tmp_path / "second")
     embed(glob, "--calibration", second).ok()
     assert_calibrated(store, model, second)
     run("recalibrate", "--store", store, "--calibration", first).ok()
@@ -157,7 +196,13 @@ def test_one_calibration_after_another_and_back(
 
 
 def test_truncation_comes_after_the_calibration(
-    embed: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    embed: Run,
+    plain: Path,
+    glob: Path,
+    store: Path,
+    model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     forbid(monkeypatch)
@@ -186,7 +231,9 @@ def test_a_truncation_wider_than_the_calibration_is_forgotten(
         check_ledger(store, 60, carried=60)
 
 
-@pytest.mark.parametrize("method", ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"])
+@pytest.mark.parametrize(
+    "method", ["standardize+remove-top:1", "whitening:8", "flow:levels=2,depth=1,width=4"]
+)
 def test_embed_fit_recalibrate_and_again(
     run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, method: str
 ) -> None:
@@ -195,13 +242,24 @@ def test_embed_fit_recalibrate_and_again(
         folder = tmp_path / night
         assert run("fit", "--store", store, "--method", method, "--output", folder).status == 0
         run("recalibrate", "--store", store, "--calibration", folder).ok()
-        assert check_ledger(store, 60, reused=60)["calibration"]["digest"] == load_calibration(str(folder)).digest
-        encoder = Encoder.load(str(model), dtype=manifest_of(store)["space"]["dtype"], calibration=folder)
+        assert (
+            check_ledger(store, 60, reused=60)["calibration"]["digest"]
+            == load_calibration(str(folder)).digest
+        )
+        encoder = Encoder.load(
+            str(model), dtype=manifest_of(store)["space"]["dtype"], calibration=folder
+        )
         assert encoder.space.id == manifest_of(store)["space"]["id"]
         wanted = encoder.encode([*sentences(40), *sentences(20, 40)])
-        found = np.array([vector for _, vector in sorted(vectors_of(store).items(), key=lambda item: place(item[0]))])
+        found = np.array(
+            [
+                vector
+                for _, vector in sorted(vectors_of(store).items(), key=lambda item: place(item[0]))
+            ]
+        )
         lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
-        assert ((found * wanted).sum(axis=1) / lengths).min() >= 0.999  # the forward pass may be bfloat16
+        # the forward pass may be bfloat16
+        assert ((found * wanted).sum(axis=1) / lengths).min() >= 0.999
         embed(glob).ok()
         check_ledger(store, 60, carried=60)
 
@@ -236,7 +294,9 @@ def test_an_index_is_built_of_the_new_vectors(
 ) -> None:
     embed(glob, "--index", "Flat").ok()
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
-    assert "index       Flat" in run("recalibrate", "--store", store, "--calibration", folder).ok().out
+    assert (
+        "index       Flat" in run("recalibrate", "--store", store, "--calibration", folder).ok().out
+    )
     manifest = check_ledger(store, 60)
     assert (manifest["index"]["rows"], manifest["index"]["factory"]) == (60, "Flat")
     for row in rows_of(store)[::7]:
@@ -268,17 +328,37 @@ def test_a_calibration_of_another_space_is_refused_by_field(
     run: Run, plain: Path, glob: Path, store: Path, model: Path, tmp_path: Path, command: str
 ) -> None:
     other = tmp_path / "other"
-    run("embed", "--input", glob, "--store", other, "--model", model, "--pooler", "max", "--dtype", "float32").ok()
+    run(
+        "embed",
+        "--input",
+        glob,
+        "--store",
+        other,
+        "--model",
+        model,
+        "--pooler",
+        "max",
+        "--dtype",
+        "float32",
+    ).ok()
     folder, before = fit_on(other, "standardize", tmp_path / "fitted"), files_in(store)
     where = ("--store", store) if command == "recalibrate" else ("--input", glob, "--store", store)
     run(command, *where, "--calibration", folder).failed(2, "another space (pooler differ)", folder)
     assert files_in(store) == before
-    run("plan", "--input", glob, "--store", store, "--calibration", folder).failed(2, "another space (pooler differ)")
+    run("plan", "--input", glob, "--store", store, "--calibration", folder).failed(
+        2, "another space (pooler differ)"
+    )
 
 
-def test_a_folder_that_holds_no_calibration(run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path) -> None:
-    run("embed", "--input", glob, "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
-    run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(2, "calibration.json")
+def test_a_folder_that_holds_no_calibration(
+    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    run("embed", "--input", glob, "--store", store, "--calibration", tmp_path / "no").failed(
+        2, "calibration.json"
+    )
+    run("recalibrate", "--store", store, "--calibration", tmp_path / "no").failed(
+        2, "calibration.json"
+    )
     run("recalibrate", "--store", tmp_path, "--calibration", tmp_path / "no").failed(2)
 
 
@@ -292,7 +372,9 @@ def test_embedding_anew_in_another_space_asks_what_to_do_with_the_calibration(
     check_ledger(store, 60, embedded=60)
 
 
-def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Path, store: Path, tmp_path: Path) -> None:
+def test_a_damaged_shard_stops_recalibrating(
+    run: Run, plain: Path, store: Path, tmp_path: Path
+) -> None:
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     before, path = manifest_of(store), store / manifest_of(store)["shards"][0]["path"]
     data = bytearray(path.read_bytes())
@@ -305,7 +387,9 @@ def test_a_damaged_shard_stops_recalibrating(run: Run, plain: Path, store: Path,
 # --- the encoder
 
 
-def test_the_encoder_applies_a_calibration(plain: Path, store: Path, model: Path, tmp_path: Path) -> None:
+def test_the_encoder_applies_a_calibration(
+    plain: Path, store: Path, model: Path, tmp_path: Path
+) -> None:
     folder = fit_on(store, "whitening:8", tmp_path / "fitted")
     for given in (folder, str(folder), load_calibration(str(folder))):
         encoder = Encoder.load(str(model), dtype="float32", normalize=True, calibration=given)
@@ -313,12 +397,16 @@ def test_the_encoder_applies_a_calibration(plain: Path, store: Path, model: Path
         assert encoder.space.calibration == load_calibration(str(folder)).digest
         found = encoder.encode([row["text"] for row in rows_of(store)])
         assert np.allclose(found, expected(model, folder, store), atol=1e-4)
-    raw = Encoder.load(str(model), dtype="float32", normalize=False, calibration=folder, truncate_dim=3)
+    raw = Encoder.load(
+        str(model), dtype="float32", normalize=False, calibration=folder, truncate_dim=3
+    )
     assert raw.encode(["a dog"]).shape == (1, 3)
     assert not np.isclose(np.linalg.norm(raw.encode(["a dog"])), 1)
 
 
-def test_the_encoder_refuses_a_calibration_of_another_model(plain: Path, store: Path, tmp_path: Path) -> None:
+def test_the_encoder_refuses_a_calibration_of_another_model(
+    plain: Path, store: Path, tmp_path: Path
+) -> None:
     folder = fit_on(store, "standardize", tmp_path / "fitted")
     other = save_tiny_model("bert", tmp_path / "model", num_hidden_layers=2)
     with pytest.raises(Exception, match="weights"):
@@ -346,6 +434,8 @@ def test_rows_that_a_calibration_was_not_fitted_for_are_named(
     assert result["moved"]["distance"] > result["moved"]["far"] == 0.3
 
 
-def test_of_an_earlier_fit_nothing_is_said(embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path) -> None:
+def test_of_an_earlier_fit_nothing_is_said(
+    embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
+) -> None:
     out = embed(glob, "--calibration", fit_on(store, "standardize", tmp_path / "fitted")).ok().out
     assert not [line for line in out.splitlines() if line.startswith("fitted")]

@@ -1,4 +1,6 @@
-"""Models that move without any option changing, spaces that are required, and what is said of embedding anew."""
+"""Models that move without any option changing, spaces that are required, and what is said of
+embedding anew.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_bytes, write_lines
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    sentences,
+    vectors_of,
+    write_bytes,
+    write_lines,
+)
 
 from transforms.encoder import Embedded, Encoder
 from transforms.encoder.passing import Passing
@@ -36,7 +46,9 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
             def other(passing: Passing) -> Embedded:
                 found = finish(passing)
                 length = np.linalg.norm(found.vectors, axis=1, keepdims=True)
-                return replace(found, vectors=(found.vectors + by * length * [1, *[0] * 23]).astype(np.float32))
+                return replace(
+                    found, vectors=(found.vectors + by * length * [1, *[0] * 23]).astype(np.float32)
+                )
 
             encoder.finish = other  # type: ignore[method-assign]
             return encoder
@@ -65,9 +77,14 @@ def test_a_model_that_moved_writes_nothing(
     before, shards = manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")
     write_lines(glob.parent / "a.txt", sentences(12))
     moved(0.01)
-    line = embed(glob).failed(3, "moved by a cosine distance", "--max-drift 1e-07", before["canary"]["path"])
+    line = embed(glob).failed(
+        3, "moved by a cosine distance", "--max-drift 1e-07", before["canary"]["path"]
+    )
     assert "--reembed" in line
-    assert (manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")) == (before, shards)
+    assert (manifest_of(store), files_in(store, "embeddings", "sidecars", "canary")) == (
+        before,
+        shards,
+    )
     assert not (store / "lease.json").exists()
     embed(glob, "--max-drift", 0.01).ok()
     assert check_ledger(store, 22, embedded=2, reused=10, carried=10)["canary"] == before["canary"]

@@ -30,8 +30,12 @@ def partition(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.mark.parametrize("name", ["id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece"])
-def test_kept_columns_that_a_shard_has_already(embed: Run, inputs: Path, store: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece"]
+)
+def test_kept_columns_that_a_shard_has_already(
+    embed: Run, inputs: Path, store: Path, name: str
+) -> None:
     write_parquet(inputs / "a.parquet", ["one"], **{name: ["x"]})
     mend = "say --id-column id" if name == "id" else "rename"
     embed(inputs / "*", "--keep-columns", f"text,{name}").failed(2, f"--keep-columns {name}", mend)
@@ -48,13 +52,17 @@ def test_kept_columns_of_many_types_with_nulls(embed: Run, inputs: Path, store: 
         "e_time": pa.array([when, None, when, when], pa.timestamp("us", "Europe/Berlin")),
         "f_date": pa.array([when.date(), None, when.date(), when.date()]),
         "g_list": pa.array([[1, 2], None, [], [3]]),
-        "h_struct": pa.array([{"x": 1, "y": ["a"]}, None, {"x": None, "y": []}, {"x": 2, "y": None}]),
+        "h_struct": pa.array(
+            [{"x": 1, "y": ["a"]}, None, {"x": None, "y": []}, {"x": 2, "y": None}]
+        ),
         "i_map": pa.array([[("k", 1)], None, [], [("k", 2)]], pa.map_(pa.string(), pa.int64())),
         "j_decimal": pa.array([decimal.Decimal("1.10"), None, decimal.Decimal("-2.25"), None]),
         "k_binary": pa.array([b"\x00\xff", None, b"", b"x"]),
         "l_dictionary": pa.array(["u", None, "v", "u"]).dictionary_encode(),
         "m_large": pa.array(["u", None, "v", "u"], pa.large_string()),
-        "n_fixed": pa.array([[1.0, 2.0], [0.0, None], [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32(), 2)),
+        "n_fixed": pa.array(
+            [[1.0, 2.0], [0.0, None], [3.0, 4.0], [5.0, 6.0]], pa.list_(pa.float32(), 2)
+        ),
         "o_view": pa.array([b"u", None, b"v", b"w"], pa.binary_view()),
     }
     write_parquet(inputs / "a.parquet", ["one", "two", "", "four"], **values)
@@ -75,7 +83,9 @@ def test_kept_times_beyond_those_of_python(embed: Run, inputs: Path, store: Path
     )
     embed(inputs / "*", *ALL, "--keep-columns", "far,fine").ok()
     table = open_store(str(store)).dataset().to_table().sort_by("id")
-    assert [table.column(name).cast(pa.int64()).to_pylist() for name in ("far", "fine")] == [[10**18, 1]] * 2
+    assert [table.column(name).cast(pa.int64()).to_pylist() for name in ("far", "fine")] == [
+        [10**18, 1]
+    ] * 2
 
 
 def test_a_changed_kept_value_alone_is_written_anew(embed: Run, inputs: Path, store: Path) -> None:
@@ -87,18 +97,27 @@ def test_a_changed_kept_value_alone_is_written_anew(embed: Run, inputs: Path, st
     assert sorted(row["n"] for row in rows_of(store)) == [1, 3]
 
 
-def test_kept_columns_whose_types_differ_between_files(embed: Run, inputs: Path, store: Path) -> None:
+def test_kept_columns_whose_types_differ_between_files(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     a = write_parquet(inputs / "a.parquet", ["one"], n=[1])
     b = write_parquet(inputs / "b.parquet", ["two"], n=["x"])
     embed(inputs / "*", "--keep-columns", "n").failed(2, a, b, "int64", "string", "--keep-columns")
     assert manifest_of(store) is None
 
 
-def test_files_with_columns_in_another_order_and_more_of_them(embed: Run, inputs: Path, store: Path) -> None:
+def test_files_with_columns_in_another_order_and_more_of_them(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", ["one"], n=[1], m=["x"])
-    pq.write_table(pa.table({"z": [0.5], "n": [2], "m": ["y"], "text": ["two"]}), inputs / "b.parquet")
+    pq.write_table(
+        pa.table({"z": [0.5], "n": [2], "m": ["y"], "text": ["two"]}), inputs / "b.parquet"
+    )
     embed(inputs / "*", "--keep-columns", "m,n").ok()
-    assert [(row["n"], row["m"]) for row in sorted(rows_of(store), key=lambda row: row["n"])] == [(1, "x"), (2, "y")]
+    assert [(row["n"], row["m"]) for row in sorted(rows_of(store), key=lambda row: row["n"])] == [
+        (1, "x"),
+        (2, "y"),
+    ]
 
 
 def test_jsonl_and_parquet_in_one_run(embed: Run, inputs: Path, store: Path) -> None:
@@ -119,7 +138,9 @@ def test_a_kept_column_named_twice(embed: Run, inputs: Path, value: str) -> None
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.txt", "a.txt.gz", "a.jsonl"])
-def test_limit_takes_the_first_rows_and_is_not_remembered(embed: Run, inputs: Path, store: Path, name: str) -> None:
+def test_limit_takes_the_first_rows_and_is_not_remembered(
+    embed: Run, inputs: Path, store: Path, name: str
+) -> None:
     texts = sentences(60)
     for file in (f"1{name}", f"2{name}"):
         if name == "a.parquet":

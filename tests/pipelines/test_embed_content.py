@@ -1,4 +1,6 @@
-"""Units by content: the rows decide them, never the files they stand in; a text is embedded once wherever it is."""
+"""Units by content: the rows decide them, never the files they stand in; a text is embedded once
+wherever it is.
+"""
 
 import json
 import random
@@ -49,22 +51,31 @@ def partition() -> str:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
 
 
 def collection(n: int, start: int = 0) -> list[Row]:
-    """Rows with ids of their own; every fifth text occurs twice, every tenth row is without text, one id is double."""
+    """Rows with ids of their own; every fifth text occurs twice, every tenth row is without text,
+    one id is double.
+    """
     texts = sentences(n, start)
     rows: list[Row] = [
-        (f"i{start + i}", texts[i - 1] if i % 5 == 1 else texts[i], "de" if i % 3 else "en") for i in range(n)
+        (f"i{start + i}", texts[i - 1] if i % 5 == 1 else texts[i], "de" if i % 3 else "en")
+        for i in range(n)
     ]
-    rows = [(i, None, lang) if k % 10 == 9 else (i, text, lang) for k, (i, text, lang) in enumerate(rows)]
+    rows = [
+        (i, None, lang) if k % 10 == 9 else (i, text, lang)
+        for k, (i, text, lang) in enumerate(rows)
+    ]
     return [*rows, *rows[:1], *((i, text, "fr") for i, text, _ in rows[1:2])]
 
 
 def units_of(store: Path) -> dict[str, Any]:
-    """What of every unit must not depend on files: all but where rejected rows were and who wrote it."""
+    """What of every unit must not depend on files: all but where rejected rows were and who wrote
+    it.
+    """
     manifest = manifest_of(store)
     assert manifest is not None
     theirs = ("rejects", "rejects_sha256", "sha256", "bytes")
@@ -73,7 +84,9 @@ def units_of(store: Path) -> dict[str, Any]:
 
 def content_of(store: Path) -> list[tuple[Any, ...]]:
     """Every row with its kept value, sorted."""
-    return sorted((row["id"], bytes(row["row_hash"]), row["lang"], row["tokens"]) for row in rows_of(store))
+    return sorted(
+        (row["id"], bytes(row["row_hash"]), row["lang"], row["tokens"]) for row in rows_of(store)
+    )
 
 
 # --- what a store looks like
@@ -96,7 +109,9 @@ def test_units_are_buckets_of_hashes_in_order(embed: Run, inputs: Path, store: P
         assert {row["row_hash"][0] >> 5 for row in rows} == {unit["range"][0]}
 
 
-def test_the_plan_on_record_has_the_rows_of_every_span(embed: Run, inputs: Path, store: Path) -> None:
+def test_the_plan_on_record_has_the_rows_of_every_span(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(30))
     write_lines(inputs / "b.txt.gz", sentences(20, 50))
     embed(inputs / "*", *UNIT).ok()
@@ -106,7 +121,9 @@ def test_the_plan_on_record_has_the_rows_of_every_span(embed: Run, inputs: Path,
     assert {span.file for span in plan.spans} == {"a.txt", "b.txt.gz"}
 
 
-def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_a_bucket_without_a_row_has_a_sidecar_and_no_shard(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", ["the dog " * 200, "a cat"])
     embed(inputs / "*", "--unit-tokens", 100).ok()
     manifest = check_ledger(store, 2)
@@ -127,7 +144,9 @@ def test_a_corpus_without_a_row_is_one_empty_bucket(embed: Run, inputs: Path, st
     check_ledger(store, 40, embedded=40)
 
 
-def test_every_reader_reads_it(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_every_reader_reads_it(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     write_layout(inputs, spread(collection(60), random.Random(2)), random.Random(2))
     embed(inputs / "**", *OWN_IDS, "--keep-columns", "lang,text", "--index", "auto").ok()
     manifest = check_ledger(store, 56, 6)
@@ -145,7 +164,9 @@ def test_every_reader_reads_it(run: Run, embed: Run, inputs: Path, store: Path, 
     assert open_store(str(store)).dataset().count_rows() == 56
 
 
-def test_rejected_rows_are_in_a_unit_too_and_say_where_they_stand(embed: Run, inputs: Path, store: Path) -> None:
+def test_rejected_rows_are_in_a_unit_too_and_say_where_they_stand(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_jsonl(inputs / "a.jsonl", [{"text": "one", "id": "a"}, {"text": 5, "id": "b"}, "{"])
     write_parquet(inputs / "b.parquet", ["two", None], id=["c", "d"])
     embed(inputs / "*", "--id-column", "id", "--max-rejects", 1).ok()
@@ -166,7 +187,9 @@ def test_rejected_rows_are_in_a_unit_too_and_say_where_they_stand(embed: Run, in
 # --- the input's layout does not show
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(seed=st.integers(0, 10**6), rows=st.integers(1, 60))
 def test_any_layout_of_the_same_rows_gives_the_same_shards(
     run: Run, model: Path, tmp_path: Path, seed: int, rows: int
@@ -177,11 +200,23 @@ def test_any_layout_of_the_same_rows_gives_the_same_shards(
     for number in range(2):
         store, folder = case / f"store{number}", case / f"in{number}"
         write_layout(folder, spread(collection(rows), rng), rng)
-        options = ("--store", store, "--model", model, "--dtype", "float32", "--partition", "content", *OWN_IDS)
+        options = (
+            "--store",
+            store,
+            "--model",
+            model,
+            "--dtype",
+            "float32",
+            "--partition",
+            "content",
+            *OWN_IDS,
+        )
         run("embed", "--input", folder / "**", *options).ok()
         found.append((units_of(store), content_of(store), vectors_of(store)))
     assert found[0][:2] == found[1][:2]
-    assert all(np.abs(np.subtract(found[0][2][i], found[1][2][i])).max() <= 2e-5 for i in found[0][2])
+    assert all(
+        np.abs(np.subtract(found[0][2][i], found[1][2][i])).max() <= 2e-5 for i in found[0][2]
+    )
     # The other layout into the first store: nothing is new, nothing is written again.
     store, shards = case / "store0", files_in(case / "store0", "embeddings")
     run("embed", "--input", case / "in1/**", "--store", store, "--max-rejects", 1).ok()
@@ -197,7 +232,10 @@ def test_rows_without_ids_of_their_own_keep_their_vectors_wherever_they_go(
     texts = sentences(80)
     write_lines(inputs / "a.txt", texts)
     embed(inputs / "*", "--keep-columns", "text", *UNIT).ok()
-    before = {row["text"]: vector for row, vector in zip(rows_of(store), vectors_of(store).values(), strict=True)}
+    before = {
+        row["text"]: vector
+        for row, vector in zip(rows_of(store), vectors_of(store).values(), strict=True)
+    }
     (inputs / "a.txt").unlink()
     shuffled = random.Random(3).sample(texts, 80)
     write_parquet(inputs / "b.parquet", shuffled[:50], row_group_size=7)
@@ -206,10 +244,14 @@ def test_rows_without_ids_of_their_own_keep_their_vectors_wherever_they_go(
     embed(inputs / "*").ok()
     check_ledger(store, 80, reused=80)
     assert sorted(ids_of(store))[0] == "b.parquet#0"
-    assert before == {row["text"]: v for row, v in zip(rows_of(store), vectors_of(store).values(), strict=True)}
+    assert before == {
+        row["text"]: v for row, v in zip(rows_of(store), vectors_of(store).values(), strict=True)
+    }
 
 
-def test_copies_of_a_text_are_embedded_once_in_the_whole_corpus(embed: Run, inputs: Path, store: Path) -> None:
+def test_copies_of_a_text_are_embedded_once_in_the_whole_corpus(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     for name in ("a", "b", "c"):
         write_lines(inputs / f"{name}.txt", sentences(30))
     embed(inputs / "*", *UNIT).ok()
@@ -222,18 +264,26 @@ def test_an_unchanged_corpus_is_carried_unread(
     write_layout(inputs, spread(collection(60), random.Random(4)), random.Random(4))
     embed(inputs / "**", *OWN_IDS).ok()
     first = check_ledger(store, 56, 6)
-    monkeypatch.setattr("transforms.steps.plan.content.read_span", lambda *_: pytest.fail("a row was read"))
+    monkeypatch.setattr(
+        "transforms.steps.plan.content.read_span", lambda *_: pytest.fail("a row was read")
+    )
     embed(inputs / "**", "--max-rejects", 1).ok()
     second = check_ledger(store, 56, 6, carried=56)
     assert (second["shards"], second["buckets"]) == (first["shards"], first["buckets"])
 
 
-@pytest.mark.parametrize("option", [OWN_IDS, ("--max-rejects", 1, *UNIT)], ids=["own ids", "ids of files"])
+@pytest.mark.parametrize(
+    "option", [OWN_IDS, ("--max-rejects", 1, *UNIT)], ids=["own ids", "ids of files"]
+)
 def test_renamed_files_are_carried_where_nothing_is_named_after_them(
     embed: Run, inputs: Path, store: Path, option: tuple[object, ...]
 ) -> None:
-    write_parquet(inputs / "a.parquet", sentences(20), id=[str(i) for i in range(20)], lang=["x"] * 20)
-    write_parquet(inputs / "b.parquet", sentences(20, 20), id=[str(i) for i in range(20)], lang=["x"] * 20)
+    write_parquet(
+        inputs / "a.parquet", sentences(20), id=[str(i) for i in range(20)], lang=["x"] * 20
+    )
+    write_parquet(
+        inputs / "b.parquet", sentences(20, 20), id=[str(i) for i in range(20)], lang=["x"] * 20
+    )
     embed(inputs / "*", *option).ok()
     (inputs / "a.parquet").rename(inputs / "z.parquet")
     embed(inputs / "*").ok()
@@ -248,7 +298,12 @@ def test_one_row_more_one_less_and_one_edited(embed: Run, inputs: Path, store: P
     write_layout(inputs, {"a.parquet": rows}, random.Random(0))
     embed(inputs / "*", *OWN_IDS).ok()
     names = {unit["unit"] for unit in manifest_of(store)["shards"]}
-    changed = [*rows[1:50], ("50", "quite another text", "en"), *rows[51:], ("new", "a new text", "en")]
+    changed = [
+        *rows[1:50],
+        ("50", "quite another text", "en"),
+        *rows[51:],
+        ("new", "a new text", "en"),
+    ]
     write_layout(inputs, {"a.parquet": changed}, random.Random(0))
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 100, embedded=2, reused=98)
@@ -257,7 +312,9 @@ def test_one_row_more_one_less_and_one_edited(embed: Run, inputs: Path, store: P
     assert "new" in ids_of(store)
 
 
-def test_a_changed_kept_value_is_written_without_encoding(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_changed_kept_value_is_written_without_encoding(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     rows = [(str(i), text, "en") for i, text in enumerate(sentences(40))]
     write_layout(inputs, {"a.parquet": rows}, random.Random(0))
     embed(inputs / "*", *OWN_IDS).ok()
@@ -267,7 +324,9 @@ def test_a_changed_kept_value_is_written_without_encoding(embed: Run, inputs: Pa
     assert {row["lang"] for row in rows_of(store) if row["id"] == "0"} == {"de"}
 
 
-def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(embed: Run, inputs: Path, store: Path) -> None:
+def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     texts = sentences(300)
     bits = []
     for rows in (50, 90, 101, 300, 20):
@@ -279,7 +338,9 @@ def test_growth_past_twice_splits_buckets_and_encodes_new_text_alone(embed: Run,
     assert bits[0] == bits[1] < bits[2] < bits[3] == bits[4]
 
 
-def test_another_unit_size_cuts_anew_and_encodes_nothing(embed: Run, inputs: Path, store: Path) -> None:
+def test_another_unit_size_cuts_anew_and_encodes_nothing(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(80))
     counts = []
     for size in (2000, 100, 500):
@@ -298,7 +359,9 @@ def test_reembed_chooses_buckets_anew(embed: Run, inputs: Path, store: Path) -> 
     assert len(check_ledger(store, 5, embedded=5)["shards"]) < many
 
 
-def test_the_partition_is_remembered_and_another_one_refused(run: Run, model: Path, inputs: Path, store: Path) -> None:
+def test_the_partition_is_remembered_and_another_one_refused(
+    run: Run, model: Path, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(5))
     given = ("--input", inputs / "*", "--store", store, "--model", model)
     run("embed", *given, "--partition", "content").ok()
@@ -324,7 +387,9 @@ def test_a_lost_shard_is_made_again(run: Run, embed: Run, inputs: Path, store: P
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["its bucket changes", "another one changes"])
-def test_a_damaged_old_shard_is_not_reused(run: Run, embed: Run, inputs: Path, store: Path, same: bool) -> None:
+def test_a_damaged_old_shard_is_not_reused(
+    run: Run, embed: Run, inputs: Path, store: Path, same: bool
+) -> None:
     write_lines(inputs / "a.txt", sentences(80))
     embed(inputs / "*", *UNIT).ok()
     unit = manifest_of(store)["shards"][1]
@@ -333,7 +398,11 @@ def test_a_damaged_old_shard_is_not_reused(run: Run, embed: Run, inputs: Path, s
     data[len(data) // 2] ^= 1
     (store / unit["path"]).write_bytes(data)
     shift = 8 - manifest_of(store)["buckets"]["bits"]
-    more = next(text for text in sentences(80, 1000) if (row_hash(text)[0] >> shift == unit["range"][0]) == same)
+    more = next(
+        text
+        for text in sentences(80, 1000)
+        if (row_hash(text)[0] >> shift == unit["range"][0]) == same
+    )
     write_lines(inputs / "a.txt", [*sentences(80), more])
     out = embed(inputs / "*").ok().out
     check_ledger(store, 81, embedded=unit["rows"] + 1)
@@ -344,7 +413,13 @@ def test_a_damaged_old_shard_is_not_reused(run: Run, embed: Run, inputs: Path, s
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_moved_rows_are_reused_in_other_precisions_and_under_other_calibrations(
-    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path, forbid_model: Callable[[], None], precision: str
+    run: Run,
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    tmp_path: Path,
+    forbid_model: Callable[[], None],
+    precision: str,
 ) -> None:
     rows = [(str(i), text, "en") for i, text in enumerate(sentences(80))]
     write_layout(inputs, {"a.parquet": [*rows, ("none", None, "en")]}, random.Random(0))
@@ -357,7 +432,9 @@ def test_moved_rows_are_reused_in_other_precisions_and_under_other_calibrations(
         (inputs / "a.parquet").unlink(missing_ok=True)
         moved = random.Random(night).sample(rows, 80)
         write_layout(
-            inputs, {"b.parquet": moved[:30], "c.jsonl": [*moved[30:], ("none", None, "en")]}, random.Random(0)
+            inputs,
+            {"b.parquet": moved[:30], "c.jsonl": [*moved[30:], ("none", None, "en")]},
+            random.Random(0),
         )
         embed(inputs / "*", "--max-rejects", 1).ok()
         assert check_ledger(store, 80, 1, reused=80)["calibration"] is not None
@@ -377,24 +454,32 @@ def test_a_heavy_bucket_is_cut_by_id_and_its_text_embedded_once_in_each_piece(
     embed(inputs / "**", "--unit-tokens", 300, *OWN_IDS[:6]).ok()
     manifest = check_ledger(store, 3100)
     planned = 3100 / 2 ** manifest["buckets"]["bits"]
-    pieces = [unit for unit in manifest["shards"] if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])]
+    pieces = [
+        unit for unit in manifest["shards"] if re.fullmatch(r"\d+-[0-9a-f]+\.\d+", unit["unit"])
+    ]
     assert len(pieces) == 2 ** (len(pieces) - 1).bit_length() >= 8
     assert len({unit["unit"].partition(".")[0] for unit in pieces}) == 1
     assert max(unit["rows"] for unit in manifest["shards"]) <= 4 * planned
     assert manifest["work"]["embedded"] == 100 + len(pieces)
     run("verify", "--store", store).ok()
     names = {unit["unit"]: unit["path"] for unit in manifest["shards"]}
-    # More of them, in another order: their vectors are taken from any old piece, and the names are as in a new store.
+    # More of them, in another order: their vectors are taken from any old piece, and the names are
+    # as in a new store.
     rows = [*rows[50:], *((f"m{i}", "N/A", "en") for i in range(700)), ("x", "another text", "en")]
     shutil.rmtree(inputs)
     write_layout(inputs, spread(rows, random.Random(6)), random.Random(6))
     embed(inputs / "**").ok()
-    assert check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"] == manifest["buckets"]["bits"]
+    assert (
+        check_ledger(store, 3751, embedded=1, reused=3750)["buckets"]["bits"]
+        == manifest["buckets"]["bits"]
+    )
     assert set(names) == {unit["unit"] for unit in manifest_of(store)["shards"]}
 
 
 def test_a_million_rows_of_no_text_at_all_are_spread(embed: Run, inputs: Path, store: Path) -> None:
-    write_layout(inputs, {"a.parquet": [(str(i), None, "en") for i in range(2000)]}, random.Random(0))
+    write_layout(
+        inputs, {"a.parquet": [(str(i), None, "en") for i in range(2000)]}, random.Random(0)
+    )
     embed(inputs / "*", *OWN_IDS).ok()
     manifest = check_ledger(store, 0, 2000)
     assert max(unit["rejected"] for unit in manifest["shards"]) < 4 * 2000 / len(manifest["shards"])

@@ -35,7 +35,9 @@ def documents(inputs: Path) -> Path:
 
 
 @BOTH
-def test_a_folder_of_markdown_is_a_row_a_file(embed: Run, run: Run, documents: Path, store: Path) -> None:
+def test_a_folder_of_markdown_is_a_row_a_file(
+    embed: Run, run: Run, documents: Path, store: Path
+) -> None:
     embed(documents, "--keep-columns", "text").ok()
     check_ledger(store, 3)
     found = {row["id"]: row["text"] for row in rows_of(store)}
@@ -95,14 +97,28 @@ def test_encodings_and_empty_files(embed: Run, inputs: Path, store: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("a.md", "a dog".encode("utf-16"), "is UTF-16 (by its byte order mark); convert it to UTF-8"),
+        (
+            "a.md",
+            "a dog".encode("utf-16"),
+            "is UTF-16 (by its byte order mark); convert it to UTF-8",
+        ),
         ("a.md.gz", gzip.compress(b"a dog" * 100, mtime=0)[:-9], "is cut short or corrupt"),
-        ("a.md", b"x" * 2001, "has more than 0 MB, too much for one row; cut it into files, or say --format text"),
+        (
+            "a.md",
+            b"x" * 2001,
+            "has more than 0 MB, too much for one row; cut it into files, or say --format text",
+        ),
         ("a.md.gz", gzip.compress(b"x" * 2001, mtime=0), "too much for one row"),
     ],
 )
 def test_files_that_cannot_be_rows_are_one_line(
-    embed: Run, inputs: Path, store: Path, name: str, data: bytes, said: str, monkeypatch: pytest.MonkeyPatch
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    name: str,
+    data: bytes,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(whole_files, "MOST_BYTES", 2000)
     (inputs / name).write_bytes(data)
@@ -115,10 +131,24 @@ def test_documents_have_no_columns(embed: Run, documents: Path, options: tuple[s
     embed(documents, *options).failed(2, "is plain text and has no column", *options)
 
 
-def test_other_commands_read_documents(run: Run, documents: Path, tmp_path: Path, model: Path) -> None:
+def test_other_commands_read_documents(
+    run: Run, documents: Path, tmp_path: Path, model: Path
+) -> None:
     assert "3 rows with 3 texts" in run("pairs", "--input", documents, "--model", model).ok().out
     fitted = (
-        run("fit", "--input", documents, "--method", "tfidf", "--model", model, "--output", tmp_path / "t").ok().out
+        run(
+            "fit",
+            "--input",
+            documents,
+            "--method",
+            "tfidf",
+            "--model",
+            model,
+            "--output",
+            tmp_path / "t",
+        )
+        .ok()
+        .out
     )
     assert "3 in 3 files" in fitted
     assert "3 to embed" in run("plan", "--input", documents, "--model", model).ok().out

@@ -1,4 +1,6 @@
-"""Every input format: the rows that Parquet of the same rows gives, whatever cuts them; damage is one line."""
+"""Every input format: the rows that Parquet of the same rows gives, whatever cuts them; damage is
+one line.
+"""
 
 import csv
 import gzip
@@ -34,8 +36,22 @@ from transforms.corpus.columns import kept_types
 from transforms.corpus.counting import count_rows
 from transforms.store import open_store
 
-TEXTS = [*sentences(60), "a, b; c", 'she said "no"', "two\nlines", "tab\there", "täxt 文", sentences(1)[0]]
-TABLE = pa.table({"id": [f"r{i}" for i in range(len(TEXTS))], "text": TEXTS, "lang": ["en", None] * (len(TEXTS) // 2)})
+TEXTS = [
+    *sentences(60),
+    "a, b; c",
+    'she said "no"',
+    "two\nlines",
+    "tab\there",
+    "täxt 文",
+    sentences(1)[0],
+]
+TABLE = pa.table(
+    {
+        "id": [f"r{i}" for i in range(len(TEXTS))],
+        "text": TEXTS,
+        "lang": ["en", None] * (len(TEXTS) // 2),
+    }
+)
 
 
 def separated(delimiter: str, encoding: str = "utf8") -> Callable[[pa.Table], bytes]:
@@ -77,7 +93,9 @@ def as_orc(table: pa.Table) -> bytes:
 def as_avro(table: pa.Table, **options: Any) -> bytes:
     fields = [{"name": name, "type": ["null", "string"]} for name in table.column_names]
     sink = io.BytesIO()
-    fastavro.writer(sink, {"type": "record", "name": "row", "fields": fields}, table.to_pylist(), **options)
+    fastavro.writer(
+        sink, {"type": "record", "name": "row", "fields": fields}, table.to_pylist(), **options
+    )
     return sink.getvalue()
 
 
@@ -116,7 +134,9 @@ def test_all_formats_give_the_rows_and_vectors_of_parquet(
         assert units.keys() == {*WRITERS, "b.parquet"}
         assert min(units.values()) > 1
     found = Counter((row["id"], row["text"], row["lang"]) for row in rows_of(store))
-    assert found == Counter({(row["id"], row["text"], row["lang"]): files for row in TABLE.to_pylist()})
+    assert found == Counter(
+        {(row["id"], row["text"], row["lang"]): files for row in TABLE.to_pylist()}
+    )
     table = open_store(str(store)).dataset().to_table(columns=["id", "embedding"]).sort_by("id")
     vectors = np.array(table["embedding"].to_pylist()).reshape(n, files, -1)
     np.testing.assert_allclose(vectors, np.broadcast_to(vectors[:, :1], vectors.shape), atol=2e-5)
@@ -142,7 +162,11 @@ def test_a_limit_of_rows_that_have_to_be_counted(inputs: Path) -> None:
         (file,) = match_inputs(str(inputs / name))
         spans = plan_file(file, "text", 100)
         for limit in (1, 7, len(TEXTS), len(TEXTS) + 1):
-            units = [unit for span in limit_spans(spans, limit) for unit in read_span(span, Columns(), 100)]
+            units = [
+                unit
+                for span in limit_spans(spans, limit)
+                for unit in read_span(span, Columns(), 100)
+            ]
             texts = [text for unit in units for text in unit.texts]
             assert texts == TEXTS[:limit]
             assert sum(map(count_rows, limit_spans(spans, limit))) == len(texts)
@@ -174,7 +198,9 @@ def test_rejected_rows_of_csv_alone(embed: Run, inputs: Path, store: Path) -> No
 
 
 def test_rejected_values_of_a_json_array(embed: Run, inputs: Path, store: Path) -> None:
-    write_bytes(inputs / "a.json", b'[{"text": "one"}, 5, {"text": 7}, {"other": 1}, {"text": "two"}]')
+    write_bytes(
+        inputs / "a.json", b'[{"text": "one"}, 5, {"text": 7}, {"other": 1}, {"text": "two"}]'
+    )
     embed(inputs / "a.json", "--max-rejects", 1).ok()
     check_ledger(store, 2, 3)
     assert [(row["row"], row["reason"]) for row in rejects_of(store)] == [
@@ -186,7 +212,9 @@ def test_rejected_values_of_a_json_array(embed: Run, inputs: Path, store: Path) 
 
 def test_quotes_that_are_plain_characters(embed: Run, inputs: Path, store: Path) -> None:
     texts = ['"Hello', 'say "x"', '"so" it goes', "plain", '"World']
-    write_bytes(inputs / "a.tsv", "".join(["text\tn\n", *(f"{text}\t1\n" for text in texts)]).encode())
+    write_bytes(
+        inputs / "a.tsv", "".join(["text\tn\n", *(f"{text}\t1\n" for text in texts)]).encode()
+    )
     embed(inputs / "a.tsv", "--keep-columns", "text").ok()
     check_ledger(store, 5)
     assert [row["text"] for row in rows_of(store)] == texts
@@ -221,9 +249,13 @@ def test_blanks_around_names_of_columns_are_left_out(embed: Run, inputs: Path, s
     ]
     assert "blanks around" not in embed(inputs / "a.csv").ok().out
     embed(inputs / "a.csv", "--text-column", " text").ok()  # as an earlier version remembers it
-    embed(inputs / "a.csv", "--keep-columns", "b").failed(2, 'its columns, by its first row: id, text, "a, b"')
+    embed(inputs / "a.csv", "--keep-columns", "b").failed(
+        2, 'its columns, by its first row: id, text, "a, b"'
+    )
     write_bytes(inputs / "b.csv", b"id,text, text\n1,one,two\n")  # which stay two columns
-    embed(inputs / "b.csv", "--keep-columns", "txet").failed(2, "did you mean text? its columns", 'text, " text"')
+    embed(inputs / "b.csv", "--keep-columns", "txet").failed(
+        2, "did you mean text? its columns", 'text, " text"'
+    )
 
 
 def test_plain_text_has_no_columns_to_name(embed: Run, inputs: Path) -> None:
@@ -236,7 +268,9 @@ def test_plain_text_has_no_columns_to_name(embed: Run, inputs: Path) -> None:
 def test_columns_that_are_missing_or_doubled(embed: Run, inputs: Path) -> None:
     write_bytes(inputs / "a.csv", b"body,n,n\none,1,2\n")
     embed(inputs / "a.csv").failed(2, inputs / "a.csv", "no column text", "body, n, n")
-    embed(inputs / "a.csv", "--text-column", "body", "--keep-columns", "n").failed(2, "2 columns n", "--keep-columns")
+    embed(inputs / "a.csv", "--text-column", "body", "--keep-columns", "n").failed(
+        2, "2 columns n", "--keep-columns"
+    )
     write_bytes(inputs / "b.csv", b"body\none\n")
     embed(inputs / "b.csv").failed(2, inputs / "b.csv", "no column text", "--delimiter")
     for name in ("a.json", "a.arrow", "a.orc", "a.avro"):
@@ -252,12 +286,16 @@ def read_all(file: InputFile) -> None:
         list(read_span(span, Columns(), 100))
 
 
-@pytest.mark.parametrize("name", ["a.csv.gz", "a.json", "a.json.bz2", "a.arrow", "a.arrows", "a.orc", "a.avro"])
+@pytest.mark.parametrize(
+    "name", ["a.csv.gz", "a.json", "a.json.bz2", "a.arrow", "a.arrows", "a.orc", "a.avro"]
+)
 @pytest.mark.parametrize("damage", ["cut", "other"])
 def test_damaged_files(inputs: Path, name: str, damage: str) -> None:
     path = write_bytes(inputs / name, WRITERS[name](TABLE))
     whole = path.read_bytes()
-    path.write_bytes(whole[: int(0.7 * len(whole))] if damage == "cut" else b"{no such thing at all\n" * 40)
+    path.write_bytes(
+        whole[: int(0.7 * len(whole))] if damage == "cut" else b"{no such thing at all\n" * 40
+    )
     (file,) = match_inputs(str(path))
     with pytest.raises(SentenceBeamError, match="leave it out of --input") as caught:
         read_all(file)
@@ -296,7 +334,9 @@ def test_documents_of_megabytes(embed: Run, inputs: Path, store: Path) -> None:
 
 # --- columns inside of others, ids of other types
 
-NESTED = [{"meta": {"id": i, "doc": {"body": text}}, "a.b": "flat"} for i, text in enumerate(sentences(5))]
+NESTED = [
+    {"meta": {"id": i, "doc": {"body": text}}, "a.b": "flat"} for i, text in enumerate(sentences(5))
+]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl", "a.json", "a.arrow", "a.orc", "a.avro"])
@@ -320,9 +360,13 @@ def test_columns_by_dotted_names(embed: Run, inputs: Path, store: Path, name: st
     options = ("--text-column", "meta.doc.body", "--id-column", "meta.id", "--keep-columns", keep)
     embed(inputs / name, *options).ok()
     check_ledger(store, 5)
-    assert {row["id"]: row["meta.doc.body"] for row in rows_of(store)} == dict(zip("01234", sentences(5), strict=True))
+    assert {row["id"]: row["meta.doc.body"] for row in rows_of(store)} == dict(
+        zip("01234", sentences(5), strict=True)
+    )
     assert {row.get("a.b", "flat") for row in rows_of(store)} == {"flat"}
-    embed(inputs / name, "--text-column", "meta.doc.title").failed(2, "no column meta.doc.title", "meta.doc.body")
+    embed(inputs / name, "--text-column", "meta.doc.title").failed(
+        2, "no column meta.doc.title", "meta.doc.body"
+    )
 
 
 def test_ids_of_other_types(embed: Run, inputs: Path, store: Path) -> None:
@@ -333,7 +377,11 @@ def test_ids_of_other_types(embed: Run, inputs: Path, store: Path) -> None:
         "bytes": (pa.array(raw, pa.binary(16)), [one.hex for one in some]),
         "uint64": (pa.array([0, 2**64 - 1, 7], pa.uint64()), ["0", str(2**64 - 1), "7"]),
     }
-    path = write_parquet(inputs / "a.parquet", sentences(3), **{name: column for name, (column, _) in columns.items()})
+    path = write_parquet(
+        inputs / "a.parquet",
+        sentences(3),
+        **{name: column for name, (column, _) in columns.items()},
+    )
     for name, (_, ids) in columns.items():
         embed(path, "--id-column", name).ok()
         assert ids_of(store) == ids
@@ -354,7 +402,11 @@ def test_a_gzip_of_a_csv_is_read_as_a_stream(inputs: Path) -> None:
 def read_rows(path: Path) -> int:
     """The number of rows of a file, read to its end."""
     (file,) = match_inputs(str(path))
-    return sum(len(unit.ids) for span in plan_file(file, "text", 10**6) for unit in read_span(span, Columns(), 10**6))
+    return sum(
+        len(unit.ids)
+        for span in plan_file(file, "text", 10**6)
+        for unit in read_span(span, Columns(), 10**6)
+    )
 
 
 def places(data: bytes, mark: bytes) -> list[int]:
@@ -366,7 +418,8 @@ def test_an_arrow_stream_that_is_cut_short_is_noticed(inputs: Path) -> None:
     data, path = as_arrow(stream=True)(TABLE), inputs / "a.arrows"
     path.write_bytes(data)
     assert read_rows(path) == len(TEXTS)
-    for cut in (end + more for end in places(data, b"\xff" * 4)[1:] for more in (0, 4)):  # between two messages
+    # between two messages
+    for cut in (end + more for end in places(data, b"\xff" * 4)[1:] for more in (0, 4)):
         path.write_bytes(data[:cut])
         with pytest.raises(SentenceBeamError, match="a.arrows is not a readable Arrow IPC"):
             read_rows(path)
@@ -395,29 +448,42 @@ def test_an_avro_file_that_is_cut_inside_of_a_block_is_noticed(inputs: Path) -> 
     ],
     ids=str,
 )
-def test_types_that_parquet_cannot_hold_are_not_kept(inputs: Path, kind: pa.DataType, values: list[Any] | None) -> None:
+def test_types_that_parquet_cannot_hold_are_not_kept(
+    inputs: Path, kind: pa.DataType, values: list[Any] | None
+) -> None:
     column = pa.nulls(2, kind) if values is None else pa.array(values, kind)
     table = pa.table({"text": sentences(2), "odd": column})
     (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(table))
     (file,) = match_inputs(str(inputs / "a.arrow"))
-    with pytest.raises(OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"):
+    with pytest.raises(
+        OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"
+    ):
         kept_types(file, "text", None, ("odd",))
 
 
-def test_a_run_that_cannot_keep_a_column_ends_before_it_embeds(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_run_that_cannot_keep_a_column_ends_before_it_embeds(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     table = pa.table({"text": sentences(2), "odd": pa.array([pa.MonthDayNano([1, 2, 3])] * 2)})
     (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(table))
-    embed(inputs / "a.arrow", "--keep-columns", "odd").failed(2, "a.arrow: column odd is", "--keep-columns", "cast it")
+    embed(inputs / "a.arrow", "--keep-columns", "odd").failed(
+        2, "a.arrow: column odd is", "--keep-columns", "cast it"
+    )
     assert manifest_of(store) is None
     embed(inputs / "a.arrow").ok()
     check_ledger(store, 2)
 
 
-def test_a_kept_list_of_a_fixed_number_that_is_null(embed: Run, inputs: Path, store: Path, run: Run) -> None:
+def test_a_kept_list_of_a_fixed_number_that_is_null(
+    embed: Run, inputs: Path, store: Path, run: Run
+) -> None:
     kept = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2))
-    (inputs / "a.arrow").write_bytes(as_arrow(stream=False)(pa.table({"text": sentences(3), "kept": kept})))
+    (inputs / "a.arrow").write_bytes(
+        as_arrow(stream=False)(pa.table({"text": sentences(3), "kept": kept}))
+    )
     embed(inputs / "a.arrow", "--keep-columns", "kept", "--max-rejects", 0.5).ok()
     check_ledger(store, 2, rejected=1)
     assert rejects_of(store)[0]["reason"].startswith("kept column null")
-    assert sorted(row["kept"] for row in rows_of(store)) == [[1, 2], [3, 4]]  # the shard can be read
+    # the shard can be read
+    assert sorted(row["kept"] for row in rows_of(store)) == [[1, 2], [3, 4]]
     run("verify", "--store", store).ok()

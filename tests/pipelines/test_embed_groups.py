@@ -1,4 +1,6 @@
-"""Small files: they share units by groups, and what changes in one of them touches its group alone."""
+"""Small files: they share units by groups, and what changes in one of them touches its group
+alone.
+"""
 
 import json
 from collections import Counter
@@ -45,7 +47,10 @@ def units_of(store: Path) -> list[dict[str, Any]]:
 def the_same(store: Path, other: Path) -> None:
     """Both stores have the same rows, and their vectors are equal within the bound."""
     mine, theirs = (
-        sorted((row["id"], row["text"], row["tokens"], row["row_hash"], row.get("lang")) for row in rows_of(one))
+        sorted(
+            (row["id"], row["text"], row["tokens"], row["row_hash"], row.get("lang"))
+            for row in rows_of(one)
+        )
         for one in (store, other)
     )
     assert mine == theirs
@@ -66,7 +71,9 @@ def test_small_files_share_shards(embed: Run, run: Run, store: Path, many: str) 
     units = units_of(store)
     assert len({unit["path"] for unit in units}) < FILES / 4
     assert {unit["file"] for unit in units} == {None}
-    assert {unit["unit"].partition("-")[0] for unit in units} == {units[0]["unit"].partition("-")[0]}
+    assert {unit["unit"].partition("-")[0] for unit in units} == {
+        units[0]["unit"].partition("-")[0]
+    }
     check_ledger(store, written=2 * FILES, embedded=2 * FILES)
     assert Counter(name.partition("@")[0] for name in ids_of(store)) == {
         f"{number % 4}/{number:02d}.txt": 2 for number in range(FILES)
@@ -74,7 +81,9 @@ def test_small_files_share_shards(embed: Run, run: Run, store: Path, many: str) 
     run("verify", "--store", store).ok()
 
 
-def test_commands_that_read_no_input_carry_groups_over(embed: Run, run: Run, store: Path, many: str) -> None:
+def test_commands_that_read_no_input_carry_groups_over(
+    embed: Run, run: Run, store: Path, many: str
+) -> None:
     embed(many, *OPTIONS).ok()
     first, before = open_store(str(store)).manifest, units_of(store)
     run("index", "--store", store).ok()
@@ -119,13 +128,17 @@ def test_a_change_touches_one_group_and_embeds_its_own_rows(
     assert work["embedded"] == embedded
     assert work["carried"] > written / 2
     assert work["embedded"] + work["reused"] + work["carried"] == written
-    changed = {unit["unit"].partition(".")[0] for unit in units_of(store) if unit["path"] not in before}
+    changed = {
+        unit["unit"].partition(".")[0] for unit in units_of(store) if unit["path"] not in before
+    }
     assert len(changed) <= 1 < groups
     the_same(store, anew(run, store, model, many))
     run("verify", "--store", store).ok()
 
 
-def test_renamed_small_files_keep_their_vectors(embed: Run, store: Path, inputs: Path, many: str) -> None:
+def test_renamed_small_files_keep_their_vectors(
+    embed: Run, store: Path, inputs: Path, many: str
+) -> None:
     embed(many, *OPTIONS).ok()
     for number in range(0, FILES, 4):
         (inputs / f"0/{number:02d}.txt").rename(inputs / f"0/other-{number}.txt")
@@ -170,11 +183,15 @@ def test_fewer_than_sixteen_small_files_stay_alone_and_are_grouped_later_without
     check_ledger(store, written=31, reused=30, embedded=1)
     (inputs / "15.txt").unlink()
     embed(many).ok()
-    assert {unit["file"] for unit in units_of(store)} == {None}, "a store that has groups keeps them"
+    assert {unit["file"] for unit in units_of(store)} == {None}, (
+        "a store that has groups keeps them"
+    )
     the_same(store, anew(run, store, model, many))
 
 
-def test_groups_grow_with_what_is_in_them(embed: Run, run: Run, store: Path, model: Path, inputs: Path) -> None:
+def test_groups_grow_with_what_is_in_them(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path
+) -> None:
     for number in range(20):
         write_lines(inputs / f"{number:03d}.txt", sentences(1, 2 * number))
     many = f"{inputs}/*.txt"
@@ -227,14 +244,18 @@ def test_a_limit_reads_files_one_by_one(embed: Run, store: Path, many: str) -> N
     assert {unit["file"] for unit in units_of(store)} == {None}
 
 
-def test_rejected_rows_of_a_group_name_their_file(embed: Run, run: Run, store: Path, inputs: Path, many: str) -> None:
+def test_rejected_rows_of_a_group_name_their_file(
+    embed: Run, run: Run, store: Path, inputs: Path, many: str
+) -> None:
     write_lines(inputs / "2/02.txt", ["fine", "  "])
     embed(many, *OPTIONS, "--max-rejects", 0.5).ok()
     check_ledger(store, written=2 * FILES - 1, rejected=1, embedded=2 * FILES - 1)
     assert "2/02.txt" in run("rejects", "--store", store).ok().out
 
 
-def test_a_damaged_shard_of_a_group_is_made_again(embed: Run, run: Run, store: Path, many: str) -> None:
+def test_a_damaged_shard_of_a_group_is_made_again(
+    embed: Run, run: Run, store: Path, many: str
+) -> None:
     embed(many, *OPTIONS).ok()
     damaged = store / units_of(store)[0]["path"]
     damaged.unlink()
@@ -243,18 +264,36 @@ def test_a_damaged_shard_of_a_group_is_made_again(embed: Run, run: Run, store: P
     assert _work(store)["embedded"] == units_of(store)[0]["rows"]
 
 
-def test_parquet_and_ids_of_a_column(embed: Run, run: Run, store: Path, model: Path, inputs: Path) -> None:
+def test_parquet_and_ids_of_a_column(
+    embed: Run, run: Run, store: Path, model: Path, inputs: Path
+) -> None:
     for number in range(20):
         names = [f"k{number}-{row}" for row in range(3)]
-        write_parquet(inputs / f"{number:02d}.parquet", sentences(3, 3 * number), key=names, lang=["en", "de", "fr"])
+        write_parquet(
+            inputs / f"{number:02d}.parquet",
+            sentences(3, 3 * number),
+            key=names,
+            lang=["en", "de", "fr"],
+        )
     many = f"{inputs}/*.parquet"
-    options = ("--unit-tokens", 20_000, "--dtype", "float32", "--id-column", "key", "--keep-columns", "lang")
+    options = (
+        "--unit-tokens",
+        20_000,
+        "--dtype",
+        "float32",
+        "--id-column",
+        "key",
+        "--keep-columns",
+        "lang",
+    )
     embed(many, *options).ok()
     assert len(units_of(store)) == 1
     (inputs / "03.parquet").rename(inputs / "x.parquet")
     embed(many).ok()
     check_ledger(store, written=60, reused=60)
-    run("embed", "--input", many, "--store", store.with_name("fresh"), "--model", model, *options).ok()
+    run(
+        "embed", "--input", many, "--store", store.with_name("fresh"), "--model", model, *options
+    ).ok()
     the_same(store, store.with_name("fresh"))
 
 

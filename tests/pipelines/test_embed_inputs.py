@@ -1,4 +1,6 @@
-"""Inputs as people have them: absent, empty, broken, doubled, oddly named. One line says which and what to do."""
+"""Inputs as people have them: absent, empty, broken, doubled, oddly named. One line says which and
+what to do.
+"""
 
 import io
 import os
@@ -40,7 +42,9 @@ def test_nothing_matches(embed: Run, inputs: Path, store: Path, pattern: str) ->
     assert manifest_of(store) is None
 
 
-def test_a_folder_stands_for_its_files_of_one_format(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_a_folder_stands_for_its_files_of_one_format(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     for name in ("a.txt", "below/b.txt.gz", "_temporary/c.txt", ".hidden.txt"):
         write_lines(inputs / name, sentences(3))
     write_bytes(inputs / "_SUCCESS", b"")
@@ -48,14 +52,19 @@ def test_a_folder_stands_for_its_files_of_one_format(run: Run, embed: Run, input
     said = embed(f"{inputs}/").ok().out
     assert "2 taken" in said
     assert "3 without an ending" not in said
-    assert {file["path"] for file in check_ledger(store, 6)["input"]["files"]} == {"a.txt", "below/b.txt.gz"}
+    assert {file["path"] for file in check_ledger(store, 6)["input"]["files"]} == {
+        "a.txt",
+        "below/b.txt.gz",
+    }
     embed(inputs / "**" / "*.txt*").ok()
     check_ledger(store, 9)
     write_bytes(inputs / "c.csv", b"text\nx\n")
     embed(inputs).failed(2, inputs, "1 csv", "2 text", f"'{inputs}/**/*.csv'")
     embed(inputs, "--format", "csv", "--max-deletes", 1).ok()
     check_ledger(store, 1)
-    run("embed", "--input", inputs, "--store", inputs / "x" / "store").failed(2, "takes in the store")
+    run("embed", "--input", inputs, "--store", inputs / "x" / "store").failed(
+        2, "takes in the store"
+    )
 
 
 def test_a_folder_of_unknown_files(embed: Run, inputs: Path, store: Path) -> None:
@@ -67,13 +76,19 @@ def test_a_folder_of_unknown_files(embed: Run, inputs: Path, store: Path) -> Non
 
 def test_several_names_after_one_input(run: Run, inputs: Path, store: Path, model: Path) -> None:
     names = [write_lines(inputs / f"{name}.txt", sentences(2)) for name in "abc"]
-    run("embed", "--input", *names[:2], "--store", store, "--model", model, "--input", names[2]).ok()
+    run(
+        "embed", "--input", *names[:2], "--store", store, "--model", model, "--input", names[2]
+    ).ok()
     check_ledger(store, 6)
 
 
-def test_standard_input(run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input(
+    run: Run, embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def typed(text: str) -> None:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf8"))
+        monkeypatch.setattr(
+            "sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf8")
+        )
 
     write_lines(inputs / "a.txt", ["three"])
     typed("one\ntäxt\n")
@@ -94,7 +109,10 @@ def test_standard_input(run: Run, embed: Run, inputs: Path, store: Path, monkeyp
 
 def test_standard_input_is_not_for_workers_elsewhere() -> None:
     asked = EmbedOptions(input=("-",), store="store")
-    with pytest.raises(OptionError, match="--input - is read in this process alone"), with_stdin(asked, local=False):
+    with (
+        pytest.raises(OptionError, match="--input - is read in this process alone"),
+        with_stdin(asked, local=False),
+    ):
         pass
 
 
@@ -102,13 +120,17 @@ def test_an_empty_folder_is_named_as_such(embed: Run, inputs: Path) -> None:
     embed(inputs).failed(2, inputs, "no file matches")
 
 
-def test_one_pattern_of_two_without_a_match_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
+def test_one_pattern_of_two_without_a_match_stops_the_run(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     embed([inputs / "a.txt", inputs / "b.txt"]).failed(2, inputs / "b.txt", "no file matches")
     assert manifest_of(store) is None
 
 
-def test_a_name_without_a_known_ending_needs_a_format(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_name_without_a_known_ending_needs_a_format(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     path = write_lines(inputs / "a.dat", sentences(3))
     embed(path).failed(2, path, "--format")
     embed(path, "--format", "text").ok()
@@ -123,7 +145,9 @@ def test_empty_files_are_files_without_rows(embed: Run, inputs: Path, store: Pat
     (inputs / "no bytes.gz.txt.gz").touch()
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 3)
-    assert [file["path"] for file in manifest["input"]["files"]] == sorted([*names, "full.txt", "no bytes.gz.txt.gz"])
+    assert [file["path"] for file in manifest["input"]["files"]] == sorted(
+        [*names, "full.txt", "no bytes.gz.txt.gz"]
+    )
 
 
 def test_a_corpus_of_no_bytes_at_all(embed: Run, inputs: Path, store: Path) -> None:
@@ -141,7 +165,9 @@ def test_parquet_of_no_bytes_is_not_parquet(embed: Run, inputs: Path, store: Pat
 # --- Parquet
 
 
-def test_parquet_without_the_column_lists_those_it_has(embed: Run, inputs: Path, store: Path) -> None:
+def test_parquet_without_the_column_lists_those_it_has(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     path = inputs / "a.parquet"
     pq.write_table(pa.table({"sentence": ["x"], "n": [1]}), path)
     embed(path).failed(2, path, "column text", "--text-column", "sentence, n")
@@ -167,7 +193,9 @@ def test_parquet_without_another_named_column(embed: Run, inputs: Path, option: 
     ],
     ids=lambda values: str(values.type).split("<")[0],
 )
-def test_a_text_column_of_another_type(embed: Run, inputs: Path, store: Path, values: pa.Array) -> None:
+def test_a_text_column_of_another_type(
+    embed: Run, inputs: Path, store: Path, values: pa.Array
+) -> None:
     path = write_parquet(inputs / "a.parquet", values)
     embed(path).failed(2, path, f"column text is {values.type}".split("<")[0], "--text-column")
     assert manifest_of(store) is None
@@ -206,7 +234,9 @@ def test_row_groups_without_a_row(embed: Run, inputs: Path, store: Path) -> None
     assert sorted(ids_of(store)) == [f"a.parquet#{i}" for i in range(6)]
 
 
-def test_a_row_group_larger_than_a_unit_makes_several_shards(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_row_group_larger_than_a_unit_makes_several_shards(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", sentences(100))
     embed(inputs / "a.parquet", "--unit-tokens", 100).ok()
     assert len(check_ledger(store, 100)["shards"]) > 3
@@ -235,7 +265,9 @@ def test_a_line_break_in_a_name_breaks_no_error(embed: Run, run: Run, inputs: Pa
 
 def test_parquet_with_a_damaged_page_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
     path = inputs / "a.parquet"
-    pq.write_table(pa.table({"text": sentences(2000)}), path, compression="zstd", use_dictionary=False)
+    pq.write_table(
+        pa.table({"text": sentences(2000)}), path, compression="zstd", use_dictionary=False
+    )
     data = bytearray(path.read_bytes())
     data[200:260] = bytes(60)
     path.write_bytes(data)
@@ -246,8 +278,12 @@ def test_parquet_with_a_damaged_page_stops_the_run(embed: Run, inputs: Path, sto
 # --- text
 
 
-@pytest.mark.parametrize(("suffix", "cut"), [*((suffix, 0.5) for suffix in COMPRESSORS), (".gz", -1), (".zst", -1)])
-def test_truncated_compressed_text(embed: Run, inputs: Path, store: Path, suffix: str, cut: float) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "cut"), [*((suffix, 0.5) for suffix in COMPRESSORS), (".gz", -1), (".zst", -1)]
+)
+def test_truncated_compressed_text(
+    embed: Run, inputs: Path, store: Path, suffix: str, cut: float
+) -> None:
     path = write_lines(inputs / f"a.txt{suffix}", sentences(300))
     data = path.read_bytes()
     path.write_bytes(data[: int(len(data) * cut) if cut > 0 else int(cut)])
@@ -283,7 +319,9 @@ def test_two_inputs_that_give_one_relative_path(embed: Run, inputs: Path, store:
     assert sorted(ids_of(store)) == ["x/a.txt@0", "y/a.txt@0"]
 
 
-def test_two_inputs_that_give_one_relative_path_with_ids_of_their_own(embed: Run, inputs: Path) -> None:
+def test_two_inputs_that_give_one_relative_path_with_ids_of_their_own(
+    embed: Run, inputs: Path
+) -> None:
     one = write_parquet(inputs / "x/a.parquet", ["one"], id=["1"])
     two = write_parquet(inputs / "y/a.parquet", ["two"], id=["2"])
     embed([one, two], "--id-column", "id").failed(2, one, two)
@@ -313,13 +351,17 @@ def test_odd_names(embed: Run, inputs: Path, store: Path) -> None:
         write_lines(inputs / "sub folder é" / name, ["one", "two"])
     embed(inputs / "**").ok()
     check_ledger(store, 2 * len(ODD))
-    assert sorted(ids_of(store)) == sorted(f"sub folder é/{name}@{at}" for name in ODD for at in (0, 4))
+    assert sorted(ids_of(store)) == sorted(
+        f"sub folder é/{name}@{at}" for name in ODD for at in (0, 4)
+    )
     embed(inputs / "**").ok()
     check_ledger(store, 2 * len(ODD), carried=2 * len(ODD))
 
 
 @pytest.mark.parametrize("pattern", ["a[1].txt", "a*.txt"])
-def test_a_name_that_looks_like_a_pattern(embed: Run, inputs: Path, store: Path, pattern: str) -> None:
+def test_a_name_that_looks_like_a_pattern(
+    embed: Run, inputs: Path, store: Path, pattern: str
+) -> None:
     write_lines(inputs / "a[1].txt", ["one"])
     embed(inputs / pattern).ok()
     check_ledger(store, 1)
@@ -330,7 +372,9 @@ def test_a_store_with_an_odd_name(run: Run, inputs: Path, model: Path, tmp_path:
     write_lines(inputs / "a.txt", sentences(5))
     store = tmp_path / "my store [1]*#é"
     for _ in range(2):
-        run("embed", "--input", inputs / "*", "--store", store, "--model", model, "--index", "Flat").ok()
+        run(
+            "embed", "--input", inputs / "*", "--store", store, "--model", model, "--index", "Flat"
+        ).ok()
     check_ledger(store, 5, carried=5)
     run("search", "--store", store, "--query", "dog").ok()
     run("verify", "--store", store).ok()
@@ -356,7 +400,9 @@ def test_a_symlink_to_nothing_is_no_file(embed: Run, inputs: Path) -> None:
     embed(inputs / "b.txt").failed(2, inputs / "b.txt", "no file matches")
 
 
-def test_a_symlink_to_nothing_among_others_stops_the_run(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_symlink_to_nothing_among_others_stops_the_run(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", ["one"])
     (inputs / "b.txt").symlink_to(inputs / "gone.txt")
     embed(inputs / "*").failed(1, inputs / "b.txt", "link to a file that is not there")
@@ -382,22 +428,30 @@ def test_two_hundred_small_files(embed: Run, inputs: Path, store: Path, partitio
 # --- the store and the input in each other's way
 
 
-@pytest.mark.parametrize("pattern", ["in/**", "in/store/embeddings/*.parquet", "in/s*/*/*", "in/store/*.json"])
+@pytest.mark.parametrize(
+    "pattern", ["in/**", "in/store/embeddings/*.parquet", "in/s*/*/*", "in/store/*.json"]
+)
 def test_output_inside_the_input(run: Run, model: Path, inputs: Path, pattern: str) -> None:
     write_lines(inputs / "a.txt", ["one"])
     glob, output = inputs.parent / pattern, inputs / "store"
     if pattern == "in/store/*.json":
         run("embed", "--input", inputs / "*.txt", "--store", output, "--model", model).ok()
-    run("embed", "--input", glob, "--store", output, "--model", model).failed(2, glob, output, "narrow --input")
+    run("embed", "--input", glob, "--store", output, "--model", model).failed(
+        2, glob, output, "narrow --input"
+    )
 
 
-def test_output_beside_the_input_under_a_pattern_that_cannot_meet_it(run: Run, model: Path, inputs: Path) -> None:
+def test_output_beside_the_input_under_a_pattern_that_cannot_meet_it(
+    run: Run, model: Path, inputs: Path
+) -> None:
     write_lines(inputs / "a.txt", ["one"])
     run("embed", "--input", inputs / "*.txt", "--store", inputs / "store", "--model", model).ok()
     run("embed", "--input", inputs / "*.txt", "--store", inputs / "store", "--model", model).ok()
 
 
-def test_an_input_of_no_permission(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_input_of_no_permission(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_lines(inputs / "a.txt", ["one"])
     path.chmod(0)
     if os.access(path, os.R_OK):  # root reads everything

@@ -1,4 +1,6 @@
-"""Tables of Iceberg and Delta Lake as input: files of both snapshots are carried over, deleted rows are gone."""
+"""Tables of Iceberg and Delta Lake as input: files of both snapshots are carried over, deleted rows
+are gone.
+"""
 
 import json
 from pathlib import Path
@@ -13,8 +15,12 @@ OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
 TABLE = "iceberg:lake.shop.docs"
 
 
-def test_an_iceberg_table(embed: Run, run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = iceberg_catalog(tmp_path, monkeypatch).create_table("shop.docs", schema=rows("a").schema)
+def test_an_iceberg_table(
+    embed: Run, run: Run, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = iceberg_catalog(tmp_path, monkeypatch).create_table(
+        "shop.docs", schema=rows("a").schema
+    )
     with table.update_spec() as change:
         change.add_identity("size")
     table.append(rows("a", "b"))
@@ -32,8 +38,12 @@ def test_an_iceberg_table(embed: Run, run: Run, store: Path, tmp_path: Path, mon
     assert sorted(ids_of(store)) == ["a", "b", "d"]
     now = table.refresh().current_snapshot().snapshot_id
     runs = json.loads(run("history", "--store", store, "--json").ok().out)["runs"]
-    assert [one["tables"] for one in runs] == [{TABLE: str(version)} for version in (before, before, now)]
-    embed(TABLE, *OPTIONS, "--input-version", 17).failed(2, "--input-version 17", "no such snapshot")
+    assert [one["tables"] for one in runs] == [
+        {TABLE: str(version)} for version in (before, before, now)
+    ]
+    embed(TABLE, *OPTIONS, "--input-version", 17).failed(
+        2, "--input-version 17", "no such snapshot"
+    )
 
 
 def test_a_delta_table(embed: Run, run: Run, store: Path, tmp_path: Path) -> None:
@@ -63,4 +73,6 @@ def test_a_part_of_what_is_no_table(embed: Run, run: Run, inputs: Path) -> None:
     write_lines(inputs / "a.txt", ["one"])
     for part in (("--input-version", 1), ("--input-filter", "day = 1")):
         embed(inputs / "a.txt", *part).failed(2, part[0], "is no table (iceberg:NAME, delta:PATH)")
-    run("plan", "--input", "delta:a", "delta:b", "--input-version", 1).failed(2, "there are 2 tables; name one --input")
+    run("plan", "--input", "delta:a", "delta:b", "--input-version", 1).failed(
+        2, "there are 2 tables; name one --input"
+    )

@@ -1,4 +1,6 @@
-"""--precision: from one command on a new store, night after night, and from one precision to another."""
+"""--precision: from one command on a new store, night after night, and from one precision to
+another.
+"""
 
 import json
 from pathlib import Path
@@ -48,12 +50,16 @@ OPTIONS = ("--normalize", "--dtype", "float32", "--keep-columns", "text")
 
 def floats(store: Path, model: Path) -> np.ndarray:
     """The final vectors of the store's texts before they are stored in fewer bits."""
-    return Encoder.load(str(model), dtype="float32", normalize=True).encode([row["text"] for row in rows_of(store)])
+    return Encoder.load(str(model), dtype="float32", normalize=True).encode(
+        [row["text"] for row in rows_of(store)]
+    )
 
 
 def codes(store: Path) -> np.ndarray:
     """The column `embedding` as it stands in the shards."""
-    column = open_store(str(store)).dataset().to_table(columns=["embedding"]).column(0).combine_chunks()
+    column = (
+        open_store(str(store)).dataset().to_table(columns=["embedding"]).column(0).combine_chunks()
+    )
     return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
 
 
@@ -69,11 +75,16 @@ def ranges_of(store: Path) -> Ranges | None:
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
+    )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_one_command_makes_a_store_of_any_precision(run: Run, make, store: Path, model: Path, precision: str) -> None:
+def test_one_command_makes_a_store_of_any_precision(
+    run: Run, make, store: Path, model: Path, precision: str
+) -> None:
     make(precision, *OPTIONS, "--index", "Flat")
     manifest = check_ledger(store, 40, embedded=40)
     assert manifest["space"]["precision"] == precision
@@ -106,10 +117,14 @@ def test_one_command_makes_a_store_of_any_precision(run: Run, make, store: Path,
 def test_search_compares_queries_with_what_bits_stand_for(make, store: Path, model: Path) -> None:
     make("binary", *OPTIONS)
     texts, queries = [row["text"] for row in rows_of(store)], floats(store, model)
-    signs = np.unpackbits(codes(store).view(np.uint8) ^ 0x80, axis=1, count=queries.shape[1]) * 2.0 - 1
+    signs = (
+        np.unpackbits(codes(store).view(np.uint8) ^ 0x80, axis=1, count=queries.shape[1]) * 2.0 - 1
+    )
     scores = queries @ signs.T / np.sqrt(queries.shape[1])
     for found, expected in zip(open_store(str(store)).search(texts, k=3), scores, strict=True):
-        assert [hit["score"] for hit in found] == pytest.approx(sorted(expected, reverse=True)[:3], abs=1e-5)
+        assert [hit["score"] for hit in found] == pytest.approx(
+            sorted(expected, reverse=True)[:3], abs=1e-5
+        )
 
 
 @pytest.mark.parametrize("precision", ["int8", "binary"])
@@ -188,7 +203,9 @@ def test_reembed_fits_the_ranges_anew(embed: Run, make, glob: Path, store: Path)
     assert (codes(store).max(axis=0) == 127).all()
 
 
-def test_the_floats_of_the_first_night_go_with_vacuum(run: Run, embed: Run, make, glob: Path, store: Path) -> None:
+def test_the_floats_of_the_first_night_go_with_vacuum(
+    run: Run, embed: Run, make, glob: Path, store: Path
+) -> None:
     make("int8", *OPTIONS)
     embed(glob).ok()
     assert len(list((store / "embeddings").iterdir())) == 4
@@ -202,9 +219,13 @@ def test_the_floats_of_the_first_night_go_with_vacuum(run: Run, embed: Run, make
 
 
 @pytest.mark.parametrize("precision", ["int8", "ubinary"])
-def test_by_content_too(embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+def test_by_content_too(
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
     write_lines(glob.parent / "b.txt", [*sentences(15, 25), "", *sentences(3)])
-    embed(glob, "--partition", "content", *OPTIONS, "--precision", precision, "--max-rejects", 0.5).ok()
+    embed(
+        glob, "--partition", "content", *OPTIONS, "--precision", precision, "--max-rejects", 0.5
+    ).ok()
     check_ledger(store, 43, 1, embedded=40, duplicates=3)
     before = codes_by_text(store)
     write_lines(glob.parent / "b.txt", sentences(20, 25))
@@ -217,7 +238,9 @@ def test_by_content_too(embed: Run, glob: Path, store: Path, monkeypatch: pytest
     check_ledger(store, 45, reused=45)
 
 
-def test_an_index_of_other_bounds_is_not_followed(embed: Run, make, glob: Path, store: Path) -> None:
+def test_an_index_of_other_bounds_is_not_followed(
+    embed: Run, make, glob: Path, store: Path
+) -> None:
     make("int8", *OPTIONS, "--index", "Flat")
     write_lines(glob.parent / "a.txt", sentences(20))
     embed(glob).ok()
@@ -225,13 +248,23 @@ def test_an_index_of_other_bounds_is_not_followed(embed: Run, make, glob: Path, 
     make("float32", "--index", "none")
     make("int8", "--index", "Flat")
     change = manifest_of(store)["index"]["change"]
-    assert (change["what"], change["why"]) == ("trained", "the vectors are stored between other bounds")
+    assert (change["what"], change["why"]) == (
+        "trained",
+        "the vectors are stored between other bounds",
+    )
     for row in rows_of(store)[::9]:
-        exact, found = (open_store(str(store)).search([row["text"]], k=3, exact=flag)[0] for flag in (True, False))
-        assert [hit["score"] for hit in found] == pytest.approx([hit["score"] for hit in exact], abs=1e-6)
+        exact, found = (
+            open_store(str(store)).search([row["text"]], k=3, exact=flag)[0]
+            for flag in (True, False)
+        )
+        assert [hit["score"] for hit in found] == pytest.approx(
+            [hit["score"] for hit in exact], abs=1e-6
+        )
 
 
-def test_a_store_without_rows_gets_its_ranges_with_the_first(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_store_without_rows_gets_its_ranges_with_the_first(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", [" ", ""])
     embed(inputs / "*", "--precision", "int8", "--max-rejects", 1).ok()
     assert manifest_of(store)["ranges"] is None
@@ -242,7 +275,9 @@ def test_a_store_without_rows_gets_its_ranges_with_the_first(embed: Run, inputs:
     assert codes(store).dtype == np.int8
 
 
-def test_a_run_that_fails_commits_nothing_and_the_next_one_goes_on(embed: Run, make, glob: Path, store: Path) -> None:
+def test_a_run_that_fails_commits_nothing_and_the_next_one_goes_on(
+    embed: Run, make, glob: Path, store: Path
+) -> None:
     write_bytes(glob.parent / "c.txt", b"\xff\n\xff\n")
     embed(glob, "--precision", "int8", "--max-rejects", 0, *OPTIONS).failed(3)
     assert manifest_of(store) is None
@@ -253,14 +288,18 @@ def test_a_run_that_fails_commits_nothing_and_the_next_one_goes_on(embed: Run, m
     assert standing.items() <= files_in(store, "embeddings").items()
 
 
-def test_rejected_rows_and_kept_columns_go_with_the_codes(embed: Run, inputs: Path, store: Path) -> None:
+def test_rejected_rows_and_kept_columns_go_with_the_codes(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", [*sentences(8), " "])
     embed(inputs / "*", "--precision", "uint8", "--keep-columns", "text", "--max-rejects", 0.5).ok()
     check_ledger(store, 8, 1, embedded=8)
     assert [row["text"] for row in rows_of(store)] == sentences(8)
 
 
-def test_missing_and_changed_ranges_are_named(run: Run, embed: Run, make, glob: Path, store: Path) -> None:
+def test_missing_and_changed_ranges_are_named(
+    run: Run, embed: Run, make, glob: Path, store: Path
+) -> None:
     make("int8", *OPTIONS)
     path = store / manifest_of(store)["ranges"]["path"]
     whole = path.read_bytes()

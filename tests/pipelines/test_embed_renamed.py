@@ -1,4 +1,6 @@
-"""Files that only have another name: carried where ids come from a column, else read, with nothing embedded again."""
+"""Files that only have another name: carried where ids come from a column, else read, with nothing
+embedded again.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -30,7 +32,8 @@ def night(embed: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def call(*options: object) -> Outcome:
         if calls:
             monkeypatch.setattr(
-                "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+                "transforms.steps.embed.load_encoder.load_encoder",
+                lambda job: pytest.fail("the model was loaded"),
             )
         calls.append(True)
         return embed(inputs / "**", "--id-column", "id", "--unit-tokens", 60, *options).ok()
@@ -49,7 +52,9 @@ def paths(store: Path) -> list[str]:
     return [unit["path"] for unit in manifest_of(store)["shards"] if unit["path"]]
 
 
-def test_a_renamed_file_is_carried_and_stays_so(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+def test_a_renamed_file_is_carried_and_stays_so(
+    night: Callable[..., Outcome], inputs: Path, store: Path
+) -> None:
     put(inputs / "a.parquet", 0, 20)
     put(inputs / "b.parquet", 20, 30)
     night("--index", "Flat")
@@ -68,7 +73,9 @@ def test_a_renamed_file_is_carried_and_stays_so(night: Callable[..., Outcome], i
     assert check_ledger(store, 30, carried=30)["shards"] == after["shards"]
 
 
-def test_files_that_swap_their_names_are_carried(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+def test_files_that_swap_their_names_are_carried(
+    night: Callable[..., Outcome], inputs: Path, store: Path
+) -> None:
     a, b = put(inputs / "a.parquet", 0, 10), put(inputs / "b.parquet", 10, 30)
     night()
     vectors = vectors_of(store)
@@ -78,13 +85,16 @@ def test_files_that_swap_their_names_are_carried(night: Callable[..., Outcome], 
     night()
     manifest = check_ledger(store, 30, carried=30)
     rows = {
-        name: sum(u["rows"] for u in manifest["shards"] if u["file"] == name) for name in ("a.parquet", "b.parquet")
+        name: sum(u["rows"] for u in manifest["shards"] if u["file"] == name)
+        for name in ("a.parquet", "b.parquet")
     }
     assert rows == {"a.parquet": 20, "b.parquet": 10}
     assert vectors_of(store) == vectors
 
 
-def test_a_copy_is_read_but_not_embedded(night: Callable[..., Outcome], inputs: Path, store: Path) -> None:
+def test_a_copy_is_read_but_not_embedded(
+    night: Callable[..., Outcome], inputs: Path, store: Path
+) -> None:
     put(inputs / "a.parquet", 0, 10)
     night()
     shutil.copy(inputs / "a.parquet", inputs / "b.parquet")
@@ -117,7 +127,11 @@ def test_no_shard_is_shared_when_an_old_name_comes_back(
 
 
 def test_a_renamed_file_whose_shard_is_gone_is_read(
-    night: Callable[..., Outcome], embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    night: Callable[..., Outcome],
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     put(inputs / "a.parquet", 0, 10)
     with monkeypatch.context():
@@ -137,17 +151,22 @@ def test_without_an_id_column_vectors_are_reused_and_ids_are_new(
     embed(inputs / "*").ok()
     before = vectors_of(store)
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
     (inputs / "a.parquet").rename(inputs / "z.parquet")
     embed(inputs / "*").ok()
     check_ledger(store, 20, carried=10, reused=10)
     after = vectors_of(store)
-    assert [after[f"z.parquet#{i}"] for i in range(10)] == [before[f"a.parquet#{i}"] for i in range(10)]
+    assert [after[f"z.parquet#{i}"] for i in range(10)] == [
+        before[f"a.parquet#{i}"] for i in range(10)
+    ]
     assert not any(i.startswith("a.") for i in after)
 
 
-def test_the_same_bytes_packed_otherwise_are_another_file(embed: Run, inputs: Path, store: Path) -> None:
+def test_the_same_bytes_packed_otherwise_are_another_file(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_jsonl(inputs / "a.jsonl", [{"text": "one", "id": "k"}])
     write_bytes(inputs / "b.jsonl.gz", (inputs / "a.jsonl").read_bytes())
     embed(inputs / "*", "--id-column", "id").ok()
@@ -158,7 +177,9 @@ def test_the_same_bytes_packed_otherwise_are_another_file(embed: Run, inputs: Pa
     check_ledger(store, 2, carried=2)
 
 
-def test_rejected_rows_of_a_renamed_file_are_carried_too(embed: Run, inputs: Path, store: Path) -> None:
+def test_rejected_rows_of_a_renamed_file_are_carried_too(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", ["one", "", "two"], id=["x", "y", "z"])
     embed(inputs / "*", "--id-column", "id", "--max-rejects", 0.5).ok()
     (inputs / "a.parquet").rename(inputs / "b.parquet")

@@ -1,4 +1,6 @@
-"""Night after night: what is carried, what is embedded anew, what a store remembers, and inputs that move meanwhile."""
+"""Night after night: what is carried, what is embedded anew, what a store remembers, and inputs
+that move meanwhile.
+"""
 
 import errno
 import os
@@ -35,7 +37,9 @@ def two_files(inputs: Path) -> Path:
     return inputs / "*"
 
 
-def test_an_unchanged_corpus_is_carried_and_committed_again(embed: Run, two_files: Path, store: Path) -> None:
+def test_an_unchanged_corpus_is_carried_and_committed_again(
+    embed: Run, two_files: Path, store: Path
+) -> None:
     embed(two_files).ok()
     first, written = check_ledger(store, 20, embedded=20), files_in(store, *PARTS)
     assert "20 carried" in embed(two_files).ok().out
@@ -52,7 +56,8 @@ def test_carrying_over_loads_no_model(
 ) -> None:
     embed(two_files).ok()
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
     embed(two_files).ok()
 
@@ -65,7 +70,9 @@ def test_rejected_rows_are_carried_too(embed: Run, inputs: Path, store: Path) ->
     check_ledger(store, 30, 10, carried=30)
 
 
-def test_touched_copied_and_relinked_files_are_carried_by_checksum(embed: Run, two_files: Path, store: Path) -> None:
+def test_touched_copied_and_relinked_files_are_carried_by_checksum(
+    embed: Run, two_files: Path, store: Path
+) -> None:
     embed(two_files).ok()
     folder = two_files.parent
     os.utime(folder / "a.txt", (1, 1))
@@ -83,7 +90,13 @@ def test_an_edit_of_equal_length_with_its_time_put_back_is_seen(
 ) -> None:
     if name == "b.parquet":
         table = pa.table({"text": sentences(10, 10)})
-        pq.write_table(table, two_files.parent / name, compression="none", use_dictionary=False, write_statistics=False)
+        pq.write_table(
+            table,
+            two_files.parent / name,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+        )
     embed(two_files, "--keep-columns", "text").ok()
     path = two_files.parent / name
     before, data = path.stat(), path.read_bytes()
@@ -124,7 +137,9 @@ def test_an_undone_edit_finds_the_old_shards(embed: Run, two_files: Path, store:
     assert check_ledger(store, 20, embedded=0, reused=10, carried=10)["shards"] == first["shards"]
 
 
-def test_appending_to_a_text_file_keeps_the_shards_before(embed: Run, inputs: Path, store: Path) -> None:
+def test_appending_to_a_text_file_keeps_the_shards_before(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(100))
     embed(inputs / "*", "--unit-tokens", 200).ok()
     before = files_in(store, "embeddings")
@@ -136,7 +151,9 @@ def test_appending_to_a_text_file_keeps_the_shards_before(embed: Run, inputs: Pa
     assert len(set(files_in(store, "embeddings")) - set(before)) == 1
 
 
-def test_the_glob_may_move_as_long_as_relative_paths_stay(embed: Run, two_files: Path, store: Path) -> None:
+def test_the_glob_may_move_as_long_as_relative_paths_stay(
+    embed: Run, two_files: Path, store: Path
+) -> None:
     embed(two_files).ok()
     moved = two_files.parent.parent / "moved"
     two_files.parent.rename(moved)
@@ -151,7 +168,9 @@ def test_one_folder_higher_is_another_corpus(embed: Run, two_files: Path, store:
     assert all(i.startswith("in/") for i in ids_of(store))
 
 
-def test_a_wholly_removed_corpus_does_not_empty_the_store(embed: Run, two_files: Path, store: Path) -> None:
+def test_a_wholly_removed_corpus_does_not_empty_the_store(
+    embed: Run, two_files: Path, store: Path
+) -> None:
     embed(two_files).ok()
     before = (store / "manifest.json").read_bytes()
     for path in two_files.parent.iterdir():
@@ -172,9 +191,20 @@ def test_a_file_that_changes_its_format(embed: Run, inputs: Path, store: Path) -
 
 
 def test_flags_are_remembered(run: Run, model: Path, inputs: Path, store: Path) -> None:
-    write_parquet(inputs / "a.parquet", pa.array(sentences(5)), name=["a", "b", "c", "d", "e"], n=[1, 2, 3, 4, 5])
+    write_parquet(
+        inputs / "a.parquet",
+        pa.array(sentences(5)),
+        name=["a", "b", "c", "d", "e"],
+        n=[1, 2, 3, 4, 5],
+    )
     given = ("--input", inputs / "*", "--store", store)
-    chosen = {"--pooler": "max", "--prompt": "say: ", "--max-tokens": 9, "--truncate-dim": 12, "--id-column": "name"}
+    chosen = {
+        "--pooler": "max",
+        "--prompt": "say: ",
+        "--max-tokens": 9,
+        "--truncate-dim": 12,
+        "--id-column": "name",
+    }
     chosen |= {"--keep-columns": "n", "--unit-tokens": 20, "--model": model, "--dtype": "float32"}
     run("embed", *given, *(part for pair in chosen.items() for part in pair), "--no-normalize").ok()
     first = check_ledger(store, 5)
@@ -217,7 +247,9 @@ def test_another_model_is_refused(embed: Run, two_files: Path, store: Path, tmp_
     embed(two_files, "--model", other).failed(2, store, "weights", "--reembed")
 
 
-def test_the_models_files_replaced_in_place_are_seen(run: Run, two_files: Path, store: Path, tmp_path: Path) -> None:
+def test_the_models_files_replaced_in_place_are_seen(
+    run: Run, two_files: Path, store: Path, tmp_path: Path
+) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
     run("embed", "--input", two_files, "--store", store, "--model", own).ok()
     save_tiny_model("bert", own, num_hidden_layers=2)
@@ -225,10 +257,14 @@ def test_the_models_files_replaced_in_place_are_seen(run: Run, two_files: Path, 
         2, "weights", f"put the files of {own} back", "--reembed"
     )
     assert "leave the option out" not in line
-    run("embed", "--input", two_files, "--store", store, "--pooler", "max").failed(2, "leave the option out")
+    run("embed", "--input", two_files, "--store", store, "--pooler", "max").failed(
+        2, "leave the option out"
+    )
 
 
-def test_normalization_and_truncation_go_through_without_reembed(embed: Run, two_files: Path, store: Path) -> None:
+def test_normalization_and_truncation_go_through_without_reembed(
+    embed: Run, two_files: Path, store: Path
+) -> None:
     embed(two_files, "--normalize").ok()
     embed(two_files, "--no-normalize", "--truncate-dim", 8).ok()
     check_ledger(store, 20, carried=0)
@@ -264,7 +300,9 @@ def test_another_unit_size_cuts_anew(embed: Run, inputs: Path, store: Path) -> N
     assert without_run(check_ledger(store, 50, carried=50))["shards"] == manifest["shards"]
 
 
-def test_another_kept_column_is_read_from_unchanged_files(embed: Run, inputs: Path, store: Path) -> None:
+def test_another_kept_column_is_read_from_unchanged_files(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", sentences(5), n=[1, 2, 3, 4, 5])
     embed(inputs / "*").ok()
     embed(inputs / "*", "--keep-columns", "n").ok()
@@ -306,10 +344,19 @@ CHANGES = [grow, replace_by_rename, edit_in_place, Path.unlink]
 )
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_a_file_that_changes_while_it_is_read(
-    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Path], None]
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    change: Callable[[Path], None],
 ) -> None:
     path = inputs / name
-    _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
+    _ = (
+        write_parquet(path, sentences(10))
+        if name == "a.parquet"
+        else write_lines(path, sentences(10))
+    )
     hook = "row_blocks._parquet_blocks" if name == "a.parquet" else "lines._within"
     _once_before(monkeypatch, f"transforms.corpus.{hook}", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it", "run again")
@@ -342,7 +389,11 @@ def test_a_file_that_goes_between_listing_and_planning(
     embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     path = inputs / name
-    _ = write_parquet(path, sentences(10)) if name == "a.parquet" else write_lines(path, sentences(10))
+    _ = (
+        write_parquet(path, sentences(10))
+        if name == "a.parquet"
+        else write_lines(path, sentences(10))
+    )
     _once_before(monkeypatch, "transforms.steps.plan.footers.kept_types", path.unlink)
     embed(inputs / "*").failed(1, path)
     assert manifest_of(store) is None
@@ -364,7 +415,9 @@ def test_rows_of_a_folder_that_cannot_be_listed_are_not_taken_for_deleted(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", stale)
-        embed(inputs / "**.txt").failed(1, inputs / "deep", "cannot be looked at (Stale file handle)")
+        embed(inputs / "**.txt").failed(
+            1, inputs / "deep", "cannot be looked at (Stale file handle)"
+        )
     assert (store / "manifest.json").read_bytes() == before
     embed(inputs / "**.txt").ok()
     check_ledger(store, 10, carried=10)

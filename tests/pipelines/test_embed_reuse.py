@@ -1,4 +1,6 @@
-"""Changed files: rows whose text was embedded before take their vectors from old shards, and only new text is encoded."""
+"""Changed files: rows whose text was embedded before take their vectors from old shards, and only
+new text is encoded.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +41,8 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """From its call on, loading a model fails the test."""
     return lambda: monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
 
 
@@ -59,9 +62,13 @@ def assert_as_anew(run: Run, store: Path, model: Path, inputs: object, *options:
     assert sorted(mine) == sorted(theirs)
     a, b = (np.array([found[i] for i in sorted(found)]) for found in (mine, theirs))
     assert np.abs(a - b).max() <= 2e-5 * np.abs(b).max()
-    rest = [{name: value for name, value in row.items() if name not in ("norm", "pooled")} for row in rows_of(store)]
+    rest = [
+        {name: value for name, value in row.items() if name not in ("norm", "pooled")}
+        for row in rows_of(store)
+    ]
     assert rest == [
-        {name: value for name, value in row.items() if name not in ("norm", "pooled")} for row in rows_of(fresh)
+        {name: value for name, value in row.items() if name not in ("norm", "pooled")}
+        for row in rows_of(fresh)
     ]
 
 
@@ -96,7 +103,9 @@ def test_rows_that_moved_within_their_file_are_found_in_any_of_its_shards(
     assert vectors_of(store) == before
 
 
-def test_deleted_rows_are_gone(embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]) -> None:
+def test_deleted_rows_are_gone(
+    embed: Run, parquet: Path, store: Path, forbid_model: Callable[[], None]
+) -> None:
     forbid_model()
     keep = [i for i in range(40) if i % 3]
     write_parquet(parquet, [sentences(40)[i] for i in keep], 10, key=[f"k{i}" for i in keep])
@@ -125,7 +134,9 @@ def test_text_of_another_file_is_embedded_again(embed: Run, inputs: Path, store:
     check_ledger(store, 3, embedded=1, carried=2)
 
 
-def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(embed: Run, inputs: Path, store: Path) -> None:
+def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     long = " ".join(["dog"] * 30)
     write_lines(inputs / "a.txt", [long, "a cat"])
     embed(inputs / "*", "--max-tokens", 10).ok()
@@ -133,9 +144,16 @@ def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(embed: Run, 
     write_lines(inputs / "a.txt", [long, "a cat", "a man"])
     embed(inputs / "*").ok()
     second = manifest_of(store)
-    assert {n: second["tokens"][n] for n in ("truncated_rows", "lost")} == {"truncated_rows": 1, "lost": 22}
+    assert {n: second["tokens"][n] for n in ("truncated_rows", "lost")} == {
+        "truncated_rows": 1,
+        "lost": 22,
+    }
     assert first["tokens"]["lost"] == 22
-    assert [(row["tokens"], row["truncated"]) for row in rows_of(store)] == [(32, True), (4, False), (4, False)]
+    assert [(row["tokens"], row["truncated"]) for row in rows_of(store)] == [
+        (32, True),
+        (4, False),
+        (4, False),
+    ]
 
 
 # --- nothing to encode
@@ -149,11 +167,18 @@ def test_tokens_and_truncation_of_reused_rows_are_counted_as_before(embed: Run, 
     ],
 )  # fmt: skip
 def test_other_columns_units_and_output_need_no_model(
-    run: Run, embed: Run, parquet: Path, store: Path, model: Path, options: tuple, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    embed: Run,
+    parquet: Path,
+    store: Path,
+    model: Path,
+    options: tuple,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+            "transforms.steps.embed.load_encoder.load_encoder",
+            lambda job: pytest.fail("the model was loaded"),
         )
         embed(parquet, *options).ok()
     check_ledger(store, 40, reused=40)
@@ -204,7 +229,9 @@ def test_a_damaged_old_shard_is_not_reused(
     assert f"damaged     {unit['path']}" in out
     assert sorted(encoded) == sorted([*rows[10:20], "one more dog"])
     check_ledger(store, 41, reused=30, embedded=11)
-    assert_as_anew(run, store, model, parquet, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32")
+    assert_as_anew(
+        run, store, model, parquet, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32"
+    )
 
 
 def test_a_lost_old_shard_is_made_again_and_said(embed: Run, parquet: Path, store: Path) -> None:
@@ -227,7 +254,9 @@ def test_reembed_takes_nothing_over_in_the_same_space_either(
         manifest = check_ledger(store, 40, embedded=40)
         assert len(encoded) == 40
         assert (manifest["space"], manifest["generation"]) == (first["space"], night)
-        assert not {unit["path"] for unit in manifest["shards"]} & {unit["path"] for unit in first["shards"]}
+        assert not {unit["path"] for unit in manifest["shards"]} & {
+            unit["path"] for unit in first["shards"]
+        }
         run("verify", "--store", store, "--snapshot", first["run"]).ok()
     embed(parquet).ok()
     assert check_ledger(store, 40, carried=40)["generation"] == 2

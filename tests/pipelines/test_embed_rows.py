@@ -1,4 +1,6 @@
-"""Rows that are good, rows that are rejected and why, ids, kept columns, limits: every row is somewhere."""
+"""Rows that are good, rows that are rejected and why, ids, kept columns, limits: every row is
+somewhere.
+"""
 
 import decimal
 from pathlib import Path
@@ -52,7 +54,9 @@ def test_null_empty_and_blank_texts(embed: Run, inputs: Path, store: Path) -> No
     assert sorted(ids_of(store)) == ["a.parquet#0", "a.parquet#4", "a.parquet#5"]
 
 
-def test_reject_files_say_which_row_of_which_file_and_show_it(embed: Run, inputs: Path, store: Path) -> None:
+def test_reject_files_say_which_row_of_which_file_and_show_it(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_jsonl(inputs / "sub/a.jsonl", [{"text": "one"}, {"text": 5}, "{" + "x" * 500])
     embed(inputs / "**", *ALL).ok()
     check_ledger(store, 1, 2)
@@ -115,7 +119,9 @@ def test_text_lines_of_every_kind(embed: Run, inputs: Path, store: Path, suffix:
 
 
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
-def test_the_end_of_the_last_line_makes_no_row(embed: Run, inputs: Path, store: Path, end: bytes) -> None:
+def test_the_end_of_the_last_line_makes_no_row(
+    embed: Run, inputs: Path, store: Path, end: bytes
+) -> None:
     write_bytes(inputs / "a.txt", b"one\ntwo" + end)
     embed(inputs / "*").ok()
     check_ledger(store, 2)
@@ -130,7 +136,9 @@ def test_only_newlines_are_blank_rows(embed: Run, inputs: Path, store: Path) -> 
 
 @pytest.mark.parametrize("suffix", ["txt", "jsonl", "txt.gz"])
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_text_is_named_as_such(embed: Run, inputs: Path, store: Path, suffix: str, encoding: str) -> None:
+def test_utf16_text_is_named_as_such(
+    embed: Run, inputs: Path, store: Path, suffix: str, encoding: str
+) -> None:
     path = write_bytes(inputs / f"a.{suffix}", "\ufeffone\ntwo\n".encode(encoding))
     embed(path, *ALL).failed(1, path, "UTF-16", "convert it to UTF-8")
     embed(path, *ALL, "--limit", 1).failed(1, path, "UTF-16")
@@ -147,7 +155,12 @@ def test_a_line_of_ten_megabytes(embed: Run, inputs: Path, store: Path) -> None:
 
 
 def test_jsonl_rows_of_every_kind(embed: Run, inputs: Path, store: Path) -> None:
-    good = [{"text": "one"}, {"text": "two", "n": 1}, '{"text": "a", "text": "the last key counts"}', {"text": "é文😀"}]
+    good = [
+        {"text": "one"},
+        {"text": "two", "n": 1},
+        '{"text": "a", "text": "the last key counts"}',
+        {"text": "é文😀"},
+    ]
     bad = [
         "not json", "[1]", "null", '"text"', "{", '{"text": "x"} {"text": "y"}', {"txt": "x"}, {"text": None},
         {"text": 5}, {"text": ["x"]}, {"text": True}, {"text": "  "}, '{"text": "\\ud800"}', "", "   ",
@@ -166,7 +179,11 @@ def test_jsonl_rows_of_every_kind(embed: Run, inputs: Path, store: Path) -> None
 def test_json_of_a_depth_or_size_that_python_refuses(embed: Run, inputs: Path, store: Path) -> None:
     write_jsonl(
         inputs / "a.jsonl",
-        ['{"text": ' + "[" * 100_000, '{"text": "x", "n": ' + "9" * 5000 + "}", {"text": "ok", "n": 1}],
+        [
+            '{"text": ' + "[" * 100_000,
+            '{"text": "x", "n": ' + "9" * 5000 + "}",
+            {"text": "ok", "n": 1},
+        ],
     )
     embed(inputs / "*", *ALL, "--keep-columns", "n").ok()
     check_ledger(store, 1, 2)
@@ -183,12 +200,16 @@ def test_lone_surrogates_in_jsonl(embed: Run, inputs: Path, store: Path) -> None
     write_jsonl(inputs / "a.jsonl", rows)
     embed(inputs / "*", *ALL, "--keep-columns", "n").ok()
     check_ledger(store, 1, 3)
-    assert [row["reason"] for row in rejects_of(store)] == ["not UTF-8", *["kept column not UTF-8"] * 2]
+    assert [row["reason"] for row in rejects_of(store)] == [
+        "not UTF-8",
+        *["kept column not UTF-8"] * 2,
+    ]
 
 
 def test_json_constants_in_kept_values(embed: Run, inputs: Path, store: Path) -> None:
     write_jsonl(
-        inputs / "a.jsonl", ['{"text": "x", "n": NaN}', '{"text": "y", "n": 1e999}', '{"text": "z", "n": [1, "é"]}']
+        inputs / "a.jsonl",
+        ['{"text": "x", "n": NaN}', '{"text": "y", "n": 1e999}', '{"text": "z", "n": [1, "é"]}'],
     )
     embed(inputs / "*", "--keep-columns", "n").ok()
     check_ledger(store, 3)
@@ -203,7 +224,9 @@ def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: 
         outcome.ok()
         check_ledger(store, 30, 10)
         return
-    outcome.failed(3, "10 of 40 rows rejected", "--max-rejects", "10 empty text", f"rejects --store {store}")
+    outcome.failed(
+        3, "10 of 40 rows rejected", "--max-rejects", "10 empty text", f"rejects --store {store}"
+    )
     assert manifest_of(store) is None
     assert not (store / "lease.json").exists()
     result = read_result(str(store), next((store / "runs").iterdir()).name)
@@ -214,7 +237,9 @@ def test_max_rejects(embed: Run, inputs: Path, store: Path, limit: str, status: 
     check_ledger(store, 30, 10, embedded=30)
 
 
-def test_a_looser_gate_holds_for_one_run_and_a_tighter_one_is_remembered(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_looser_gate_holds_for_one_run_and_a_tighter_one_is_remembered(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", [*sentences(30), *[""] * 10])
     embed(inputs / "*", "--max-rejects", "0.3").ok()
     assert check_ledger(store, 30, 10)["options"]["max_rejects"] == 0.01
@@ -233,7 +258,8 @@ def test_essays_are_embedded_though_blank_lines_part_their_paragraphs(
 ) -> None:
     for number in range(20 if grouped else 2):  # sixteen small files share units
         write_lines(
-            inputs / f"{number}.txt", ["", *(line for text in sentences(12, 12 * number) for line in (text, ""))]
+            inputs / f"{number}.txt",
+            ["", *(line for text in sentences(12, 12 * number) for line in (text, ""))],
         )
     said = embed(inputs, "--max-rejects", 0).ok().out
     essays = len(list(inputs.iterdir()))
@@ -242,9 +268,13 @@ def test_essays_are_embedded_though_blank_lines_part_their_paragraphs(
     assert "say --format file" in said
     assert set(reasons(store).values()) == {"blank line"}
     embed(inputs, "--max-rejects", 0).ok()
-    check_ledger(store, 12 * essays, 13 * essays, **({"carried": 12 * essays} if partition == "file" else {}))
+    check_ledger(
+        store, 12 * essays, 13 * essays, **({"carried": 12 * essays} if partition == "file" else {})
+    )
     write_bytes(inputs / "bad.txt", b"caf\xe9\n\n")
-    line = embed(inputs, "--max-rejects", 0).failed(3, f"1 of {12 * essays + 1} rows rejected", ": 1 not UTF-8;")
+    line = embed(inputs, "--max-rejects", 0).failed(
+        3, f"1 of {12 * essays + 1} rows rejected", ": 1 not UTF-8;"
+    )
     assert "blank" not in line
 
 
@@ -261,13 +291,19 @@ def test_a_failed_gate_leaves_the_last_snapshot(embed: Run, inputs: Path, store:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()], ids=str)
-def test_integer_ids_become_decimal_strings(embed: Run, inputs: Path, store: Path, kind: pa.DataType) -> None:
+def test_integer_ids_become_decimal_strings(
+    embed: Run, inputs: Path, store: Path, kind: pa.DataType
+) -> None:
     largest = 2**64 - 1 if kind == pa.uint64() else 2 ** (kind.bit_width - 1) - 1
-    write_parquet(inputs / "a.parquet", ["one", "two", "three"], id=pa.array([0, largest, None], kind))
+    write_parquet(
+        inputs / "a.parquet", ["one", "two", "three"], id=pa.array([0, largest, None], kind)
+    )
     embed(inputs / "*", "--id-column", "id", *ALL).ok()
     check_ledger(store, 2, 1)
     assert sorted(ids_of(store)) == ["0", str(largest)]
-    assert [(row["id"], row["row"], row["reason"]) for row in rejects_of(store)] == [(None, 2, "null id")]
+    assert [(row["id"], row["row"], row["reason"]) for row in rejects_of(store)] == [
+        (None, 2, "null id")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +311,9 @@ def test_integer_ids_become_decimal_strings(embed: Run, inputs: Path, store: Pat
     [pa.array([1.0, 2.0]), pa.array([True, False]), pa.array([[1], [2]]), pa.array([b"a", b"b"]), pa.array([decimal.Decimal(1), decimal.Decimal(2)])],
     ids=lambda values: str(values.type).split("<")[0],
 )  # fmt: skip
-def test_ids_of_other_types_are_refused(embed: Run, inputs: Path, store: Path, values: pa.Array) -> None:
+def test_ids_of_other_types_are_refused(
+    embed: Run, inputs: Path, store: Path, values: pa.Array
+) -> None:
     path = write_parquet(inputs / "a.parquet", ["one", "two"], id=values)
     embed(path, "--id-column", "id").failed(2, path, "column id is", "--id-column")
     assert manifest_of(store) is None
@@ -308,10 +346,15 @@ def test_jsonl_ids(embed: Run, inputs: Path, store: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_id_column_may_be_the_text_column_and_be_kept(embed: Run, inputs: Path, store: Path) -> None:
+def test_the_id_column_may_be_the_text_column_and_be_kept(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", ["one", "two"])
     embed(inputs / "*", "--id-column", "text", "--keep-columns", "text").ok()
-    assert sorted((row["id"], row["text"]) for row in rows_of(store)) == [("one", "one"), ("two", "two")]
+    assert sorted((row["id"], row["text"]) for row in rows_of(store)) == [
+        ("one", "one"),
+        ("two", "two"),
+    ]
 
 
 def test_duplicate_ids_are_kept_and_counted(embed: Run, inputs: Path, store: Path) -> None:
@@ -333,7 +376,9 @@ def test_duplicate_ids_are_counted_whatever_the_number_of_buckets(
     assert "17 rows have an id that an earlier row has" in outcome.out
 
 
-def test_copies_of_a_text_are_embedded_once_in_a_unit_and_written_each(embed: Run, inputs: Path, store: Path) -> None:
+def test_copies_of_a_text_are_embedded_once_in_a_unit_and_written_each(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", ["one", "two", "one", "one"])
     embed(inputs / "*").ok()
     check_ledger(store, 4, embedded=2, duplicates=2)

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, manifest_of, sentences, vectors_of, without_run, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    manifest_of,
+    sentences,
+    vectors_of,
+    without_run,
+    write_lines,
+    write_parquet,
+)
 
 
 @pytest.fixture
@@ -35,19 +43,30 @@ def the_same(manifest: dict[str, Any] | None) -> dict[str, Any]:
         ("--direct_runner_bundle_repeat=1",),
         ("--direct_num_workers=3", "--direct_running_mode=multi_threading"),
         ("--runner=DirectRunner",),
-        pytest.param(("--direct_num_workers=2", "--direct_running_mode=multi_processing"), marks=pytest.mark.slow),
+        pytest.param(
+            ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["every bundle twice", "threads", "DirectRunner", "processes"],
 )
 @pytest.mark.parametrize("partition", [pytest.param("file", marks=pytest.mark.slow), "content"])
 def test_shards_and_counts_are_those_of_one_plain_process(
-    run: Run, embed: Run, glob: Path, store: Path, model: Path, tmp_path: Path, flags: tuple[str, ...], partition: str
+    run: Run,
+    embed: Run,
+    glob: Path,
+    store: Path,
+    model: Path,
+    tmp_path: Path,
+    flags: tuple[str, ...],
+    partition: str,
 ) -> None:
     plain = embed(glob, *OPTIONS).ok()
     other, options = tmp_path / "other", (*OPTIONS, "--partition", partition)
     outcome = run("embed", "--input", glob, "--store", other, "--model", model, *options, *flags)
     assert outcome.status == 0
-    assert outcome.err == "" or "multi_processing" in flags[-1]  # whose workers log what they please
+    # whose workers log what they please
+    assert outcome.err == "" or "multi_processing" in flags[-1]
     check_ledger(other, 81, 1)
     assert the_same(manifest_of(other)) == the_same(manifest_of(store))
     ids = next(line for line in plain.out.splitlines() if line.startswith("ids "))
@@ -61,7 +80,16 @@ def test_vectors_do_not_depend_on_the_neighbours_in_a_unit(
     write_lines(inputs / "a.txt", texts)
     embed(inputs / "a.txt", "--dtype", "float32").ok()
     other = tmp_path / "other"
-    arguments = ("--input", inputs / "a.txt", "--store", other, "--model", model, "--dtype", "float32")
+    arguments = (
+        "--input",
+        inputs / "a.txt",
+        "--store",
+        other,
+        "--model",
+        model,
+        "--dtype",
+        "float32",
+    )
     run("embed", *arguments, "--unit-tokens", 30, "--tokens-per-batch", 64).ok()
     one, two = vectors_of(store), vectors_of(other)
     assert one.keys() == two.keys()
@@ -75,17 +103,30 @@ def test_deterministic_vectors_are_the_same_to_the_bit_in_any_unit(
     write_lines(inputs / "a.txt", sentences(50))
     embed(inputs / "a.txt", "--deterministic").ok()
     other = tmp_path / "other"
-    arguments = ("--input", inputs / "a.txt", "--store", other, "--model", model, "--unit-tokens", 30)
+    arguments = (
+        "--input",
+        inputs / "a.txt",
+        "--store",
+        other,
+        "--model",
+        model,
+        "--unit-tokens",
+        30,
+    )
     run("embed", *arguments, "--deterministic").ok()
     one, two = vectors_of(store), vectors_of(other)
     assert one.keys() == two.keys()
     assert all(np.array_equal(one[i], two[i]) for i in one)
     # the store remembers it
-    embed(inputs / "a.txt", "--tokens-per-batch", 64).failed(2, "--tokens-per-batch", "deterministic")
+    embed(inputs / "a.txt", "--tokens-per-batch", 64).failed(
+        2, "--tokens-per-batch", "deterministic"
+    )
     embed(inputs / "a.txt", "--no-deterministic", "--tokens-per-batch", 64).ok()
 
 
-def test_a_failure_under_repeated_bundles_is_still_one_line(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_failure_under_repeated_bundles_is_still_one_line(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     path = write_lines(inputs / "a.txt.gz", sentences(50))
     path.write_bytes(path.read_bytes()[:-9])
     embed(inputs / "*", "--direct_runner_bundle_repeat=1").failed(1, path, "cut short")

@@ -31,7 +31,9 @@ from transforms.store.runs.result import read_result
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:
-    """Four files of five rows, and one of two rows, of which one is rejected: --max-rejects 0 fails, and 1 passes."""
+    """Four files of five rows, and one of two rows, of which one is rejected: --max-rejects 0
+    fails, and 1 passes.
+    """
     for i in range(4):
         write_lines(inputs / f"{i}.txt", sentences(5, 5 * i))
     write_bytes(inputs / "4.txt", b"\xff\none\n")
@@ -54,13 +56,19 @@ def unfinished(embed: Run, glob: Path, store: Path) -> Path:
 
 
 @pytest.mark.parametrize("output", ["file/store", "/proc/store", "/dev/null/store", "file"])
-def test_an_output_that_cannot_be_made(run: Run, model: Path, glob: Path, tmp_path: Path, output: str) -> None:
+def test_an_output_that_cannot_be_made(
+    run: Run, model: Path, glob: Path, tmp_path: Path, output: str
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     path = tmp_path / output
-    run("embed", "--input", glob, "--store", path, "--model", model).failed(2, f"--store {path}", "choose another")
+    run("embed", "--input", glob, "--store", path, "--model", model).failed(
+        2, f"--store {path}", "choose another"
+    )
 
 
-def test_an_output_without_permission(embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_without_permission(
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(LocalStorage, "_write_temporary", _raise(errno.EACCES))
     embed(glob).failed(2, store, "Permission denied")
 
@@ -118,7 +126,9 @@ def test_a_disk_that_fills_up_behind_the_commit(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("transforms.store.runs.commit.record_result", _raise(errno.ENOSPC, "result.json"))
+        patch.setattr(
+            "transforms.store.runs.commit.record_result", _raise(errno.ENOSPC, "result.json")
+        )
         outcome = embed(glob, *ALL)
     assert outcome.status == 0
     assert outcome.err.startswith("committed; the record of it was not written (")
@@ -152,7 +162,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 300 kB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", folder], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("needs the right to mount a file system")
     yield folder
@@ -179,7 +191,9 @@ def test_a_disk_that_is_really_full(run: Run, model: Path, inputs: Path, small_d
 
 
 def test_a_second_writer_is_told_run_and_job(embed: Run, glob: Path, store: Path) -> None:
-    lease.acquire(str(store), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+    lease.acquire(
+        str(store), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time())
+    )
     embed(glob, *ALL).failed(1, store, "run-1", "job-1", "FlinkRunner", "elsewhere")
     assert manifest_of(store) is None
     assert json.loads((store / "lease.json").read_text())["run"] == "run-1"
@@ -193,8 +207,18 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_the_lease_of_a_dead_writer_is_taken_over(embed: Run, glob: Path, store: Path, other: str) -> None:
-    values = {"run": "r", "host": "h", "pid": 1, "runner": "x", "job": "j", "renewed": time.time(), **OTHERS[other]}
+def test_the_lease_of_a_dead_writer_is_taken_over(
+    embed: Run, glob: Path, store: Path, other: str
+) -> None:
+    values = {
+        "run": "r",
+        "host": "h",
+        "pid": 1,
+        "runner": "x",
+        "job": "j",
+        "renewed": time.time(),
+        **OTHERS[other],
+    }
     store.mkdir()
     (store / "lease.json").write_text(json.dumps(values))
     if other != "dead process":
@@ -204,13 +228,23 @@ def test_the_lease_of_a_dead_writer_is_taken_over(embed: Run, glob: Path, store:
     assert not (store / "lease.json").exists()
 
 
-WHOLE = {"run": "r", "host": socket.gethostname(), "pid": 1, "runner": "x", "job": "j", "renewed": 0.0}
+WHOLE = {
+    "run": "r",
+    "host": socket.gethostname(),
+    "pid": 1,
+    "runner": "x",
+    "job": "j",
+    "renewed": 0.0,
+}
 
 
 @pytest.mark.parametrize(
     "content",
     [b"", b"[]", b"\xff\xfe", b'{"run": "r"}']
-    + [json.dumps({**WHOLE, **change}).encode() for change in ({"pid": "x"}, {"renewed": "y"}, {"pid": -1})],
+    + [
+        json.dumps({**WHOLE, **change}).encode()
+        for change in ({"pid": "x"}, {"renewed": "y"}, {"pid": -1})
+    ],
 )
 def test_a_lease_that_cannot_be_read_is_nobodys(
     embed: Run, glob: Path, store: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
@@ -223,7 +257,12 @@ def test_a_lease_that_cannot_be_read_is_nobodys(
 
 
 def test_a_commit_in_between_stands_and_the_later_run_says_so(
-    embed: Run, glob: Path, store: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    embed: Run,
+    glob: Path,
+    store: Path,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     embed(glob, *ALL).ok()
     theirs: list[bytes] = []
@@ -280,7 +319,11 @@ def _edited(path_: Path, **changes: object) -> None:
 
 
 def _without(path: Path, name: str) -> None:
-    path.write_text(json.dumps({key: value for key, value in json.loads(path.read_text()).items() if key != name}))
+    path.write_text(
+        json.dumps(
+            {key: value for key, value in json.loads(path.read_text()).items() if key != name}
+        )
+    )
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
@@ -298,7 +341,9 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-def test_damaged_sidecars_cost_nothing(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_sidecars_cost_nothing(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for i in range(len(DAMAGES)):
         write_lines(inputs / f"{i:02d}.txt", sentences(5, 5 * i))
     embed(inputs / "*").ok()
@@ -306,7 +351,10 @@ def test_damaged_sidecars_cost_nothing(embed: Run, inputs: Path, store: Path, mo
     before = files_in(store, "embeddings")
     for path, damage in zip(sorted((store / "sidecars").iterdir()), DAMAGES.values(), strict=True):
         damage(path)
-    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("embedded again"),
+    )
     embed(inputs / "*").ok()
     rows = 5 * len(DAMAGES)
     check_ledger(store, rows, embedded=rows)
@@ -349,7 +397,9 @@ def test_a_missing_reject_file_is_written_again(embed: Run, unfinished: Path, st
     check_ledger(store, 21, 1)
 
 
-@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])]
+)
 def test_a_carried_shard_that_is_gone_or_cut_short_is_made_again(
     embed: Run, glob: Path, store: Path, damage: Callable[[Path], object]
 ) -> None:

@@ -45,7 +45,9 @@ def search(store: Path, where: str) -> list[dict[str, Any]]:
 
 
 def as_earlier_versions_wrote(store: Path) -> None:
-    """Forget the types, of which earlier versions knew nothing: their columns of JSON and CSV were text."""
+    """Forget the types, of which earlier versions knew nothing: their columns of JSON and CSV were
+    text.
+    """
     manifest = manifest_of(store)
     assert manifest is not None
     del manifest["options"]["keep_types"]
@@ -53,15 +55,20 @@ def as_earlier_versions_wrote(store: Path) -> None:
     edit_manifest(store / "manifests" / f"{manifest['run']}.json", manifest)
 
 
-@pytest.mark.parametrize("how", [LARGE, pytest.param(SMALL, marks=pytest.mark.slow), ("--partition", "content")])
-def test_a_new_store_has_the_types_of_json(embed: Run, inputs: Path, store: Path, how: tuple) -> None:
+@pytest.mark.parametrize(
+    "how", [LARGE, pytest.param(SMALL, marks=pytest.mark.slow), ("--partition", "content")]
+)
+def test_a_new_store_has_the_types_of_json(
+    embed: Run, inputs: Path, store: Path, how: tuple
+) -> None:
     columns = ("--id-column", "id", "--keep-columns", "n")
     write_jsonl(inputs / "a.jsonl", numbered([9, 100, None]))
     write_jsonl(inputs / "b.jsonl", numbered([20.5, 7], 3))
     embed(inputs / "*", *columns, *how).ok()
     assert (type_of(store), values_of(store)) == ("double", [9.0, 100.0, None, 20.5, 7.0])
     assert sorted(hit["n"] for hit in search(store, "n < 21")) == [7.0, 9.0, 20.5]
-    write_jsonl(inputs / "b.jsonl", numbered([20, 7], 3))  # whole numbers alone: floats all the same
+    # whole numbers alone: floats all the same
+    write_jsonl(inputs / "b.jsonl", numbered([20, 7], 3))
     embed(inputs / "*").ok()
     manifest = check_ledger(store, 5, embedded=0)
     assert manifest["options"]["keep_types"] == {"n": "float"}
@@ -70,7 +77,9 @@ def test_a_new_store_has_the_types_of_json(embed: Run, inputs: Path, store: Path
 
 def test_many_small_files_share_units_and_types(embed: Run, inputs: Path, store: Path) -> None:
     for n in range(16):
-        write_jsonl(inputs / f"{n:02}.jsonl", [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}", "n": n}])
+        write_jsonl(
+            inputs / f"{n:02}.jsonl", [{"id": str(n), "text": f"{TEXTS[n % 12]} {n}", "n": n}]
+        )
     embed(inputs / "*", "--id-column", "id", "--keep-columns", "n", *LARGE).ok()
     manifest = check_ledger(store, 16)
     assert [unit["file"] for unit in manifest["shards"]] == [None]
@@ -88,7 +97,9 @@ def test_a_store_of_an_earlier_version_stays_text_until_a_type_is_given(
     embed(inputs / "*").ok()
     assert (type_of(store), values_of(store)) == ("string", ["9", "100", "21"])
     command = ("search", "--store", store, "--query", TEXTS[0], "--json")
-    line = run(*command, "--where", "n < '100'").failed(2, "--where: n is text", "--keep-columns n:int", "'9'")
+    line = run(*command, "--where", "n < '100'").failed(
+        2, "--where: n is text", "--keep-columns n:int", "'9'"
+    )
     assert run(*command, "--where", "n >= '0' OR n = '9'").failed(2) == line
     run(*command, "--where", "n = '9' OR n IN ('100')").ok()
     embed(inputs / "*", "--keep-columns", "n:int").ok()
@@ -104,22 +115,33 @@ def test_a_store_of_an_earlier_version_stays_text_until_a_type_is_given(
 
 
 def test_types_given_for_csv(embed: Run, inputs: Path, store: Path) -> None:
-    lines = ["text,price,day,ok,name", "one,9,2026-01-02,yes,9", "two,100,2026-03-02,no,x", "three,,,,"]
+    lines = [
+        "text,price,day,ok,name",
+        "one,9,2026-01-02,yes,9",
+        "two,100,2026-03-02,no,x",
+        "three,,,,",
+    ]
     write_bytes(inputs / "a.csv", "\n".join(lines).encode())
     columns = "price:int,day:date,ok:bool,name"
     embed(inputs / "*", "--keep-columns", columns).ok()
     kinds = [type_of(store, name) for name in ("price", "day", "ok", "name")]
     assert kinds == ["int64", "date32[day]", "bool", "string"]
     found = search(store, "price < 10 AND day >= '2026-01-02' AND ok")
-    assert [(hit["price"], str(hit["day"]), hit["ok"], hit["name"]) for hit in found] == [(9, "2026-01-02", True, "9")]
+    assert [(hit["price"], str(hit["day"]), hit["ok"], hit["name"]) for hit in found] == [
+        (9, "2026-01-02", True, "9")
+    ]
     assert len(search(store, "price IS NULL AND day IS NULL AND ok IS NULL")) == 1
 
 
-def test_rows_with_other_values_are_rejected_with_their_reason(embed: Run, inputs: Path, store: Path) -> None:
+def test_rows_with_other_values_are_rejected_with_their_reason(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     values = [*range(10), "N/A", 1.5]
     write_jsonl(inputs / "a.jsonl", numbered(values))
     columns = ("--id-column", "id", "--keep-columns", "n:int")
-    line = embed(inputs / "*", *columns, "--max-rejects", 0).failed(3, "2 of 12 rows", "2 kept column n is not int")
+    line = embed(inputs / "*", *columns, "--max-rejects", 0).failed(
+        3, "2 of 12 rows", "2 kept column n is not int"
+    )
     assert "--max-rejects" in line
     embed(inputs / "*", *columns).ok()
     assert [(reject["id"], reject["reason"]) for reject in rejects_of(store)] == [
@@ -135,8 +157,12 @@ def test_files_that_are_added_have_the_stores_types(embed: Run, inputs: Path, st
     embed(inputs / "b.jsonl", "--append").ok()
     assert (type_of(store), values_of(store)) == ("int64", [1, 2, 3, None])
     write_jsonl(inputs / "c.jsonl", numbered(["many"], 4))
-    embed(inputs / "c.jsonl", "--append", "--max-rejects", 0).failed(3, "1 kept column n is not int")
-    embed(inputs / "c.jsonl", "--append", "--keep-columns", "n:str").failed(2, "keep_columns would change")
+    embed(inputs / "c.jsonl", "--append", "--max-rejects", 0).failed(
+        3, "1 kept column n is not int"
+    )
+    embed(inputs / "c.jsonl", "--append", "--keep-columns", "n:str").failed(
+        2, "keep_columns would change"
+    )
     embed(inputs / "*", "--keep-columns", "n:str").ok()
     check_ledger(store, 5, embedded=1)
     assert (type_of(store), values_of(store)) == ("string", ["1", "2", "3", None, "many"])
@@ -159,12 +185,21 @@ def test_mistakes(embed: Run, inputs: Path) -> None:
     write_jsonl(inputs / "a.jsonl", numbered([1]))
     write_jsonl(inputs / "b.jsonl", numbered(["x"], 1))
     embed(inputs / "*", "--keep-columns", "n").failed(2, "a.jsonl", "b.jsonl", "n:str", "n:int")
-    embed(inputs / "*", "--keep-columns", "n:flaot").failed(2, "--keep-columns", "did you mean float?")
-    embed(inputs / "*", "--keep-columns", "text:int").failed(2, "--keep-columns text:int", "the column with the text")
+    embed(inputs / "*", "--keep-columns", "n:flaot").failed(
+        2, "--keep-columns", "did you mean float?"
+    )
+    embed(inputs / "*", "--keep-columns", "text:int").failed(
+        2, "--keep-columns text:int", "the column with the text"
+    )
 
 
 def test_types_by_name_in_python(inputs: Path, store: Path, model: Path) -> None:
     write_bytes(inputs / "a.csv", b"text,n,m\none,1,2\n")
-    made = sb.embed(inputs / "a.csv", store=str(store), model=str(model), keep_columns={"n": "int", "m": None})
+    made = sb.embed(
+        inputs / "a.csv", store=str(store), model=str(model), keep_columns={"n": "int", "m": None}
+    )
     assert made is not None
-    assert [str(made.dataset().schema.field(name).type) for name in ("n", "m")] == ["int64", "string"]
+    assert [str(made.dataset().schema.field(name).type) for name in ("n", "m")] == [
+        "int64",
+        "string",
+    ]

@@ -32,7 +32,9 @@ def flink() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             pass
 
         def do_GET(self) -> None:
-            body = json.dumps({"jobs": jobs} if self.path == "/v1/jobs/overview" else {"slots-total": 2}).encode()
+            body = json.dumps(
+                {"jobs": jobs} if self.path == "/v1/jobs/overview" else {"slots-total": 2}
+            ).encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -55,7 +57,9 @@ def test_flink_is_asked_for_the_job_by_its_name(flink: tuple[str, list[dict[str,
     address, jobs = flink
     assert engine_jobs.state_of(lease_of(address)) is JobState.UNLISTED
     jobs += [on_flink("RUNNING", name="another"), on_flink("FAILED", BEGUN - timedelta(days=1))]
-    assert engine_jobs.state_of(lease_of(address)) is JobState.UNLISTED, "yesterday's job may have had this name"
+    assert engine_jobs.state_of(lease_of(address)) is JobState.UNLISTED, (
+        "yesterday's job may have had this name"
+    )
     for state in ("CREATED", "RUNNING", "RESTARTING", "SUSPENDED", "CANCELLING"):
         jobs[:] = [on_flink(state), on_flink("FAILED")]
         assert engine_jobs.state_of(lease_of(address)) is JobState.RUNNING, state
@@ -81,7 +85,12 @@ def test_dataflow_is_asked_for_the_job_by_its_name(monkeypatch: pytest.MonkeyPat
     lease = lease_of("project/region", "DataflowRunner")
     assert engine_jobs.state_of(lease) is JobState.UNLISTED
     assert asked == [{"project_id": "project", "location": "region", "name": NAME}]
-    for state, expected in {"QUEUED": "RUNNING", "RUNNING": "RUNNING", "FAILED": "ENDED", "CANCELLED": "ENDED"}.items():
+    for state, expected in {
+        "QUEUED": "RUNNING",
+        "RUNNING": "RUNNING",
+        "FAILED": "ENDED",
+        "CANCELLED": "ENDED",
+    }.items():
         jobs[:] = [dataflow.Job(name=NAME, create_time=BEGUN, current_state=f"JOB_STATE_{state}")]
         assert engine_jobs.state_of(lease) is JobState[expected], state
 
@@ -103,7 +112,10 @@ def test_a_store_is_free_as_soon_as_the_engine_says_that_its_job_ended(
         writer._pipeline = type("Submitted", (), {"result": object()})()
     jobs += [on_flink("RUNNING", datetime.now(UTC), name)]
     here = PipelineOptions(["--runner=FnApiRunner"])
-    with pytest.raises(SentenceBeamError, match=f"{first} .job {name}"), writing(str(tmp_path), new_run(), here):
+    with (
+        pytest.raises(SentenceBeamError, match=f"{first} .job {name}"),
+        writing(str(tmp_path), new_run(), here),
+    ):
         pass
     jobs[:] = [on_flink("CANCELED", datetime.now(UTC), name)]
     with writing(str(tmp_path), new_run(), here):

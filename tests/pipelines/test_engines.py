@@ -1,4 +1,6 @@
-"""What the commands set for an engine, refuse, and make of its complaints; no engine is needed here."""
+"""What the commands set for an engine, refuse, and make of its complaints; no engine is needed
+here.
+"""
 
 import json
 import socket
@@ -51,14 +53,18 @@ def flink() -> Iterator[str]:
     server.server_close()
 
 
-def prepared(*flags: str, accelerator: str | None = None, index_accelerator: str | None = None) -> PipelineOptions:
+def prepared(
+    *flags: str, accelerator: str | None = None, index_accelerator: str | None = None
+) -> PipelineOptions:
     options = PipelineOptions(list(flags))
     engines.prepare(options, flags, accelerator, index_accelerator)
     return options
 
 
 def test_flink_needs_its_address_and_the_environment_alone(flink: str) -> None:
-    options = prepared("--runner=FlinkRunner", f"--flink_master={flink}", "--environment_type=PROCESS")
+    options = prepared(
+        "--runner=FlinkRunner", f"--flink_master={flink}", "--environment_type=PROCESS"
+    )
     portable, cluster = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
     config = json.loads(portable.environment_config)
     assert Path(config["command"]).name == "sentence-beam-worker"
@@ -128,7 +134,9 @@ def test_where_the_work_is_done(flags: tuple[str, ...], here: bool) -> None:
 def test_local_folders_and_workers_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     there = PipelineOptions(["--runner=DataflowRunner"])
     engines.check_shared(there, input="/in", output="gs://b/store")
-    assert capsys.readouterr().err.startswith("warning: --input /in: every worker must see the same folder")
+    assert capsys.readouterr().err.startswith(
+        "warning: --input /in: every worker must see the same folder"
+    )
     engines.check_shared(there, input="gs://b/in", output="s3://b/store")
     engines.check_shared(PipelineOptions([]), input="/in", output="/out")
     assert capsys.readouterr().err == ""
@@ -149,7 +157,10 @@ def test_dataflow_with_a_gpu_runs_one_process_a_worker() -> None:
         "--runner=DataflowRunner", "--sdk_container_image=i", "--experiments=use_multiple_sdk_containers",
         "--number_of_worker_harness_threads=5", accelerator=GPU,
     ).view_as(DebugOptions)  # fmt: skip
-    assert (mine.experiments, mine.number_of_worker_harness_threads) == (["use_multiple_sdk_containers"], 5)
+    assert (mine.experiments, mine.number_of_worker_harness_threads) == (
+        ["use_multiple_sdk_containers"],
+        5,
+    )
 
 
 def test_dataflow_needs_an_image_and_one_way_to_gpus() -> None:
@@ -159,9 +170,12 @@ def test_dataflow_needs_an_image_and_one_way_to_gpus() -> None:
     with pytest.raises(OptionError, match="leave one of them out"):
         prepared("--runner=DataflowRunner", "--sdk_container_image=i", services, accelerator=GPU)
     with pytest.raises(OptionError, match="--index-accelerator gives a GPU to the training step"):
-        prepared("--runner=DataflowRunner", "--sdk_container_image=i", services, index_accelerator=GPU)
+        prepared(
+            "--runner=DataflowRunner", "--sdk_container_image=i", services, index_accelerator=GPU
+        )
     plain = prepared("--runner=DataflowRunner", "--sdk_container_image=i", index_accelerator=GPU)
-    assert plain.view_as(DebugOptions).number_of_worker_harness_threads is None  # the other steps have none
+    # the other steps have none
+    assert plain.view_as(DebugOptions).number_of_worker_harness_threads is None
 
 
 COMPLAINTS = {
@@ -169,7 +183,10 @@ COMPLAINTS = {
         "/x/sentence-beam-worker",
         "install",
     ),
-    "\n  ModuleNotFoundError: No module named 'transforms'\n": ("no module transforms", "install sentence-beam"),
+    "\n  ModuleNotFoundError: No module named 'transforms'\n": (
+        "no module transforms",
+        "install sentence-beam",
+    ),
     "No module named 'torch'": ("no module torch", "constraints.txt"),
     "versions used at pipeline construction time. Submission environment: beam:version:sdk_base:apache/"
     "beam_python3.11_sdk:2.77.0. Runtime environment: beam:version:sdk_base:apache/beam_python3.12_sdk:2.99.0.": (
@@ -180,7 +197,11 @@ COMPLAINTS = {
     "Pipeline job-1 failed in state FAILED: java.io.IOException: Insufficient number of network buffers: required 512, but "
     "only 476 available.": ("taskmanager.memory.network.min", "128 MB"),
     "Unable to fetch remote prism binary at http://x: <urlopen error>": ("--prism_location",),
-    "Process died with exit code 79": ("another apache-beam", beam.__version__, "install one version"),
+    "Process died with exit code 79": (
+        "another apache-beam",
+        beam.__version__,
+        "install one version",
+    ),
     "Process died with exit code 137": ("died more often", "run again"),
 }
 
@@ -200,8 +221,13 @@ def test_a_complaint_that_nobody_foresaw_stays_as_it_is() -> None:
 
 
 def test_options_that_beam_finds_wrong_when_it_submits() -> None:
-    error = ValueError("Pipeline has validations errors: \nInvalid GCS path (x), given for temp_location.")
-    with pytest.raises(OptionError, match=r"^Invalid GCS path \(x\), given for temp_location.$"), engines.explained():
+    error = ValueError(
+        "Pipeline has validations errors: \nInvalid GCS path (x), given for temp_location."
+    )
+    with (
+        pytest.raises(OptionError, match=r"^Invalid GCS path \(x\), given for temp_location.$"),
+        engines.explained(),
+    ):
         raise error
 
 

@@ -1,4 +1,6 @@
-"""`evaluate`: scores as computed by hand, one forward pass for all poolers, unique sentences once, bad tasks."""
+"""`evaluate`: scores as computed by hand, one forward pass for all poolers, unique sentences once,
+bad tasks.
+"""
 
 import csv
 import json
@@ -30,14 +32,18 @@ PAIRS = [
 
 def write_pairs(path: Path, pairs: list[tuple[float, str, str]]) -> Path:
     """A file of scored pairs."""
-    path.write_text("score\tsentence1\tsentence2\n" + "".join(f"{s}\t{a}\t{b}\n" for s, a, b in pairs))
+    path.write_text(
+        "score\tsentence1\tsentence2\n" + "".join(f"{s}\t{a}\t{b}\n" for s, a, b in pairs)
+    )
     return path
 
 
 @pytest.fixture
 def tasks(tmp_path: Path) -> tuple[Path, Path]:
     """Two files of one task."""
-    return write_pairs(tmp_path / "one.tsv", PAIRS[:4]), write_pairs(tmp_path / "two.tsv", PAIRS[2:])
+    return write_pairs(tmp_path / "one.tsv", PAIRS[:4]), write_pairs(
+        tmp_path / "two.tsv", PAIRS[2:]
+    )
 
 
 def rows_of(path: Path) -> list[dict]:
@@ -45,11 +51,17 @@ def rows_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def by_hand(model: Path, pooler: str, pairs: list[tuple[float, str, str]], dim: int | None = None) -> float:
+def by_hand(
+    model: Path, pooler: str, pairs: list[tuple[float, str, str]], dim: int | None = None
+) -> float:
     """Spearman x100 of cosines, with scipy and the encoder alone."""
     encoder = Encoder.load(str(model), pooler=pooler, dtype="float32", normalize=False)
-    first, second = (encoder.encode([pair[side] for pair in pairs])[:, :dim].astype(float) for side in (1, 2))
-    cosine = (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    first, second = (
+        encoder.encode([pair[side] for pair in pairs])[:, :dim].astype(float) for side in (1, 2)
+    )
+    cosine = (
+        (first * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    )
     return 100 * stats.spearmanr(cosine, [pair[0] for pair in pairs]).statistic
 
 
@@ -64,11 +76,15 @@ POOLERS = [
 ]
 
 
-def test_every_pooler_scores_as_it_does_alone(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_every_pooler_scores_as_it_does_alone(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
     out = tmp_path / "scores.jsonl"
     poolers = [argument for pooler in POOLERS for argument in ("--pooler", pooler)]
     task = f"t={tasks[0]},{tasks[1]}"
-    run("evaluate", "--model", model, "--task", task, *poolers, "--truncate-dim", 8, "--output", out).ok()
+    run(
+        "evaluate", "--model", model, "--task", task, *poolers, "--truncate-dim", 8, "--output", out
+    ).ok()
     found = {(r["pooler"], r["dim"], r["subset"]): r for r in rows_of(out)}
     both = PAIRS[:4] + PAIRS[2:]
     for pooler in POOLERS:
@@ -76,9 +92,14 @@ def test_every_pooler_scores_as_it_does_alone(run: Run, model: Path, tasks: tupl
         for dim in (8, full):
             one, two = (by_hand(model, pooler, part, dim) for part in (PAIRS[:4], PAIRS[2:]))
             scores = {
-                subset: found[pooler, dim, subset]["spearman"] for subset in ("all", "mean", "wmean", "one", "two")
+                subset: found[pooler, dim, subset]["spearman"]
+                for subset in ("all", "mean", "wmean", "one", "two")
             }
-            expected = {"all": by_hand(model, pooler, both, dim), "mean": (one + two) / 2, "wmean": (one + two) / 2}
+            expected = {
+                "all": by_hand(model, pooler, both, dim),
+                "mean": (one + two) / 2,
+                "wmean": (one + two) / 2,
+            }
             expected |= {"one": one, "two": two}
             assert scores == pytest.approx(expected, abs=1e-4), pooler
     assert found["mean", full, "all"]["n"] == 8
@@ -90,20 +111,39 @@ def test_each_sentence_goes_through_the_model_once(
 ) -> None:
     seen: list[str] = []
     encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1]
+    )
     options = ["--pooler", "mean", "--pooler", "ditto:*", "--pooler", "auto"]
-    run("evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}", *options).ok()
+    run(
+        "evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}", *options
+    ).ok()
     assert sorted(seen) == sorted({text for pair in PAIRS for text in pair[1:]})
 
 
-def test_every_head_is_scored_and_drawn(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_every_head_is_scored_and_drawn(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     out, report = tmp_path / "grid.jsonl", tmp_path / "grid.html"
     heads = ["--pooler", "ditto:*,states=last"]
-    run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *heads, "--output", out, "--report", report).ok()
+    run(
+        "evaluate",
+        "--model",
+        model,
+        "--task",
+        f"t={tasks[0]}",
+        *heads,
+        "--output",
+        out,
+        "--report",
+        report,
+    ).ok()
     assert "every attention head" in report.read_text()
     heads = {r["pooler"] for r in rows_of(out)}
-    assert heads == {f"ditto:{block}-{head},states=last" for block in (1, 2, 3) for head in (1, 2, 3, 4)}
+    assert heads == {
+        f"ditto:{block}-{head},states=last" for block in (1, 2, 3) for head in (1, 2, 3, 4)
+    }
     assert (tmp_path / "grid-t.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -130,7 +170,9 @@ def test_bad_task_files(run: Run, model: Path, tmp_path: Path, content: str, sai
         (["--pooler", "ditto:9-1"], "9-1"),
     ],
 )
-def test_bad_options(run: Run, model: Path, tasks: tuple[Path, Path], options: list[str], said: str) -> None:
+def test_bad_options(
+    run: Run, model: Path, tasks: tuple[Path, Path], options: list[str], said: str
+) -> None:
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *options).failed(2, said)
 
 
@@ -139,9 +181,13 @@ def test_bad_places_and_names_are_found_before_anything_is_computed(
 ) -> None:
     monkeypatch.setattr(Encoder, "encode", lambda *_: pytest.fail("computed"))
     named = ["evaluate", "--model", model, "--task", f"t={tasks[0]}"]
-    run(*named, "--output", "/no/such/scores.jsonl").failed(2, "/no/such/scores.jsonl", "no such folder")
+    run(*named, "--output", "/no/such/scores.jsonl").failed(
+        2, "/no/such/scores.jsonl", "no such folder"
+    )
     run(*named, "--output", tasks[0].parent).failed(2, tasks[0].parent, "is a folder")
-    run(*named, "--report", "/no/such/page.html").failed(2, "--report /no/such/page.html", "no such folder")
+    run(*named, "--report", "/no/such/page.html").failed(
+        2, "--report /no/such/page.html", "no such folder"
+    )
     run(*named, "--task", f"t={tasks[1]}").failed(2, "t is given twice", "t=PATH,PATH")
     run(*named, "--task", f"a/b={tasks[1]}").failed(2, "a/b", "slash")
 
@@ -178,15 +224,24 @@ def test_calibrations_are_scored_beside_the_poolers_they_were_fitted_on(
     ]
     seen: list[str] = []
     encode, out = Encoder.encode, tmp_path / "scores.jsonl"
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1]
+    )
     options = [word for path in paths for word in ("--calibration", path)]
     options += ["--pooler", "mean", "--pooler", "cls", "--pooler", "max", "--truncate-dim", 3]
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}", *options, "--output", out).ok()
     assert len(seen) == len(set(seen))
     monkeypatch.undo()
-    found = {(r["pooler"], r["calibration"], r["dim"]): r["spearman"] for r in rows_of(out) if r["subset"] == "all"}
+    found = {
+        (r["pooler"], r["calibration"], r["dim"]): r["spearman"]
+        for r in rows_of(out)
+        if r["subset"] == "all"
+    }
     width = max(dim for _, _, dim in found)
-    wide, made = {("max", None, width), ("mean", str(paths[0]), width)}, {("mean", str(paths[1]), 5)}
+    wide, made = (
+        {("max", None, width), ("mean", str(paths[0]), width)},
+        {("mean", str(paths[1]), 5)},
+    )
     made |= {("cls", str(paths[2]), width), ("mean", None, width), ("cls", None, width)}
     assert set(found) == wide | made | {(pooler, path, 3) for pooler, path, _ in wide | made}
     for pooler, path, dim in found:
@@ -220,30 +275,55 @@ def test_scores_have_intervals_and_differences_from_the_first_method(
     run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
 ) -> None:
     methods = ["--pooler", "mean", "--pooler", "mean:count=all", "--pooler", "cls"]
-    rows, said = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods)
+    rows, said = scores(
+        run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods
+    )
     first, same, other = (row for row in rows if row["subset"] == "all")
     assert first["score"] == first["spearman"]
     assert first["low"] <= first["score"] <= first["high"]
-    assert [first[key] for key in ("against", "diff", "diff_low", "diff_high", "p", "p_holm")] == [None] * 6
-    assert [same[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")] == [0, 0, 0, 1, 1]
+    assert [first[key] for key in ("against", "diff", "diff_low", "diff_high", "p", "p_holm")] == [
+        None
+    ] * 6
+    assert [same[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+    ]
     assert other["against"] == "mean, 24 dims"
     assert other["diff"] == pytest.approx(other["score"] - first["score"], abs=1e-5)
     assert other["p"] <= other["p_holm"] <= 1
     assert (first["bytes_row"], first["kind"], first["metric"]) == (96, "sts", "spearman")
     assert first["sentences_s"] > 0
-    again, _ = scores(run, model, tmp_path / "again.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods)
-    assert [{**row, "sentences_s": 0} for row in again] == [{**row, "sentences_s": 0} for row in rows]
+    again, _ = scores(
+        run, model, tmp_path / "again.jsonl", "--task", f"t={tasks[0]},{tasks[1]}", *methods
+    )
+    assert [{**row, "sentences_s": 0} for row in again] == [
+        {**row, "sentences_s": 0} for row in rows
+    ]
     assert "mean:count=all" in said
 
 
-def test_average_and_the_best_by_dev(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) -> None:
+def test_average_and_the_best_by_dev(
+    run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path
+) -> None:
     named = [
         word
         for name, path in zip(("dev", "one", "two"), (tasks[0], *tasks), strict=True)
         for word in ("--task", f"{name}={path}")
     ]
     rows, said = scores(
-        run, model, tmp_path / "o.jsonl", *named, "--pooler", "mean", "--pooler", "cls", "--pooler", "max"
+        run,
+        model,
+        tmp_path / "o.jsonl",
+        *named,
+        "--pooler",
+        "mean",
+        "--pooler",
+        "cls",
+        "--pooler",
+        "max",
     )
     of_all = {(row["task"], row["pooler"]): row["score"] for row in rows if row["subset"] == "all"}
     for pooler in ("mean", "cls", "max"):
@@ -266,7 +346,10 @@ def test_a_subset_of_equal_golds_is_named_and_spoils_no_mean(
     by = {row["subset"]: row["score"] for row in rows}
     assert by["flat"] is None
     assert by["mean"] == by["wmean"] == by["one"]
-    assert "note: t: spearman is undefined in flat, left out of mean and wmean (1 method): all scores are equal" in said
+    assert (
+        "note: t: spearman is undefined in flat, left out of mean and wmean (1 method): all scores are equal"
+        in said
+    )
     _, said = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={flat}")
     assert "note: t: spearman is undefined (1 method): all scores are equal" in said
 
@@ -283,11 +366,22 @@ def test_csv(run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path) ->
 def test_what_is_in_the_cache_is_not_computed_again(
     run: Run, model: Path, tasks: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ["--cache", tmp_path / "cache", "--pooler", "mean", "--pooler", "cls", "--truncate-dim", 8]
+    asked = [
+        "--cache",
+        tmp_path / "cache",
+        "--pooler",
+        "mean",
+        "--pooler",
+        "cls",
+        "--truncate-dim",
+        8,
+    ]
     rows, _ = scores(run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", *asked)
     seen: list[str] = []
     encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1]
+    )
     again, _ = scores(run, model, tmp_path / "again.jsonl", "--task", f"t={tasks[0]}", *asked)
     assert again == rows
     assert seen == []
@@ -317,7 +411,9 @@ def test_all_kinds_share_one_forward_pass(
     (tmp_path / "pairs.tsv").write_text(
         "label\tsentence1\tsentence2\n" + "".join(f"{int(s > 2)}\t{a}\t{b}\n" for s, a, b in PAIRS)
     )
-    (tmp_path / "triplets.tsv").write_text("anchor\tpositive\tnegative\n" + "\t".join(texts[:3]) + "\n")
+    (tmp_path / "triplets.tsv").write_text(
+        "anchor\tpositive\tnegative\n" + "\t".join(texts[:3]) + "\n"
+    )
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_text(
@@ -331,13 +427,27 @@ def test_all_kinds_share_one_forward_pass(
         f"pairs:p={tmp_path}/pairs.tsv",
     ]
     words += [f"triplets:x={tmp_path}/triplets.tsv", f"retrieval:r={folder}", f"s={tasks[0]}"]
-    words += [f"relatedness:g={tasks[0]},{tasks[0]},{tasks[1]}", f"nli:n={','.join([f'{tmp_path}/pairs.tsv'] * 3)}"]
+    words += [
+        f"relatedness:g={tasks[0]},{tasks[0]},{tasks[1]}",
+        f"nli:n={','.join([f'{tmp_path}/pairs.tsv'] * 3)}",
+    ]
     seen: list[str] = []
     encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1])
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: (seen.extend(texts), encode(self, texts))[1]
+    )
     named = [word for task in words for word in ("--task", task)]
     rows, said = scores(
-        run, model, tmp_path / "o.jsonl", *named, "--pooler", "mean", "--pooler", "ditto:1-2", "--truncate-dim", 6
+        run,
+        model,
+        tmp_path / "o.jsonl",
+        *named,
+        "--pooler",
+        "mean",
+        "--pooler",
+        "ditto:1-2",
+        "--truncate-dim",
+        6,
     )
     assert sorted(seen) == sorted(set(texts))
     metrics = {(row["kind"], row["metric"]) for row in rows}
@@ -347,7 +457,9 @@ def test_all_kinds_share_one_forward_pass(
         ("retrieval", "map@100"), ("sts", "spearman"), ("relatedness", "pearson"), ("relatedness", "spearman"),
         ("nli", "accuracy"),
     }  # fmt: skip
-    assert {(row["pooler"], row["dim"]) for row in rows} == {(p, d) for p in ("mean", "ditto:1-2") for d in (6, 24)}
+    assert {(row["pooler"], row["dim"]) for row in rows} == {
+        (p, d) for p in ("mean", "ditto:1-2") for d in (6, 24)
+    }
     assert next(row["score"] for row in rows if row["metric"] == "mrr@10") == 100
     assert "note: n: " in said
 
@@ -370,16 +482,22 @@ def test_a_wide_sweep_takes_tasks_one_after_the_other(
     monkeypatch.setattr("transforms.evaluation.encode_many.CHUNK_BYTES", 3 * 13 * 24 * 4)
     chunks: list[int] = []
     encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: (chunks.append(len(texts)), encode(self, texts))[1])
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: (chunks.append(len(texts)), encode(self, texts))[1]
+    )
     small, _ = scores(run, model, tmp_path / "small.jsonl", *named)
     assert max(chunks) == 3
-    assert [row["score"] for row in small] == pytest.approx([row["score"] for row in rows], abs=1e-3)
+    assert [row["score"] for row in small] == pytest.approx(
+        [row["score"] for row in rows], abs=1e-3
+    )
 
 
 def test_vectors_that_are_not_finite_are_refused(
     run: Run, model: Path, tasks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts: np.full((len(texts), self.dim), np.nan, np.float32))
+    monkeypatch.setattr(
+        Encoder, "encode", lambda self, texts: np.full((len(texts), self.dim), np.nan, np.float32)
+    )
     run("evaluate", "--model", model, "--task", f"t={tasks[0]}").failed(
         1, "pooler auto", "is not finite", "--dtype float32"
     )
@@ -441,12 +559,25 @@ def test_texts_that_a_calibration_was_fitted_on_are_named(
 ) -> None:
     path = fitted(run, model, tmp_path, "mean", "standardize")
     _, said = scores(
-        run, model, tmp_path / "o.jsonl", "--task", f"t={tasks[0]}", "--pooler", "mean", "--calibration", path
+        run,
+        model,
+        tmp_path / "o.jsonl",
+        "--task",
+        f"t={tasks[0]}",
+        "--pooler",
+        "mean",
+        "--calibration",
+        path,
     )
-    assert f"note: t: {path} was fitted on 8 of its 8 texts: 'a man is playing the guitar', 'a dog'" in said
+    assert (
+        f"note: t: {path} was fitted on 8 of its 8 texts: 'a man is playing the guitar', 'a dog'"
+        in said
+    )
 
 
-def test_a_store_is_searched_exactly_and_by_its_index(run: Run, model: Path, tmp_path: Path) -> None:
+def test_a_store_is_searched_exactly_and_by_its_index(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("ir_measures")
     generator = np.random.default_rng(0)
     words = "a man woman child horse dog cat apple park street red blue big small".split()
@@ -455,12 +586,25 @@ def test_a_store_is_searched_exactly_and_by_its_index(run: Run, model: Path, tmp
     (tmp_path / "rows.jsonl").write_text(
         "".join(json.dumps({"id": f"d{i}", "text": t}) + "\n" for i, t in enumerate(texts))
     )
-    options = ["--id-column", "id", "--model", model, "--truncate-dim", 8, "--dtype", "float32", "--index", "IVF4,SQ8"]
+    options = [
+        "--id-column",
+        "id",
+        "--model",
+        model,
+        "--truncate-dim",
+        8,
+        "--dtype",
+        "float32",
+        "--index",
+        "IVF4,SQ8",
+    ]
     run("embed", "--input", tmp_path / "rows.jsonl", "--store", store, *options).ok()
     (tmp_path / "queries.jsonl").write_text(
         "".join(json.dumps({"_id": f"q{i}", "text": t}) + "\n" for i, t in enumerate(texts[:30]))
     )
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i}\t1\n" for i in range(30)))
+    (tmp_path / "qrels.tsv").write_text(
+        "query-id\tcorpus-id\tscore\n" + "".join(f"q{i}\td{i}\t1\n" for i in range(30))
+    )
     task = f"retrieval:r={store},{tmp_path}/queries.jsonl,{tmp_path}/qrels.tsv"
     rows, _ = scores(run, model, tmp_path / "o.jsonl", "--task", task)
     found = {(row["search"], row["metric"]): row for row in rows}
@@ -470,7 +614,9 @@ def test_a_store_is_searched_exactly_and_by_its_index(run: Run, model: Path, tmp
     assert (found["pooled", "map@100"]["dim"], found["exact", "map@100"]["dim"]) == (24, 8)
     assert found["index", "map@100"]["against"].endswith("24 dims, pooled")
     assert found["index", "map@100"]["bytes_row"] < found["pooled", "map@100"]["bytes_row"]
-    assert found["index", "map@100"]["score"] == pytest.approx(found["exact", "map@100"]["score"], abs=10)
+    assert found["index", "map@100"]["score"] == pytest.approx(
+        found["exact", "map@100"]["score"], abs=10
+    )
 
 
 def test_from_python(model: Path, tasks: tuple[Path, Path]) -> None:

@@ -1,4 +1,6 @@
-"""`evaluate` on the real model and the real sets gives the figures that the methods' own code gave."""
+"""`evaluate` on the real model and the real sets gives the figures that the methods' own code
+gave.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,9 @@ PUBLISHED = {
 }  # fmt: skip
 
 
-def spearman(run: Run, out: Path, tasks: list[str], poolers: list[str]) -> dict[tuple[str, str], float]:
+def spearman(
+    run: Run, out: Path, tasks: list[str], poolers: list[str]
+) -> dict[tuple[str, str], float]:
     """Spearman over all pairs, by task and pooler."""
     named = [argument for task in tasks for argument in ("--task", task)]
     named += [argument for pooler in poolers for argument in ("--pooler", pooler)]
@@ -27,7 +31,9 @@ def spearman(run: Run, out: Path, tasks: list[str], poolers: list[str]) -> dict[
 def test_every_pooler_on_sts_b(run: Run, shared: Path, tmp_path: Path) -> None:
     task = f"B={shared}/data/sts/stsb-test.tsv"
     found = spearman(run, tmp_path / "out.jsonl", [task], list(PUBLISHED))
-    assert {pooler: score for (_, pooler), score in found.items()} == pytest.approx(PUBLISHED, abs=0.02)
+    assert {pooler: score for (_, pooler), score in found.items()} == pytest.approx(
+        PUBLISHED, abs=0.02
+    )
 
 
 # The rows of the table of scores that a pooler is meant to give, on every task.
@@ -50,13 +56,25 @@ TASKS = {
     "dev": "STS-B dev", "stsb": "STS-B test", "sickr": "SICK-R test", "sts12": "STS12+MSRvid",
     "sts13": "STS13", "sts14": "STS14", "sts15": "STS15", "sts16": "STS16",
 }  # fmt: skip
-# Published MTEB figures of all-MiniLM-L6-v2: the mean of these is what a leaderboard calls the STS average.
-MEAN = {"sts12": 72.37, "sts13": 80.60, "sts14": 75.60, "sts15": 85.39, "sts16": 78.99, "stsb": 82.03, "sickr": 77.15}
+# Published MTEB figures of all-MiniLM-L6-v2: the mean of these is what a leaderboard calls the STS
+# average.
+MEAN = {
+    "sts12": 72.37,
+    "sts13": 80.60,
+    "sts14": 75.60,
+    "sts15": 85.39,
+    "sts16": 78.99,
+    "stsb": 82.03,
+    "sickr": 77.15,
+}
 
 
 def table(page: Path) -> dict[tuple[str, str], float]:
     """The first table of the page of scores: (column, row) -> score, where there is one."""
-    lines = [line.strip("|").split("|") for line in page.read_text().split("\n\n| method |")[1].splitlines()]
+    lines = [
+        line.strip("|").split("|")
+        for line in page.read_text().split("\n\n| method |")[1].splitlines()
+    ]
     heads = [cell.strip() for cell in lines[0]]
     scores = {}
     for cells in (line for line in lines[2:] if len(line) == len(heads) + 1):
@@ -71,7 +89,9 @@ def table(page: Path) -> dict[tuple[str, str], float]:
 def test_every_pooler_on_every_task(run: Run, shared: Path, tmp_path: Path) -> None:
     folder, published = shared / "data" / "sts", table(shared / "golden" / "sts_scores.md")
     files = {name: sorted(folder.glob(f"{name}-*.tsv")) for name in TASKS}
-    files |= {name: [folder / f"{name}-test.tsv"] for name in ("stsb", "sickr")} | {"dev": [folder / "stsb-dev.tsv"]}
+    files |= {name: [folder / f"{name}-test.tsv"] for name in ("stsb", "sickr")} | {
+        "dev": [folder / "stsb-dev.tsv"]
+    }
     tasks = [f"{name}={','.join(map(str, paths))}" for name, paths in files.items()]
     found = spearman(run, tmp_path / "out.jsonl", tasks, list(ROWS))
     assert {task: found[task, "auto"] for task in MEAN} == pytest.approx(MEAN, abs=0.02)
@@ -88,7 +108,11 @@ def test_every_pooler_on_every_task(run: Run, shared: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_grid_of_heads(run: Run, shared: Path, tmp_path: Path) -> None:
-    found = spearman(run, tmp_path / "out.jsonl", [f"B={shared}/data/sts/stsb-dev.tsv"], ["ditto:*"])
+    found = spearman(
+        run, tmp_path / "out.jsonl", [f"B={shared}/data/sts/stsb-dev.tsv"], ["ditto:*"]
+    )
     best = sorted(found, key=lambda key: -found[key])[:5]
-    assert [pooler for _, pooler in best] == [f"ditto:{head}" for head in ("1-9", "1-6", "1-11", "4-1", "1-5")]
+    assert [pooler for _, pooler in best] == [
+        f"ditto:{head}" for head in ("1-9", "1-6", "1-11", "4-1", "1-5")
+    ]
     assert found[best[0]] == pytest.approx(85.35, abs=0.02)

@@ -1,4 +1,6 @@
-"""`export`: sentence-transformers and the encoder give a store's own vectors from the folder alone."""
+"""`export`: sentence-transformers and the encoder give a store's own vectors from the folder
+alone.
+"""
 
 import json
 import shutil
@@ -18,11 +20,24 @@ TEXTS = [*sentences(60), "the " * 80]
 
 @pytest.fixture
 def made(run, model, inputs, tmp_path, store):
-    """A store of texts with these options, calibrated by a method, and its export; gives the outcome of `export`."""
+    """A store of texts with these options, calibrated by a method, and its export; gives the
+    outcome of `export`.
+    """
 
     def make(*options: object, method: str | None = None, model: Path = model) -> str:
         path = write_parquet(inputs / "a.parquet", TEXTS)
-        embed = ["embed", "--input", path, "--store", store, "--model", model, "--dtype", "float32", *options]
+        embed = [
+            "embed",
+            "--input",
+            path,
+            "--store",
+            store,
+            "--model",
+            model,
+            "--dtype",
+            "float32",
+            *options,
+        ]
         run(*embed).ok()
         if method is not None:
             run("fit", "--store", store, "--method", method, "--output", tmp_path / "c").ok()
@@ -35,7 +50,12 @@ def made(run, model, inputs, tmp_path, store):
 def stored(store: Path) -> np.ndarray:
     """The store's vectors in the order of the texts."""
     return np.array(
-        [vector for _, vector in sorted(vectors_of(store).items(), key=lambda it: int(it[0].split("#")[1]))]
+        [
+            vector
+            for _, vector in sorted(
+                vectors_of(store).items(), key=lambda it: int(it[0].split("#")[1])
+            )
+        ]
     )
 
 
@@ -53,9 +73,13 @@ def check_sentence_transformers(store: Path, folder: Path) -> None:
     found = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(TEXTS)
     expected = stored(store)
     assert found.shape == expected.shape
-    cosine = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    cosine = (
+        (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    )
     assert cosine.min() >= 0.99999
-    assert np.linalg.norm(found, axis=1) == pytest.approx(np.linalg.norm(expected, axis=1), rel=1e-3)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(
+        np.linalg.norm(expected, axis=1), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +103,17 @@ def test_what_sentence_transformers_has_not_the_encoder_loads(made, store, tmp_p
 
 def test_token_statistics_come_along(run, made, model, inputs, store, tmp_path):
     path = write_parquet(inputs / "a.parquet", TEXTS)
-    run("fit", "--input", path, "--method", "tfidf", "--output", tmp_path / "table", "--model", model).ok()
+    run(
+        "fit",
+        "--input",
+        path,
+        "--method",
+        "tfidf",
+        "--output",
+        tmp_path / "table",
+        "--model",
+        model,
+    ).ok()
     made("--pooler", f"tfidf:{tmp_path}/table")
     shutil.rmtree(tmp_path / "table")
     check_encoder(store, tmp_path / "e")
@@ -90,9 +124,16 @@ def test_a_models_own_modules_stay(made, store, tmp_path, model):
     from sentence_transformers.sentence_transformer import modules as st
 
     torch.manual_seed(3)
-    stack = [st.Transformer(str(model)), st.Pooling(HIDDEN, "cls"), st.Dense(HIDDEN, 10), st.Normalize()]
+    stack = [
+        st.Transformer(str(model)),
+        st.Pooling(HIDDEN, "cls"),
+        st.Dense(HIDDEN, 10),
+        st.Normalize(),
+    ]
     prompts = {"query": "a ", "document": "the "}
-    own = SentenceTransformer(modules=stack, device="cpu", prompts=prompts, default_prompt_name="document")
+    own = SentenceTransformer(
+        modules=stack, device="cpu", prompts=prompts, default_prompt_name="document"
+    )
     own.save(str(tmp_path / "own"))
     made(method="whitening:4", model=tmp_path / "own")
     shutil.rmtree(tmp_path / "own")
@@ -112,7 +153,15 @@ def test_the_folder_stands_alone_and_moves(made, run, store, tmp_path, inputs):
     shutil.move(tmp_path / "e", tmp_path / "elsewhere")
     assert np.abs(Encoder.load(str(tmp_path / "elsewhere")).encode(TEXTS) - expected).max() < 1e-5
     again = tmp_path / "again"
-    embed = ["embed", "--input", inputs / "a.parquet", "--store", again, "--model", tmp_path / "elsewhere"]
+    embed = [
+        "embed",
+        "--input",
+        inputs / "a.parquet",
+        "--store",
+        again,
+        "--model",
+        tmp_path / "elsewhere",
+    ]
     run(*embed).ok()
     assert open_store(str(again)).space.id == open_store(str(store)).space.id
     assert np.abs(stored(again) - expected).max() < 1e-5
@@ -123,7 +172,16 @@ def test_evaluate_scores_the_exported_vectors(made, run, tmp_path):
     made("--pooler", "cls", method="whitening:8")
     pairs = [f"{i}\t{TEXTS[i]}\t{TEXTS[i + 7]}" for i in range(6)]
     (tmp_path / "t.tsv").write_text("\n".join(["score\tsentence1\tsentence2", *pairs]) + "\n")
-    options = ["--task", f"t={tmp_path}/t.tsv", "--pooler", "auto", "--pooler", "max", "--output", tmp_path / "o.jsonl"]
+    options = [
+        "--task",
+        f"t={tmp_path}/t.tsv",
+        "--pooler",
+        "auto",
+        "--pooler",
+        "max",
+        "--output",
+        tmp_path / "o.jsonl",
+    ]
     run("evaluate", "--model", tmp_path / "e", *options).ok()
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert {(row["pooler"], row["dim"]) for row in rows} == {("auto", 8), ("max", HIDDEN)}
@@ -145,7 +203,9 @@ def test_another_model_is_refused_by_field(made, run, store, tmp_path):
     copy = save_tiny_model("bert", tmp_path / "copy")
     made(model=copy)
     edit_json(copy / "config.json", hidden_act="relu")
-    run("export", "--store", store, "--output", tmp_path / "f").failed(2, "architecture differ", copy)
+    run("export", "--store", store, "--output", tmp_path / "f").failed(
+        2, "architecture differ", copy
+    )
     assert not (tmp_path / "f").exists()
 
 
@@ -160,10 +220,23 @@ def test_a_damaged_description_is_named(made, run, tmp_path):
 def test_an_exported_calibration_can_be_left_out(made, run, store, tmp_path, inputs):
     made("--normalize", method="whitening:8")
     plain, again = tmp_path / "plain", tmp_path / "again"
-    embed = ["embed", "--input", inputs / "a.parquet", "--dtype", "float32", "--keep-columns", "text"]
+    embed = [
+        "embed",
+        "--input",
+        inputs / "a.parquet",
+        "--dtype",
+        "float32",
+        "--keep-columns",
+        "text",
+    ]
     run(*embed, "--model", tmp_path / "e", "--calibration", "", "--store", plain).ok()
     assert open_store(str(plain)).space.calibration is None
-    assert np.abs(stored(plain) - Encoder.load(str(tmp_path / "e"), calibration="").encode(TEXTS)).max() < 1e-5
+    assert (
+        np.abs(
+            stored(plain) - Encoder.load(str(tmp_path / "e"), calibration="").encode(TEXTS)
+        ).max()
+        < 1e-5
+    )
     (hit,) = open_store(str(plain)).search([TEXTS[3]], k=1)[0]
     assert hit["text"] == TEXTS[3]
     write_parquet(inputs / "a.parquet", [*TEXTS, "another one"])

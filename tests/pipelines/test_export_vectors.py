@@ -16,14 +16,33 @@ TEXTS = sentences(70)
 
 
 @pytest.fixture(scope="module", params=["IVF4,RaBitQ4", "none"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path
+) -> Path:
     """A store of several shards, with an index or without."""
     from pipelines.cli import main
 
     folder = tmp_path_factory.mktemp("exported")
     write_parquet(folder / "a.parquet", TEXTS, key=[f"k{n}" for n in range(70)], n=list(range(70)))
-    command = ["embed", "--input", str(folder / "a.parquet"), "--store", str(folder / "store"), "--model", str(model)]
-    command += ["--id-column", "key", "--keep-columns", "n", "--unit-tokens", "150", "--index", request.param]
+    command = [
+        "embed",
+        "--input",
+        str(folder / "a.parquet"),
+        "--store",
+        str(folder / "store"),
+        "--model",
+        str(model),
+    ]
+    command += [
+        "--id-column",
+        "key",
+        "--keep-columns",
+        "n",
+        "--unit-tokens",
+        "150",
+        "--index",
+        request.param,
+    ]
     assert main(command) == 0
     return folder / "store"
 
@@ -61,7 +80,9 @@ def test_an_index_of_faiss(run: Run, made: Path) -> None:
         faiss.extract_index_ivf(index).nprobe = 4
     scores, found = index.search(np.ascontiguousarray(vectors[:9]), 5)
     assert (found[:, 0] == np.arange(9)).mean() > 0.8
-    np.testing.assert_allclose(scores, np.einsum("qd,qkd->qk", vectors[:9], vectors[found]), atol=0.05)
+    np.testing.assert_allclose(
+        scores, np.einsum("qd,qkd->qk", vectors[:9], vectors[found]), atol=0.05
+    )
 
 
 def test_a_table_of_lancedb(run: Run, made: Path) -> None:
@@ -76,15 +97,23 @@ def test_a_table_of_lancedb(run: Run, made: Path) -> None:
     assert table.search(vectors[3]).distance_type("cosine").limit(1).to_list()[0]["id"] == ids[3]
 
 
-def test_lancedb_that_is_not_installed(run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lancedb_that_is_not_installed(
+    run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "lancedb", None)
     out = tmp_path / "out"
-    run("export", "--store", made, "--vectors", "lance", "--output", out).failed(2, "pip install -c ", "[lance]")
+    run("export", "--store", made, "--vectors", "lance", "--output", out).failed(
+        2, "pip install -c ", "[lance]"
+    )
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_export_is_left_alone(run: Run, made: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
-    run("export", "--store", made, "--vectors", "npy", "--output", tmp_path).failed(2, "--output", "is no export")
-    run("export", "--store", made, "--vectors", "parquet", "--output", tmp_path).failed(2, "--vectors")
+    run("export", "--store", made, "--vectors", "npy", "--output", tmp_path).failed(
+        2, "--output", "is no export"
+    )
+    run("export", "--store", made, "--vectors", "parquet", "--output", tmp_path).failed(
+        2, "--vectors"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]

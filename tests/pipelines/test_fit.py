@@ -1,4 +1,6 @@
-"""`fit`: token statistics of a corpus, the same however it lies in files, and poolers that use them."""
+"""`fit`: token statistics of a corpus, the same however it lies in files, and poolers that use
+them.
+"""
 
 import collections
 import json
@@ -20,7 +22,17 @@ def fit(run, model, tmp_path):
 
     def call(name: str, method: str, *inputs: object, options: tuple[object, ...] = ()) -> object:
         named = [argument for glob in inputs for argument in ("--input", glob)]
-        run("fit", *named, "--method", method, "--output", tmp_path / name, "--model", model, *options).ok()
+        run(
+            "fit",
+            *named,
+            "--method",
+            method,
+            "--output",
+            tmp_path / name,
+            "--model",
+            model,
+            *options,
+        ).ok()
         return tmp_path / name
 
     return call
@@ -30,7 +42,11 @@ def _expected(model, method: str) -> list[int]:
     tokenizer = AutoTokenizer.from_pretrained(model)
     counted: collections.Counter[int] = collections.Counter()
     for text in TEXTS:
-        ids = [token for token in tokenizer(text)["input_ids"] if token not in tokenizer.all_special_ids]
+        ids = [
+            token
+            for token in tokenizer(text)["input_ids"]
+            if token not in tokenizer.all_special_ids
+        ]
         counted.update(set(ids) if method == "tfidf" else ids)
     return [counted[token] for token in range(len(tokenizer))]
 
@@ -45,7 +61,9 @@ def test_counts_are_exact_whatever_the_split(fit, model, inputs, method):
     fitted, again = load_statistics(one), load_statistics(several)
     assert fitted.counts.tolist() == again.counts.tolist() == _expected(model, method)
     assert fitted.documents == again.documents == len(TEXTS)
-    assert (one / "token_statistics.json").read_bytes() == (several / "token_statistics.json").read_bytes()
+    assert (one / "token_statistics.json").read_bytes() == (
+        several / "token_statistics.json"
+    ).read_bytes()
 
 
 def test_rows_without_text_are_not_documents(fit, run, model, inputs):
@@ -62,7 +80,9 @@ def test_fitting_again_replaces_what_stands(fit, inputs):
     assert (first.documents, second.documents) == (1, 2)
 
 
-@pytest.mark.parametrize(("method", "pooler"), [("tfidf", "tfidf:{}"), ("token-counts", "remove-biases:{},top=3")])
+@pytest.mark.parametrize(
+    ("method", "pooler"), [("tfidf", "tfidf:{}"), ("token-counts", "remove-biases:{},top=3")]
+)
 def test_embed_uses_the_statistics(fit, embed, model, store, inputs, method, pooler):
     path = write_parquet(inputs / "a.parquet", TEXTS)
     spec = pooler.format(fit("t", method, path))
@@ -86,7 +106,17 @@ def test_embed_uses_the_statistics(fit, embed, model, store, inputs, method, poo
 def test_mistakes_are_one_line(run, model, inputs, tmp_path, texts, options, status, names):
     path = write_parquet(inputs / "a.parquet", texts)
     method = [] if "--method" in options else ["--method", "tfidf"]
-    command = ["fit", "--input", path, "--output", tmp_path / "t", "--model", model, *method, *options]
+    command = [
+        "fit",
+        "--input",
+        path,
+        "--output",
+        tmp_path / "t",
+        "--model",
+        model,
+        *method,
+        *options,
+    ]
     run(*command).failed(status, *names)
     assert not (tmp_path / "t" / "token_statistics.json").exists()
 
@@ -98,4 +128,6 @@ def test_corrupt_inputs_and_places_that_cannot_be_written_are_named(run, model, 
     run(*fit, "--input", inputs / "*.parquet", "--output", tmp_path / "t").failed(1, "b.parquet")
     (tmp_path / "file").write_text("")
     run(*fit, "--input", good, "--output", tmp_path / "file").failed(2, "is a file")
-    run(*fit, "--input", tmp_path / "none*", "--output", tmp_path / "t").failed(2, "no file matches")
+    run(*fit, "--input", tmp_path / "none*", "--output", tmp_path / "t").failed(
+        2, "no file matches"
+    )

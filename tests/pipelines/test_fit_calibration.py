@@ -1,4 +1,6 @@
-"""`fit` on a store: the same calibration from any number of shards, what a person sees, and what is refused."""
+"""`fit` on a store: the same calibration from any number of shards, what a person sees, and what is
+refused.
+"""
 
 import json
 import shutil
@@ -17,7 +19,14 @@ from transforms.store import open_store
 from transforms.store.shards.shards import read_pooled
 
 TEXTS = sentences(300)
-METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]
+METHODS = [
+    "standardize",
+    "remove-top:2",
+    "standardize+remove-top:3",
+    "whitening",
+    "whitening:8",
+    "flow:depth=1",
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +47,12 @@ def made(embed, inputs, of_all, store):
         if texts is TEXTS and not options:
             shutil.copytree(of_all, store)
             return
-        embed(write_parquet(inputs / "a.parquet", texts, row_group_size=6), "--dtype", "float32", *options).ok()
+        embed(
+            write_parquet(inputs / "a.parquet", texts, row_group_size=6),
+            "--dtype",
+            "float32",
+            *options,
+        ).ok()
 
     return make
 
@@ -48,7 +62,9 @@ def fit(run, store, tmp_path):
     """Fit a method on the store; gives the outcome and the folder."""
 
     def call(method: str, *options: object, name: str = "c") -> object:
-        return run("fit", "--store", store, "--method", method, "--output", tmp_path / name, *options)
+        return run(
+            "fit", "--store", store, "--method", method, "--output", tmp_path / name, *options
+        )
 
     return call
 
@@ -65,17 +81,31 @@ def test_the_same_from_one_shard_and_from_fifty(run, model, inputs, tmp_path):
     for i in range(50):
         write_parquet(inputs / "fifty" / f"{i:02d}.parquet", TEXTS[6 * i : 6 * i + 6])
     found = {}
-    for name, size in (("one", 100_000), ("fifty", 4000)):  # a unit of which no file is a small part
+    # a unit of which no file is a small part
+    for name, size in (("one", 100_000), ("fifty", 4000)):
         store, files = tmp_path / name, inputs / name / "*.parquet"
         run(
-            "embed", "--input", files, "--store", store, "--model", model, "--dtype", "float32", "--unit-tokens", size
+            "embed",
+            "--input",
+            files,
+            "--store",
+            store,
+            "--model",
+            model,
+            "--dtype",
+            "float32",
+            "--unit-tokens",
+            size,
         ).ok()
-        run("fit", "--store", store, "--method", "whitening", "--output", tmp_path / f"c-{name}").ok()
+        run(
+            "fit", "--store", store, "--method", "whitening", "--output", tmp_path / f"c-{name}"
+        ).ok()
         found[name] = load_calibration(str(tmp_path / f"c-{name}"))
         assert len(manifest_of(store)["shards"]) == {"one": 1, "fifty": 50}[name]
     one, fifty = found["one"].tensors, found["fifty"].tensors
     for name in one:
-        assert np.abs(one[name] - fifty[name]).max() <= 1e-4 * np.abs(one[name]).max()  # batches differ, so do vectors
+        # batches differ, so do vectors
+        assert np.abs(one[name] - fifty[name]).max() <= 1e-4 * np.abs(one[name]).max()
     rows = pooled(tmp_path / "one")
     assert np.abs(found["one"].apply(rows) - found["fifty"].apply(rows)).max() < 1e-3
 
@@ -93,13 +123,26 @@ def test_a_fit_is_whole_and_says_what_it_found(made, fit, store, tmp_path, metho
         assert np.abs(after.mean(axis=0)).max() < 1e-4
     manifest = manifest_of(store)
     fitted_on = info["fitted_on"]
-    assert (fitted_on["store"], fitted_on["run"], fitted_on["n"]) == (str(store), manifest["run"], 300)
+    assert (fitted_on["store"], fitted_on["run"], fitted_on["n"]) == (
+        str(store),
+        manifest["run"],
+        300,
+    )
     assert fitted_on["space"]["id"] == manifest["space"]["id"]
     assert calibration.pooled_id == manifest["space"]["pooled_id"]
     lines = {line[:12].strip(): line[12:] for line in out.splitlines()}
     assert lines["n"] == "300 rows"
     assert lines["d"] == f"{rows.shape[1]} in, {after.shape[1]} out"
-    assert set(lines) >= {"method", "k_eff", "condition", "variance", "cosine", "calibration", "picture", "use"}
+    assert set(lines) >= {
+        "method",
+        "k_eff",
+        "condition",
+        "variance",
+        "cosine",
+        "calibration",
+        "picture",
+        "use",
+    }
     assert ("NLL" in lines) == method.startswith("flow")
     result = json.loads((tmp_path / "c" / "fit.json").read_text())
     assert len(result["shape_before"]["cosines"]) == 100
@@ -161,12 +204,16 @@ def with_vectors(table: pa.Table, change) -> pa.Table:
     column = table.column("embedding").combine_chunks()
     rows = change(column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1).copy())
     return table.set_column(
-        at, "embedding", pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
+        at,
+        "embedding",
+        pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1]),
     )
 
 
 @pytest.mark.parametrize("method", ["whitening", "flow"])
-def test_a_vector_that_is_not_finite_is_refused_by_shard_and_row(made, fit, store, tmp_path, method):
+def test_a_vector_that_is_not_finite_is_refused_by_shard_and_row(
+    made, fit, store, tmp_path, method
+):
     made(TEXTS, "--unit-tokens", 100)
 
     def spoil(rows):
@@ -227,7 +274,9 @@ def test_too_little_to_fit_on(made, fit, texts, said):
     ],
 )
 def test_mistakes_are_one_line(run, tmp_path, arguments, said):
-    run("fit", "--store", tmp_path / "none", "--output", tmp_path / "c", *arguments).failed(2, *said)
+    run("fit", "--store", tmp_path / "none", "--output", tmp_path / "c", *arguments).failed(
+        2, *said
+    )
 
 
 @pytest.mark.parametrize(("method", "said"), [("whitening", "--store"), ("tfidf", "--input")])
@@ -241,7 +290,17 @@ def test_the_old_name_of_the_store(made, run, store, tmp_path):
         run("fit", flag, store, "--method", "whitening:4", "--output", tmp_path / flag).ok()
     one, other = (load_calibration(str(tmp_path / flag)) for flag in ("--store", "--input"))
     assert all(np.array_equal(one.tensors[name], other.tensors[name]) for name in one.tensors)
-    run("fit", "--input", store, "--input", store, "--method", "whitening", "--output", tmp_path / "c").failed(2)
+    run(
+        "fit",
+        "--input",
+        store,
+        "--input",
+        store,
+        "--method",
+        "whitening",
+        "--output",
+        tmp_path / "c",
+    ).failed(2)
 
 
 def test_a_folder_that_no_fit_made_is_left_alone(made, fit, run, store, tmp_path):
@@ -250,7 +309,9 @@ def test_a_folder_that_no_fit_made_is_left_alone(made, fit, run, store, tmp_path
     fit("whitening:4").ok()  # an earlier fit's folder
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    fit("standardize", name="mine").failed(2, tmp_path / "mine", "holds notes.txt", "was not made by fit")
+    fit("standardize", name="mine").failed(
+        2, tmp_path / "mine", "holds notes.txt", "was not made by fit"
+    )
     fit("standardize", name="mine/notes.txt").failed(2, "notes.txt is a file; name a folder")
     fit("standardize", name="store").failed(2, store, "was not made by fit")
     counted = ("fit", "--input", tmp_path / "in" / "*", "--method", "tfidf", "--output")

@@ -1,4 +1,6 @@
-"""Stores and inputs on gs://: what a folder of this machine gives, gs:// gives too, in few requests."""
+"""Stores and inputs on gs://: what a folder of this machine gives, gs:// gives too, in few
+requests.
+"""
 
 import json
 import re
@@ -43,7 +45,9 @@ def corpus(inputs: Path) -> Path:
     """Three kinds of files, one with a row that is rejected."""
     write_parquet(inputs / "a.parquet", sentences(300), row_group_size=100)
     write_lines(inputs / "deep" / "b.txt.gz", sentences(50, 300))
-    write_lines(inputs / "c.jsonl", [*(json.dumps({"text": text}) for text in sentences(20, 350)), "{}"])
+    write_lines(
+        inputs / "c.jsonl", [*(json.dumps({"text": text}) for text in sentences(20, 350)), "{}"]
+    )
     return inputs
 
 
@@ -59,16 +63,25 @@ def test_a_store_on_gs_is_the_one_on_disk(
     assert here is not None
     assert len(here["shards"]) > 1
     assert shards(there) == shards(here)
-    assert [there[name] for name in ("rows", "work", "space")] == [here[name] for name in ("rows", "work", "space")]
+    assert [there[name] for name in ("rows", "work", "space")] == [
+        here[name] for name in ("rows", "work", "space")
+    ]
     assert {file["source"] for file in there["input"]["files"]} == {
         f"{gs}/in/{name}" for name in ("a.parquet", "c.jsonl", "deep/b.txt.gz")
     }
     run("verify", "--store", f"{gs}/store").ok()
     told = json.loads(run("info", "--store", f"{gs}/store", "--json").ok().out)
     alike = ("rows", "columns", "shards", "files", "space", "faults")
-    assert {name: told[name] for name in alike} == {name: open_store(str(store)).info()[name] for name in alike}
+    assert {name: told[name] for name in alike} == {
+        name: open_store(str(store)).info()[name] for name in alike
+    }
     again = run("embed", "--input", f"{gs}/in/**", "--store", f"{gs}/store", *how).ok()
-    assert manifest(f"{gs}/store")["work"] == {"embedded": 0, "reused": 0, "duplicates": 0, "carried": 370}, again
+    assert manifest(f"{gs}/store")["work"] == {
+        "embedded": 0,
+        "reused": 0,
+        "duplicates": 0,
+        "carried": 370,
+    }, again
     assert shards(manifest(f"{gs}/store")) == shards(here)
 
 
@@ -77,7 +90,9 @@ PART = 16 << 20
 
 
 def night(inputs: Path, root: str, files: int, changed: int = 0) -> None:
-    """A corpus of many small files with ids; in the first `changed` ones half of the texts are new."""
+    """A corpus of many small files with ids; in the first `changed` ones half of the texts
+    are new.
+    """
     for i in range(files):
         texts = sentences(ROWS, ROWS * i)
         if i < changed:
@@ -103,7 +118,8 @@ def test_requests_are_few(embed_gs: Run, inputs: Path, gs: str, gcs: Gcs) -> Non
     assert manifest(f"{gs}/store")["work"]["embedded"] == FILES * ROWS
     assert len(requests) <= 8 * FILES + (gcs.bytes - before) / PART
 
-    for options in ((), ("--id-column", "id"), ()):  # the ids of another column make other shards, once
+    # the ids of another column make other shards, once
+    for options in ((), ("--id-column", "id"), ()):
         with gcs.counted() as requests:
             embed_gs(*options).ok()
         if not options:
@@ -149,17 +165,31 @@ def test_every_command(
     with gcs.counted() as requests:
         assert run("search", "--store", there, *query).ok().out == found
     # segments are in the cache; the ids of hits are read from the locators
-    assert not [request for request in requests if "index%2F" in request and ".parquet" not in request]
+    assert not [
+        request for request in requests if "index%2F" in request and ".parquet" not in request
+    ]
     assert run("search", "--store", there, *query, "--exact").ok().out == found
-    for some in (("--query", "dog", "--where", "id IN ('r3', 'r900')"), ("--id", "r3", "--where", "NOT id = 'r5'")):
-        assert run("search", "--store", there, *some).ok().out == run("search", "--store", store, *some).ok().out
+    for some in (
+        ("--query", "dog", "--where", "id IN ('r3', 'r900')"),
+        ("--id", "r3", "--where", "NOT id = 'r5'"),
+    ):
+        assert (
+            run("search", "--store", there, *some).ok().out
+            == run("search", "--store", store, *some).ok().out
+        )
     assert run("pairs", "--store", there).ok().out == run("pairs", "--store", store).ok().out
 
-    first, second = (run_id for run_id in re.findall(r"^(\d{8}T\S+)", run("history", "--store", there).ok().out, re.M))
+    first, second = (
+        run_id
+        for run_id in re.findall(r"^(\d{8}T\S+)", run("history", "--store", there).ok().out, re.M)
+    )
     run("diff", first, second, "--store", there, "--output", tmp_path / "changes.parquet").ok()
     plan = run("plan", "--input", f"{gs}/in/*.parquet", "--store", there).ok().out
     assert "12 carried over" in plan
-    assert run("files", "--store", there).ok().out.splitlines() == open_store(there).manifest.shard_paths
+    assert (
+        run("files", "--store", there).ok().out.splitlines()
+        == open_store(there).manifest.shard_paths
+    )
     run("index", "--store", there, "--index", "Flat", "--merge").ok()
     run("export", "--store", there, "--output", tmp_path / "encoder").ok()
     run("report", "--store", there, "--output", tmp_path / "report.html").ok()
@@ -174,7 +204,9 @@ def test_every_command(
 def test_a_run_that_failed_is_taken_up(embed_gs: Run, inputs: Path, gs: str, gcs: Gcs) -> None:
     night(inputs, f"{gs}/in", 4)
     with gcs.failing(refused=r"POST /upload/.*"):
-        embed_gs().failed(1, f"{gs}/store/lease.json: permission denied (403)", f"gs://{gs.split('/')[2]}")
+        embed_gs().failed(
+            1, f"{gs}/store/lease.json: permission denied (403)", f"gs://{gs.split('/')[2]}"
+        )
     embed_gs("--max-drift", 0).ok()
     storage.storage_of(gs).delete(f"{gs}/store/manifest.json")
     embed_gs().ok()
@@ -194,9 +226,17 @@ def test_a_second_writer_ends_with_one_line(embed_gs: Run, inputs: Path, gs: str
 @pytest.mark.parametrize(
     ("options", "status", "line"),
     [
-        (("--input", "gs://nowhere/*.txt", "--store", "{gs}/s"), 1, "there is no bucket gs://nowhere (404)"),
+        (
+            ("--input", "gs://nowhere/*.txt", "--store", "{gs}/s"),
+            1,
+            "there is no bucket gs://nowhere (404)",
+        ),
         (("--input", "{gs}/*.txt", "--store", "{gs}/s"), 2, "no file matches"),
-        (("--input", "{gs}/in/*.txt", "--store", "gs://nowhere/s"), 1, "there is no bucket gs://nowhere (404)"),
+        (
+            ("--input", "{gs}/in/*.txt", "--store", "gs://nowhere/s"),
+            1,
+            "there is no bucket gs://nowhere (404)",
+        ),
         (("--input", "{gs}/in", "--store", "{gs}/in/s"), 2, "takes in the store"),
         (("--input", "{gs}/in/**", "--store", "{gs}/in/s"), 2, "takes in the store"),
     ],
@@ -205,10 +245,14 @@ def test_mistakes_are_one_line(
     run: Run, model: Path, gs: str, options: tuple[str, ...], status: int, line: str
 ) -> None:
     storage.overwrite(f"{gs}/in/a.txt", b"a text\n")
-    run("embed", "--model", model, *(option.format(gs=gs) for option in options)).failed(status, line)
+    run("embed", "--model", model, *(option.format(gs=gs) for option in options)).failed(
+        status, line
+    )
 
 
-def test_input_that_may_not_be_read_is_one_line(embed_gs: Run, inputs: Path, gs: str, gcs: Gcs) -> None:
+def test_input_that_may_not_be_read_is_one_line(
+    embed_gs: Run, inputs: Path, gs: str, gcs: Gcs
+) -> None:
     night(inputs, f"{gs}/in", 2)
     with gcs.failing(refused=r"GET /download/.*in%2F001"):
         embed_gs().failed(1, f"{gs}/in/001.parquet: permission denied (403)")
@@ -239,7 +283,9 @@ def test_faults_on_the_way_change_no_byte(
     night(inputs, f"{gs}/in", 20)
     embed_gs("--partition", partition, "--index", "auto").ok()
     standing = shards(manifest(f"{gs}/store"))
-    storage.storage_of(gs).delete(*(entry.path for entry in storage.storage_of(gs).below(f"{gs}/store")))
+    storage.storage_of(gs).delete(
+        *(entry.path for entry in storage.storage_of(gs).below(f"{gs}/store"))
+    )
     with gcs.failing(unavailable=0.05, cut=0.05, slow=0.05, wait=0.5):
         embed_gs("--partition", partition, "--index", "auto").ok()
         run("verify", "--store", f"{gs}/store").ok()
@@ -264,9 +310,14 @@ def test_another_server_gives_the_same(
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inputs: Path, gs: str) -> None:
+def test_a_killed_run_is_taken_up_where_it_ended(
+    embed_gs: Run, model: Path, inputs: Path, gs: str
+) -> None:
     night(inputs, f"{gs}/in", 40)
-    place, arguments = storage.storage_of(gs), ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store"]
+    place, arguments = (
+        storage.storage_of(gs),
+        ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store"],
+    )
     arguments += ["--unit-tokens", "100"]  # so that small files do not share a unit
     child = child_process([*arguments, "--model", str(model)])
     child.start()
@@ -285,13 +336,23 @@ def test_a_killed_run_is_taken_up_where_it_ended(embed_gs: Run, model: Path, inp
 @pytest.mark.slow
 def test_of_two_runs_at_once_one_wins(model: Path, inputs: Path, gs: str, tmp_path: Path) -> None:
     night(inputs, f"{gs}/in", 20)
-    arguments = ["embed", "--input", f"{gs}/in/*.parquet", "--store", f"{gs}/store", "--model", str(model)]
+    arguments = [
+        "embed",
+        "--input",
+        f"{gs}/in/*.parquet",
+        "--store",
+        f"{gs}/store",
+        "--model",
+        str(model),
+    ]
     errors = [tmp_path / "0", tmp_path / "1"]
     children = [child_process(arguments, str(path)) for path in errors]
     [child.start() for child in children]
     [child.join(300) for child in children]
     assert sorted(child.exitcode or 0 for child in children) == [0, 1]
-    (lost,) = (path.read_text() for child, path in zip(children, errors, strict=True) if child.exitcode)
+    (lost,) = (
+        path.read_text() for child, path in zip(children, errors, strict=True) if child.exitcode
+    )
     assert len(lost.splitlines()) == 1
     assert "is being written by run" in lost or "committed while this run worked" in lost
     assert manifest(f"{gs}/store")["rows"]["written"] == 20 * ROWS

@@ -1,4 +1,6 @@
-"""Changed bytes in the files of an index: each command gives the right answer, repairs them, or ends with one line."""
+"""Changed bytes in the files of an index: each command gives the right answer, repairs them, or
+ends with one line.
+"""
 
 import json
 import shutil
@@ -15,7 +17,8 @@ pytest.importorskip("faiss")
 KINDS = ("segment", "locator", "held-out", "held-out locator", "trained", "queries")
 PLACES = (0.0, 0.02, 0.5, 0.98)
 TEXTS = sentences(300)
-QUERIES = [part for text in TEXTS[::10] for part in ("--query", text)]  # so many that every list is searched
+# so many that every list is searched
+QUERIES = [part for text in TEXTS[::10] for part in ("--query", text)]
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +28,24 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 
     folder = tmp_path_factory.mktemp("made")
     write_parquet(folder / "in" / "a.parquet", TEXTS, key=[f"k{n}" for n in range(300)])
-    options = ["--id-column", "key", "--index", "IVF4,SQ8", "--unit-tokens", "700", "--dtype", "float32"]
-    options += ["--model", str(model), "--input", str(folder / "in" / "*"), "--store", str(folder / "store")]
+    options = [
+        "--id-column",
+        "key",
+        "--index",
+        "IVF4,SQ8",
+        "--unit-tokens",
+        "700",
+        "--dtype",
+        "float32",
+    ]
+    options += [
+        "--model",
+        str(model),
+        "--input",
+        str(folder / "in" / "*"),
+        "--store",
+        str(folder / "store"),
+    ]
     assert main(["embed", *options]) == 0
     return folder
 
@@ -42,7 +61,9 @@ def path_of(store: Path, kind: str) -> Path:
     index = (manifest_of(store) or {})["index"]
     if kind in index:
         return store / index[kind]["path"]
-    segment = next(s for s in index["segments"] if (s["kind"] == "held-out") == ("held-out" in kind))
+    segment = next(
+        s for s in index["segments"] if (s["kind"] == "held-out") == ("held-out" in kind)
+    )
     return store / segment["locator" if "locator" in kind else "path"]
 
 
@@ -77,18 +98,29 @@ def test_search_answers_rightly_or_names_the_file(
         elif at == 0 and "locator" in kind:  # the letters that a Parquet file begins with
             assert hits(store) == right
         else:
-            line = run("search", "--store", store, *QUERIES, "-k", 300).failed(1, f"{path} was changed after")
-            assert line.endswith("; `sentence-beam index` makes it again, search --exact does without it")
+            line = run("search", "--store", store, *QUERIES, "-k", 300).failed(
+                1, f"{path} was changed after"
+            )
+            assert line.endswith(
+                "; `sentence-beam index` makes it again, search --exact does without it"
+            )
             assert len(hits(store, "--exact")) == len(right)
         path.write_bytes(whole)
     path.unlink()
     if kind != "queries":
-        run("search", "--store", store, "--query", TEXTS[3]).failed(1, f"{path} is missing; `sentence-beam index`")
+        run("search", "--store", store, "--query", TEXTS[3]).failed(
+            1, f"{path} is missing; `sentence-beam index`"
+        )
 
 
 @pytest.mark.parametrize(("command", "kind"), zip(["embed", "index"] * 3, KINDS, strict=True))
 def test_embed_and_index_make_a_changed_file_of_unchanged_rows_again(
-    run: Run, store: Path, made: Path, kind: str, command: str, hits: Callable[..., list[tuple[str, str]]]
+    run: Run,
+    store: Path,
+    made: Path,
+    kind: str,
+    command: str,
+    hits: Callable[..., list[tuple[str, str]]],
 ) -> None:
     path, right = path_of(store, kind), hits(made / "store")
     whole = path.read_bytes()
@@ -104,7 +136,9 @@ def test_embed_and_index_make_a_changed_file_of_unchanged_rows_again(
     assert hits(store) == right
 
 
-def test_index_over_a_damaged_shard_names_it_and_embed_mends_it(run: Run, store: Path, made: Path) -> None:
+def test_index_over_a_damaged_shard_names_it_and_embed_mends_it(
+    run: Run, store: Path, made: Path
+) -> None:
     shard = sorted((store / "embeddings").iterdir())[0]
     whole = shard.read_bytes()
     flip(shard, 0.999)

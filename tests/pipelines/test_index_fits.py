@@ -1,11 +1,20 @@
-"""An index that the rows are too few for: refused where it is asked for, `auto` where the store remembers it."""
+"""An index that the rows are too few for: refused where it is asked for, `auto` where the store
+remembers it.
+"""
 
 import json
 from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, sentences, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    sentences,
+    write_lines,
+    write_parquet,
+)
 
 from transforms.corpus import Span
 from transforms.corpus.counting import count_up_to
@@ -17,7 +26,8 @@ pytest.importorskip("faiss")
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing may be embedded."""
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
 
 
@@ -26,14 +36,18 @@ def test_an_index_asked_for_that_has_too_few_rows_is_refused_before_anything_is_
     embed: Run, inputs: Path, store: Path
 ) -> None:
     write_parquet(inputs / "a.parquet", sentences(50))
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "64 rows", "there are 50", "auto")
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(
+        2, "--index IVF64,Flat", "64 rows", "there are 50", "auto"
+    )
     for options, names in {
         ("IVF64,Flat",): ("64 rows", "there are 50"),
         ("IVF4,PQ4",): ("256 rows", "there are 50"),
         ("IVF30,Flat", "--limit", 20): ("30 rows", "there are 20"),
         ("IVF4,PQ7x4",): ("7 equal parts",),
     }.items():
-        embed(inputs / "*", "--dry-run", "--index", *options).failed(2, f"--index {options[0]}", *names)
+        embed(inputs / "*", "--dry-run", "--index", *options).failed(
+            2, f"--index {options[0]}", *names
+        )
     assert manifest_of(store) is None
     assert files_in(store, "embeddings") == {}
 
@@ -53,7 +67,9 @@ def test_rows_of_every_format_are_counted_as_far_as_the_index_needs(
     rows = [json.dumps({"text": text}) for text in sentences(50)]
     lines = {"jsonl": rows, "json": [f"[{','.join(rows)}]"]}.get(name.split(".")[1], sentences(50))
     write_lines(inputs / name, ["text", *lines] if name in ("a.csv", "a.tsv") else lines)
-    embed(inputs / "*", "--index", "IVF64,Flat").failed(2, "--index IVF64,Flat", "64 rows", "there are 50", "auto")
+    embed(inputs / "*", "--index", "IVF64,Flat").failed(
+        2, "--index IVF64,Flat", "64 rows", "there are 50", "auto"
+    )
     embed(inputs / "*", "--index", "IVF30,Flat", "--limit", 20).failed(2, "30 rows", "there are 20")
     embed(inputs / "*", "--index", "IVF4,PQ7x4").failed(2, "7 equal parts")
     embed(inputs / "*", "--dry-run", "--index", "IVF64,Flat").failed(2, "there are 50")
@@ -116,12 +132,22 @@ def test_a_remembered_index_becomes_what_auto_gives_and_the_run_says_so(
 
 
 @pytest.mark.usefixtures("no_model")
-def test_budgets_that_no_index_can_keep_are_refused_before_anything_is_embedded(embed: Run, inputs: Path) -> None:
+def test_budgets_that_no_index_can_keep_are_refused_before_anything_is_embedded(
+    embed: Run, inputs: Path
+) -> None:
     write_parquet(inputs / "a.parquet", sentences(50))
-    embed(inputs / "*", "--max-bytes-per-row", 5).failed(2, "--max-bytes-per-row 5: the smallest index", "holds")
-    embed(inputs / "*", "--index", "none", "--max-latency-ms", 5).failed(2, "--max-latency-ms: --index none")
-    embed(inputs / "*", "--target-recall", 1.5).failed(2, "argument --target-recall: 1.5 is not a number from 0 to 1")
-    embed(inputs / "*", "--max-latency-ms", 0).failed(2, "--max-latency-ms: 0 is not a number of milliseconds above")
+    embed(inputs / "*", "--max-bytes-per-row", 5).failed(
+        2, "--max-bytes-per-row 5: the smallest index", "holds"
+    )
+    embed(inputs / "*", "--index", "none", "--max-latency-ms", 5).failed(
+        2, "--max-latency-ms: --index none"
+    )
+    embed(inputs / "*", "--target-recall", 1.5).failed(
+        2, "argument --target-recall: 1.5 is not a number from 0 to 1"
+    )
+    embed(inputs / "*", "--max-latency-ms", 0).failed(
+        2, "--max-latency-ms: 0 is not a number of milliseconds above"
+    )
 
 
 def test_budgets_choose_a_kind_that_the_summary_plan_and_manifest_tell(

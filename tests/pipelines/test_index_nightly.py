@@ -16,19 +16,34 @@ pytest.importorskip("faiss")
 
 @pytest.fixture
 def corpus(inputs: Path) -> Callable[..., Path]:
-    """Write three files of a hundred rows with ids, some texts replaced and some rows left out; the glob."""
+    """Write three files of a hundred rows with ids, some texts replaced and some rows left out; the
+    glob.
+    """
 
     def write(edits: dict[int, str] | None = None, without: tuple[int, ...] = ()) -> Path:
-        texts = {n: text for n, text in enumerate(sentences(300)) if n not in without} | (edits or {})
+        texts = {n: text for n, text in enumerate(sentences(300)) if n not in without} | (
+            edits or {}
+        )
         for file in range(3):
             mine = {n: text for n, text in texts.items() if n // 100 == file}
-            write_parquet(inputs / f"{file}.parquet", list(mine.values()), key=[f"k{n}" for n in mine])
+            write_parquet(
+                inputs / f"{file}.parquet", list(mine.values()), key=[f"k{n}" for n in mine]
+            )
         return inputs / "*"
 
     return write
 
 
-OPTIONS = ("--id-column", "key", "--keep-columns", "text", "--unit-tokens", 200, "--dtype", "float32")
+OPTIONS = (
+    "--id-column",
+    "key",
+    "--keep-columns",
+    "text",
+    "--unit-tokens",
+    200,
+    "--dtype",
+    "float32",
+)
 
 
 def found(run: Run, store: Path, query: str, *options: object) -> list[str]:
@@ -61,7 +76,9 @@ def test_what_was_edited_or_deleted_is_found_no_more(
     assert set(old) == {f"k{n}" for n in range(300)}
     run("verify", "--store", store, "--snapshot", first["run"]).ok()
     run("vacuum", "--store", store, "--keep", 1, "--older-than", "0s").ok()
-    assert set(files_in(store, "index")) == {path for path, _ in IndexEntry.from_json(manifest["index"]).files}
+    assert set(files_in(store, "index")) == {
+        path for path, _ in IndexEntry.from_json(manifest["index"]).files
+    }
     embed(corpus({4: "another"}, (17, 250)), *OPTIONS).ok()
     assert sorted(found(run, store, texts[17], "-k", 999)) == sorted(ids_of(store))
     check_ledger(store, 298)
@@ -73,7 +90,8 @@ def test_another_index_costs_no_encoding(
     glob = corpus()
     embed(glob, *OPTIONS).ok()
     monkeypatch.setattr(
-        "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
     )
     assert "trained" not in embed(glob, "--index", "auto").ok().out
     assert check_ledger(store, 300, carried=300)["index"]["factory"] == "Flat"

@@ -18,11 +18,15 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     embed: Run, run: Run, inputs: Path, store: Path, model: Path
 ) -> None:
     texts = sentences(30)
-    write_parquet(inputs / "a.parquet", [*texts, ""], key=[f"k{n}" for n in range(31)], year=list(range(31)))
+    write_parquet(
+        inputs / "a.parquet", [*texts, ""], key=[f"k{n}" for n in range(31)], year=list(range(31))
+    )
     how = ("--id-column", "key", "--keep-columns", "year", "--index", "Flat")
     embed(inputs / "*", *how, "--quiet").ok()
     manifest = manifest_of(store) or {}
-    told = {line[:12].strip(): line[12:] for line in run("info", "--store", store).ok().out.splitlines()}
+    told = {
+        line[:12].strip(): line[12:] for line in run("info", "--store", store).ok().out.splitlines()
+    }
     assert told["store"] == str(store)
     assert told["snapshot"].startswith(f"{manifest['run']} of ")
     assert told["model"] == str(model)
@@ -30,7 +34,9 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     assert told["rows"] == "30, 1 of 31 read rejected"
     assert told["columns"].startswith("text (string), year (int64); id, ")
     assert "--id-column key --keep-columns year" in told["options"]
-    assert told["bytes"].startswith(f"{sum(unit['bytes'] for unit in manifest['shards']) / 1000:.1f} kB in 1 shard, ")
+    assert told["bytes"].startswith(
+        f"{sum(unit['bytes'] for unit in manifest['shards']) / 1000:.1f} kB in 1 shard, "
+    )
     assert told["input"] == f"{inputs}/*"
     assert told["index"].startswith("Flat, cosine, 2 segments; recall@10 1.0000 (")
     assert told["last run"].startswith(f"{manifest['run']}: embed committed, begun ")
@@ -45,22 +51,35 @@ def test_a_store_is_shown_in_lines_and_whole_as_json(
     run("info", "--store", store).failed(1, f"{store}/manifest.json")
 
 
-def test_prefixes_name_snapshots_runs_and_spaces(embed: Run, run: Run, inputs: Path, store: Path) -> None:
+def test_prefixes_name_snapshots_runs_and_spaces(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
     for number in range(2):
         write_parquet(inputs / f"{number}.parquet", sentences(3, 3 * number))
         embed(inputs / "*", "--quiet").ok()
     current = manifest_of(store) or {}
     first, second = current["previous"], current["run"]
     for name, wanted in ((first[:-2], first), ("-1", first), ("latest", second), (second, second)):
-        assert json.loads(run("info", "--store", store, "--snapshot", name, "--json").ok().out)["snapshot"] == wanted
+        assert (
+            json.loads(run("info", "--store", store, "--snapshot", name, "--json").ok().out)[
+                "snapshot"
+            ]
+            == wanted
+        )
         assert f"in run {wanted}" in run("rejects", "--store", store, "--run", name).ok().out
-    run("info", "--store", store, "--snapshot", "2").failed(2, "2 begins the names of 2 snapshots", "say more")
-    run("rejects", "--store", store, "--run", "2").failed(2, "2 begins the names of 2 runs", first, second)
+    run("info", "--store", store, "--snapshot", "2").failed(
+        2, "2 begins the names of 2 snapshots", "say more"
+    )
+    run("rejects", "--store", store, "--run", "2").failed(
+        2, "2 begins the names of 2 runs", first, second
+    )
     space = current["space"]["id"]
     embed(inputs / "*", "--require-space", space[:6].upper(), "--quiet").ok()
     other = ("0" if space[0] != "0" else "1") + space[1:6]
     embed(inputs / "*", "--require-space", other).failed(2, f"--require-space {other}", space)
-    embed(inputs / "*", "--require-space", space[:5]).failed(2, "--require-space", "first 6 or more hex digits")
+    embed(inputs / "*", "--require-space", space[:5]).failed(
+        2, "--require-space", "first 6 or more hex digits"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Which files a pattern takes, on the command line; and what a run says of those that it does not take."""
+"""Which files a pattern takes, on the command line; and what a run says of those that it does not
+take.
+"""
 
 from pathlib import Path
 
@@ -25,7 +27,15 @@ def files(inputs: Path) -> Path:
     """Three files to take, two of them in folders, and others beside them."""
     for number, name in enumerate(["a.txt", "d/b.txt", "d/e/c.txt"]):
         write_lines(inputs / name, sentences(2, 2 * number))
-    for name in (".hidden.txt", "d/.git/x.txt", "d/.DS_Store", "d/notes.csv", "d/_SUCCESS", "other/b.csv", "d/e/x.CSV"):
+    for name in (
+        ".hidden.txt",
+        "d/.git/x.txt",
+        "d/.DS_Store",
+        "d/notes.csv",
+        "d/_SUCCESS",
+        "other/b.csv",
+        "d/e/x.CSV",
+    ):
         write_lines(inputs / name, ["not this"])
     return inputs
 
@@ -44,19 +54,29 @@ def test_a_run_says_what_it_took_and_what_lay_beside(embed: Run, files: Path, st
     beside = "not taken: 2 .csv, 2 hidden, 1 hidden folder, 1 without an ending"
     assert (said(out, "beside"), said(planned, "beside")) == (beside, beside)
     check_ledger(store, 6)
-    assert sorted(i.partition("@")[0] for i in ids_of(store)) == sorted(["a.txt", "d/b.txt", "d/e/c.txt"] * 2)
+    assert sorted(i.partition("@")[0] for i in ids_of(store)) == sorted(
+        ["a.txt", "d/b.txt", "d/e/c.txt"] * 2
+    )
 
 
 def test_nothing_is_said_of_files_that_another_pattern_takes(embed: Run, files: Path) -> None:
     out = embed(
-        [files / "*.txt", files / "*.txt", files / "d" / "*.txt", files / "d/.git/*.txt", files / ".hidden.txt"]
+        [
+            files / "*.txt",
+            files / "*.txt",
+            files / "d" / "*.txt",
+            files / "d/.git/*.txt",
+            files / ".hidden.txt",
+        ]
     )
     assert said(out.ok().out, "files") == "4 taken"
     assert said(out.out, "beside") == "not taken: 1 .csv, 1 hidden, 1 without an ending"
     assert said(embed(files / "a.txt", "--max-deletes", 1).ok().out, "beside") == ""
 
 
-def test_hidden_files_are_taken_where_asked_for_and_the_store_remembers(embed: Run, files: Path, store: Path) -> None:
+def test_hidden_files_are_taken_where_asked_for_and_the_store_remembers(
+    embed: Run, files: Path, store: Path
+) -> None:
     pattern = files / "{**/*.txt,nothing}"
     embed(pattern).ok()
     check_ledger(store, 6)
@@ -101,7 +121,9 @@ def test_alternatives(embed: Run, files: Path, store: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[b-a].txt", "a/**/[9-0]*", "{a,b}" * 14])
-def test_a_pattern_without_a_meaning_is_one_line(embed: Run, run: Run, inputs: Path, store: Path, pattern: str) -> None:
+def test_a_pattern_without_a_meaning_is_one_line(
+    embed: Run, run: Run, inputs: Path, store: Path, pattern: str
+) -> None:
     write_lines(inputs / "a.txt", ["one"])
     embed(inputs / pattern).failed(2, inputs / pattern, "pattern")
     embed(inputs / pattern, "--dry-run").failed(2, inputs / pattern, "pattern")
@@ -130,14 +152,20 @@ def test_a_kept_key_may_come_after_the_first_rows_and_in_some_files_never(
     check_ledger(store, 23)
 
 
-def test_a_kept_key_that_no_first_rows_have_is_refused(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_kept_key_that_no_first_rows_have_is_refused(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     first = write_jsonl(inputs / "a.jsonl", [{"text": "one", "n": 1}])
     write_jsonl(inputs / "b.jsonl", [{"text": "two", "n": 2}])
-    embed(inputs / "*", "--keep-columns", "n,lang").failed(2, first, "column lang", "--keep-columns", "text, n")
+    embed(inputs / "*", "--keep-columns", "n,lang").failed(
+        2, first, "column lang", "--keep-columns", "text, n"
+    )
     assert manifest_of(store) is None
 
 
-def test_a_column_of_parquet_stands_for_a_key_that_jsonl_lacks(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_column_of_parquet_stands_for_a_key_that_jsonl_lacks(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_jsonl(inputs / "a.jsonl", [{"text": "one"}])
     write_parquet(inputs / "b.parquet", ["two"], lang=["en"])
     embed(inputs / "*", "--keep-columns", "lang").ok()

@@ -1,4 +1,6 @@
-"""The text of the rows in the store: kept by default, left out where asked, changed without the model."""
+"""The text of the rows in the store: kept by default, left out where asked, changed without the
+model.
+"""
 
 import json
 from pathlib import Path
@@ -7,7 +9,15 @@ import pyarrow as pa
 import pytest
 from helpers.calibrations import fit_on
 from helpers.commands import Run
-from helpers.corpora import check_ledger, manifest_of, sentences, vectors_of, write_bytes, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    manifest_of,
+    sentences,
+    vectors_of,
+    write_bytes,
+    write_lines,
+    write_parquet,
+)
 
 import sentence_beam as sb
 from transforms.store import open_store
@@ -29,11 +39,18 @@ def texts_in(store: Path) -> dict[str, str]:
 
 
 def columns_of(store: Path) -> list[str]:
-    return [name for name in open_store(str(store)).dataset().schema.names if name not in ("id", "embedding", "norm")]
+    return [
+        name
+        for name in open_store(str(store)).dataset().schema.names
+        if name not in ("id", "embedding", "norm")
+    ]
 
 
 def forbid(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded"))
+    patch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("the model was loaded"),
+    )
 
 
 def as_before_the_option(store: Path) -> None:
@@ -44,9 +61,14 @@ def as_before_the_option(store: Path) -> None:
         path.write_text(json.dumps(sealed(data)))
 
 
-def test_a_new_store_keeps_the_text_whatever_its_column_is_called(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_new_store_keeps_the_text_whatever_its_column_is_called(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(
-        inputs / "a.parquet", ["x"] * 12, body=pa.array(TEXTS).dictionary_encode(), key=list(map(str, range(12)))
+        inputs / "a.parquet",
+        ["x"] * 12,
+        body=pa.array(TEXTS).dictionary_encode(),
+        key=list(map(str, range(12))),
     )
     embed(inputs / "*", "--text-column", "body", "--id-column", "key").ok()
     assert texts_in(store) == {str(number): text for number, text in enumerate(TEXTS)}
@@ -94,20 +116,28 @@ def test_a_store_of_an_earlier_version_stays_without(embed: Run, inputs: Path, s
     assert set(texts_in(store).values()) == {*TEXTS, "one more"}
 
 
-def test_a_kept_column_that_is_the_text_is_not_doubled(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_kept_column_that_is_the_text_is_not_doubled(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", pa.array(TEXTS, pa.large_string()), n=list(range(12)))
     embed(inputs / "*", "--keep-columns", "n,text").ok()
     assert columns_of(store) == ["row_hash", "tokens", "truncated", "n", "text"]
-    assert open_store(str(store)).dataset().schema.field("text").type == pa.large_string(), "as it was asked for"
+    assert open_store(str(store)).dataset().schema.field("text").type == pa.large_string(), (
+        "as it was asked for"
+    )
 
 
-def test_the_text_is_the_kept_column_of_another_name(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_the_text_is_the_kept_column_of_another_name(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", [f"about {number}" for number in range(12)], body=TEXTS)
     embed(inputs / "*", "--text-column", "body", "--keep-columns", "text").failed(
         2, "--keep-columns text", "--no-keep-text"
     )
     made = ("--text-template", "{text}: {body}")
-    embed(inputs / "*", *made, "--keep-columns", "text").failed(2, "--keep-columns text", "--no-keep-text")
+    embed(inputs / "*", *made, "--keep-columns", "text").failed(
+        2, "--keep-columns text", "--no-keep-text"
+    )
     embed(inputs / "*", "--text-column", "body", "--keep-columns", "body,text").ok()
     assert columns_of(store) == ["row_hash", "tokens", "truncated", "body", "text"]
     shown = run("search", "--store", store, "--query", TEXTS[0], "-k", 1).ok().out
@@ -130,10 +160,14 @@ def test_other_vectors_of_the_same_rows_keep_it(
         assert sorted(texts_in(store).values()) == sorted(TEXTS)
 
 
-def test_a_text_that_a_template_makes_is_kept_as_it_was_embedded(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_text_that_a_template_makes_is_kept_as_it_was_embedded(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", TEXTS, n=list(range(12)))
     embed(inputs / "*", "--text-template", "{n}: {text}", "--keep-columns", "n").ok()
-    assert sorted(texts_in(store).values()) == sorted(f"{number}: {text}" for number, text in enumerate(TEXTS))
+    assert sorted(texts_in(store).values()) == sorted(
+        f"{number}: {text}" for number, text in enumerate(TEXTS)
+    )
 
 
 def test_from_python(model: Path, store: Path) -> None:

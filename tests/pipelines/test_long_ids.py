@@ -1,4 +1,6 @@
-"""Ids of thousands of characters, which also look like paths: no command breaks, and no file is named by them."""
+"""Ids of thousands of characters, which also look like paths: no command breaks, and no file is
+named by them.
+"""
 
 from helpers.commands import Run
 from helpers.corpora import sentences, write_parquet
@@ -30,5 +32,13 @@ def test_long_ids_go_through_every_command(run: Run, embed: Run, inputs, store, 
     ]  # fmt: skip
     for name, *options in commands:
         run(name, "--store", store, *options).ok()
-    run("pairs", "--input", glob, "--id-column", "id", "--model", open_store(str(store)).manifest.options.model).ok()
+    run(
+        "pairs",
+        "--input",
+        glob,
+        "--id-column",
+        "id",
+        "--model",
+        open_store(str(store)).manifest.options.model,
+    ).ok()
     assert max(len(path.name) for path in store.rglob("*")) < 120

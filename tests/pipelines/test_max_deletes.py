@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Outcome, Run
-from helpers.corpora import check_ledger, edit_manifest, files_in, manifest_of, sentences, write_lines, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    edit_manifest,
+    files_in,
+    manifest_of,
+    sentences,
+    write_lines,
+    write_parquet,
+)
 
 import sentence_beam as sb
 
@@ -18,11 +26,19 @@ def partition(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def parts(inputs: Path) -> list[Path]:
     """Four Parquet files of five rows each."""
-    return [write_parquet(inputs / f"{name}.parquet", sentences(5, 5 * i)) for i, name in enumerate("abcd")]
+    return [
+        write_parquet(inputs / f"{name}.parquet", sentences(5, 5 * i))
+        for i, name in enumerate("abcd")
+    ]
 
 
 def test_too_few_rows_are_refused_before_anything_is_embedded(
-    embed: Run, run: Run, parts: list[Path], inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+    embed: Run,
+    run: Run,
+    parts: list[Path],
+    inputs: Path,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     embed(inputs / "*").ok()
     before, shards = manifest_of(store), files_in(store, "embeddings")
@@ -31,9 +47,12 @@ def test_too_few_rows_are_refused_before_anything_is_embedded(
     write_parquet(parts[0], sentences(5, 100))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("the model was loaded")
+            "transforms.steps.embed.load_encoder.load_encoder",
+            lambda job: pytest.fail("the model was loaded"),
         )
-        embed(inputs / "*").failed(3, "15 of the 20 rows", store, "--max-deletes 0.5", "--max-deletes 1")
+        embed(inputs / "*").failed(
+            3, "15 of the 20 rows", store, "--max-deletes 0.5", "--max-deletes 1"
+        )
         embed(inputs / "*", "--dry-run").failed(3, "15 of the 20 rows")
     assert (manifest_of(store), files_in(store, "embeddings")) == (before, shards)
     assert "15 of the 20 rows" in run("history", "--store", store).ok().out
@@ -55,7 +74,9 @@ def test_the_fraction_itself_is_let_through_and_the_given_one_is_remembered(
     embed(inputs / "*").failed(3, "5 of the 10 rows", "--max-deletes 0.2")
 
 
-def test_rows_of_text_files_are_counted_at_the_commit(embed: Run, inputs: Path, store: Path) -> None:
+def test_rows_of_text_files_are_counted_at_the_commit(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     path = write_lines(inputs / "a.txt", sentences(20))
     embed(inputs / "*").ok()
     before = manifest_of(store)
@@ -74,7 +95,9 @@ def test_rejected_rows_do_not_stand_for_deleted_ones(embed: Run, inputs: Path, s
     embed(inputs / "*", "--max-rejects", 1).failed(3, "15 of the 20 rows", "--max-deletes")
 
 
-def test_other_ids_are_no_deletions(embed: Run, parts: list[Path], inputs: Path, store: Path) -> None:
+def test_other_ids_are_no_deletions(
+    embed: Run, parts: list[Path], inputs: Path, store: Path
+) -> None:
     embed(inputs / "*").ok()
     for path in parts:
         path.rename(path.with_stem(f"another-{path.stem}"))
@@ -104,7 +127,9 @@ def test_a_store_without_rows_takes_any_input(embed: Run, inputs: Path, store: P
 
 
 @pytest.mark.usefixtures("parts")
-def test_a_store_that_remembers_no_fraction_has_the_default(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_store_that_remembers_no_fraction_has_the_default(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     embed(inputs / "*").ok()
     manifest = manifest_of(store)
     del manifest["options"]["max_deletes"]
@@ -113,7 +138,9 @@ def test_a_store_that_remembers_no_fraction_has_the_default(embed: Run, inputs: 
     embed(inputs / "a*").failed(3, "15 of the 20 rows")
 
 
-def test_a_fraction_above_the_default_is_for_one_run(embed: Run, parts: list[Path], inputs: Path, store: Path) -> None:
+def test_a_fraction_above_the_default_is_for_one_run(
+    embed: Run, parts: list[Path], inputs: Path, store: Path
+) -> None:
     embed(inputs / "*", "--max-deletes", 1).ok()
     assert manifest_of(store)["options"]["max_deletes"] == 0.5
     for path in parts[1:3]:
@@ -128,7 +155,9 @@ def test_a_fraction_above_the_default_is_for_one_run(embed: Run, parts: list[Pat
     embed(inputs / "*", "--max-deletes", 1).ok()
 
 
-def test_a_store_that_remembers_all_has_the_default(embed: Run, parts: list[Path], inputs: Path, store: Path) -> None:
+def test_a_store_that_remembers_all_has_the_default(
+    embed: Run, parts: list[Path], inputs: Path, store: Path
+) -> None:
     embed(inputs / "*").ok()
     manifest = manifest_of(store)
     manifest["options"]["max_deletes"] = 1.0
@@ -148,15 +177,21 @@ def test_a_second_day_in_the_place_of_the_first_ends_the_run_and_can_be_appended
 
     day(1).ok()
     before = manifest_of(store)
-    append = "say --append to keep them" if partition == "file" else "see whether all input is there;"
-    day(2).failed(3, f"6 of the 6 rows of {store}", append, f"`sentence-beam rollback -1 --store {store}`")
+    append = (
+        "say --append to keep them" if partition == "file" else "see whether all input is there;"
+    )
+    day(2).failed(
+        3, f"6 of the 6 rows of {store}", append, f"`sentence-beam rollback -1 --store {store}`"
+    )
     assert manifest_of(store) == before
     if partition == "file":
         day(2, "--append").ok()
         check_ledger(store, 12, carried=6)
 
 
-def test_ids_of_documents_are_counted_not_their_pieces(embed: Run, inputs: Path, store: Path) -> None:
+def test_ids_of_documents_are_counted_not_their_pieces(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     ids = ["long", "short", "other"]
     texts = [" ".join(sentences(20)), *sentences(2, 30)]
     how = ("--id-column", "id", "--chunks", "sentences", "--max-deletes", 0)
@@ -173,7 +208,10 @@ def test_other_rows_of_a_program_do_not_take_the_place_of_all(model: Path, store
     first, second = sentences(6), sentences(6, 6)
     sb.embed(first, store=store, model=model, dtype="float32")
     sb.embed(first[::-1], store=store)
-    with pytest.raises(sb.DataGateError, match="6 of the 6 rows .* say append=True to keep them; max_deletes 1 lets"):
+    with pytest.raises(
+        sb.DataGateError,
+        match="6 of the 6 rows .* say append=True to keep them; max_deletes 1 lets",
+    ):
         sb.embed(second, store=store)
     sb.embed(second, store=store, append=True)
     check_ledger(store, 12)

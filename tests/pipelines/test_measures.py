@@ -1,4 +1,6 @@
-"""What a run says of its stages: in result.json, in the summary, in sidecars and as Beam's metrics."""
+"""What a run says of its stages: in result.json, in the summary, in sidecars and as Beam's
+metrics.
+"""
 
 import json
 import threading
@@ -101,11 +103,14 @@ def test_reading_that_is_a_step_of_its_own_is_told(
     embed(glob, *UNITS).ok()
     result = result_of(store)
     assert result["limit"] == "read"
-    assert result["measures"]["embed"]["read_ms"]["sum"] >= 3999  # a second for each row group at least
+    # a second for each row group at least
+    assert result["measures"]["embed"]["read_ms"]["sum"] >= 3999
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_every_stage_is_measured_and_sizes_are_those_of_the_manifest(embed: Run, glob: Path, store: Path) -> None:
+def test_every_stage_is_measured_and_sizes_are_those_of_the_manifest(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob, *UNITS).ok()
     manifest, measures = manifest_of(store), result_of(store)["measures"]
     assert manifest is not None
@@ -115,12 +120,17 @@ def test_every_stage_is_measured_and_sizes_are_those_of_the_manifest(embed: Run,
     sizes = {"rows": "rows", "bytes": "bytes"}
     for name, field in sizes.items():
         summary = measures["embed"][f"unit_{name}"]
-        assert (summary["sum"], summary["max"]) == (sum(u[field] for u in written), max(u[field] for u in written))
+        assert (summary["sum"], summary["max"]) == (
+            sum(u[field] for u in written),
+            max(u[field] for u in written),
+        )
     assert measures["embed"]["unit_tokens"]["sum"] == manifest["tokens"]["real"]
     assert measures["plan"]["file_ms"]["count"] == 1
 
 
-def test_an_index_is_measured_when_it_is_trained_and_when_it_follows(embed: Run, glob: Path, store: Path) -> None:
+def test_an_index_is_measured_when_it_is_trained_and_when_it_follows(
+    embed: Run, glob: Path, store: Path
+) -> None:
     pytest.importorskip("faiss")
     embed(glob, *UNITS, "--index", "Flat").ok()
     trained = result_of(store)["measures"]["index"]
@@ -134,9 +144,13 @@ def test_an_index_is_measured_when_it_is_trained_and_when_it_follows(embed: Run,
     assert "segment_ms" not in result_of(store)["measures"]["index"]
 
 
-def test_the_forward_pass_waits_for_the_first_unit_from_its_reading_on(embed: Run, glob: Path, store: Path) -> None:
+def test_the_forward_pass_waits_for_the_first_unit_from_its_reading_on(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob).ok()
-    found = {name: summary["sum"] for name, summary in result_of(store)["measures"]["embed"].items()}
+    found = {
+        name: summary["sum"] for name, summary in result_of(store)["measures"]["embed"].items()
+    }
     assert found["wait_ms"] >= found["read_ms"] + found["load_ms"] + found["tokenise_ms"]
 
 
@@ -163,21 +177,35 @@ def test_units_that_are_not_written_yet_are_the_queue(
     assert result_of(store)["measures"]["embed"]["queue"]["max"] >= 1
 
 
-def test_units_of_an_attempt_that_broke_off_keep_its_figures(embed: Run, glob: Path, store: Path) -> None:
+def test_units_of_an_attempt_that_broke_off_keep_its_figures(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob, *UNITS).ok()
     sidecars = [store / name for name in files_in(store, "sidecars")]
     for sidecar in sidecars:
         record = json.loads(sidecar.read_text())
-        assert {"read_ms", "tokenise_ms", "forward_ms", "write_ms", "queue"} <= set(record["measures"])
-        sidecar.write_text(json.dumps(record | {"measures": record["measures"] | {"forward_ms": 5000.0}}))
+        assert {"read_ms", "tokenise_ms", "forward_ms", "write_ms", "queue"} <= set(
+            record["measures"]
+        )
+        sidecar.write_text(
+            json.dumps(record | {"measures": record["measures"] | {"forward_ms": 5000.0}})
+        )
     for path in (*(store / "manifests").iterdir(), store / "manifest.json", store / "report.json"):
         path.unlink()  # as if it had ended just before the commit
     embed(glob, *UNITS).ok()
     found = result_of(store)["measures"]["embed"]["forward_ms"]
-    assert found == {"count": len(sidecars), "sum": 5000 * len(sidecars), "p50": 5000, "p95": 5000, "max": 5000}
+    assert found == {
+        "count": len(sidecars),
+        "sum": 5000 * len(sidecars),
+        "p50": 5000,
+        "p95": 5000,
+        "max": 5000,
+    }
 
 
-def test_units_that_stayed_as_they_were_are_not_measured_again(embed: Run, glob: Path, store: Path) -> None:
+def test_units_that_stayed_as_they_were_are_not_measured_again(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob, *UNITS).ok()
     embed(glob, *UNITS).ok()
     result = result_of(store)
@@ -186,17 +214,33 @@ def test_units_that_stayed_as_they_were_are_not_measured_again(embed: Run, glob:
 
 
 def test_beam_has_the_figures_as_distributions(glob: Path, store: Path, model: Path) -> None:
-    named = ["--input", str(glob), "--store", str(store), "--model", str(model), "--unit-tokens", "60"]
+    named = [
+        "--input",
+        str(glob),
+        "--store",
+        str(store),
+        "--model",
+        str(model),
+        "--unit-tokens",
+        "60",
+    ]
     pipeline = beam.Pipeline(runner="FnApiRunner")
     options = EmbedOptions(**vars(parser().parse_args(named)))
     build(pipeline, resolve(options, None, new_run(), True))
     result = pipeline.run()
     result.wait_until_finish()
-    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))["distributions"]
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))[
+        "distributions"
+    ]
     distributions = {item.key.metric.name: item.committed for item in found}
     recorded = result_of(store)["measures"]
     stages = ("plan", "embed", "commit")
-    assert set(distributions) == {name for stage in stages for name in recorded[stage]} - {"planned_ms"}
+    assert set(distributions) == {name for stage in stages for name in recorded[stage]} - {
+        "planned_ms"
+    }
     for name in ("unit_rows", "unit_tokens", "unit_bytes", "queue"):
         of_units = recorded["embed"][name]
-        assert (distributions[name].count, distributions[name].sum) == (of_units["count"], of_units["sum"])
+        assert (distributions[name].count, distributions[name].sum) == (
+            of_units["count"],
+            of_units["sum"],
+        )

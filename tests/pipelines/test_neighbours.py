@@ -25,9 +25,13 @@ ASKED = [*sentences(4, start=200), "", "dog cat"]
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     """A store of 120 rows with an index, and in the same folder questions, with and without ids."""
     folder = tmp_path_factory.mktemp("made")
-    corpus = write_parquet(folder / "corpus.parquet", sentences(120), key=[f"k{n}" for n in range(120)])
+    corpus = write_parquet(
+        folder / "corpus.parquet", sentences(120), key=[f"k{n}" for n in range(120)]
+    )
     write_lines(folder / "questions.txt", ASKED)
-    write_jsonl(folder / "named.jsonl", [{"body": text, "key": f"q{n}"} for n, text in enumerate(ASKED)])
+    write_jsonl(
+        folder / "named.jsonl", [{"body": text, "key": f"q{n}"} for n, text in enumerate(ASKED)]
+    )
     from pipelines.embed import main
 
     how = ["--model", str(model), "--id-column", "key", "--index", "IVF8,SQ8", "--quiet"]
@@ -46,19 +50,42 @@ def test_texts_find_what_a_search_finds_for_them(run: Run, made: Path, tmp_path:
     assert "5, 1 rejected" in said
     (out / "_neighbours.json").rename(tmp_path / "said.json")
     assert json.loads((tmp_path / "said.json").read_text())["rows"] == 25
-    run("search", "--store", made / "store", "-k", 5, "--queries", made / "questions.txt", "--output", hits).ok()
+    run(
+        "search",
+        "--store",
+        made / "store",
+        "-k",
+        5,
+        "--queries",
+        made / "questions.txt",
+        "--output",
+        hits,
+    ).ok()
     wanted = [json.loads(line) for line in hits.read_text().splitlines()]
     found = rows_in(out)
     assert [(row["query"], row["rank"], row["id"]) for row in found] == [
         (row["query"], row["rank"], row["id"]) for row in wanted
     ]
-    assert [row["score"] for row in found] == pytest.approx([row["score"] for row in wanted], abs=1e-5)
+    assert [row["score"] for row in found] == pytest.approx(
+        [row["score"] for row in wanted], abs=1e-5
+    )
 
 
-def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(run: Run, made: Path, tmp_path: Path) -> None:
+def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
     asked = ("neighbours", "--store", made / "store", "-k", 3, "--output")
     columns = ("--text-column", "body", "--id-column", "key")
-    run(*asked, tmp_path / "a", "--queries", made / "named.jsonl", *columns, "--min-score", 0.5, "--json").ok()
+    run(
+        *asked,
+        tmp_path / "a",
+        "--queries",
+        made / "named.jsonl",
+        *columns,
+        "--min-score",
+        0.5,
+        "--json",
+    ).ok()
     assert {row["query"] for row in rows_in(tmp_path / "a")} <= {f"q{n}" for n in (0, 1, 2, 3, 5)}
     assert all(row["score"] >= 0.5 for row in rows_in(tmp_path / "a"))
     run(*asked, tmp_path / "b", "--of", made / "store").ok()
@@ -72,19 +99,34 @@ def test_queries_are_named_by_their_ids_and_rows_of_a_store_by_theirs(run: Run, 
 
 
 def test_a_folder_is_one_jobs(run: Run, made: Path, tmp_path: Path) -> None:
-    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", tmp_path / "out")
+    asked = (
+        "neighbours",
+        "--store",
+        made / "store",
+        "--of",
+        made / "store",
+        "--output",
+        tmp_path / "out",
+    )
     run(*asked, "-k", 2).ok()
     stood = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
     assert "240 in 1 file" in run(*asked, "-k", 2).ok().out
-    assert stood == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    assert stood == {
+        path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")
+    }
     run(*asked, "-k", 3).failed(2, "--output", "(k differs)", "name a new folder")
     run(*asked[:-1], made, "-k", 3).failed(2, "--output", "was not made by neighbours")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".json", ".jsonl", ".parquet"])
-def test_a_file_has_the_same_rows_with_their_texts(run: Run, made: Path, tmp_path: Path, ending: str) -> None:
+def test_a_file_has_the_same_rows_with_their_texts(
+    run: Run, made: Path, tmp_path: Path, ending: str
+) -> None:
     asked = ("neighbours", "--store", made / "store", "--of", made / "store", "-k", 2, "--output")
-    out, texts = tmp_path / f"nb{ending}", dict(zip((f"k{n}" for n in range(120)), sentences(120), strict=True))
+    out, texts = (
+        tmp_path / f"nb{ending}",
+        dict(zip((f"k{n}" for n in range(120)), sentences(120), strict=True)),
+    )
     said = run(*asked, out).ok().out
     run(*asked, tmp_path / "folder").ok()
     table = {
@@ -94,7 +136,9 @@ def test_a_file_has_the_same_rows_with_their_texts(run: Run, made: Path, tmp_pat
         ".parquet": lambda: pq.read_table(out).to_pylist(),
     }[ending]()
     assert [*table[0]] == ["query", "query_text", "rank", "id", "score", "text"]
-    assert all((row["query_text"], row["text"]) == (texts[row["query"]], texts[row["id"]]) for row in table)
+    assert all(
+        (row["query_text"], row["text"]) == (texts[row["query"]], texts[row["id"]]) for row in table
+    )
     plain = [{name: row[name] for name in ("query", "rank", "id", "score")} for row in table]
     assert plain == [pytest.approx(row) for row in rows_in(tmp_path / "folder")]
     lines = said.splitlines()
@@ -105,43 +149,78 @@ def test_a_file_has_the_same_rows_with_their_texts(run: Run, made: Path, tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", out.name]
 
 
-def test_queries_of_files_have_texts_where_ids_name_them(run: Run, made: Path, tmp_path: Path) -> None:
+def test_queries_of_files_have_texts_where_ids_name_them(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
     asked = ("neighbours", "--store", made / "store", "-k", 1, "--queries", made / "named.jsonl")
-    run(*asked, "--text-column", "body", "--id-column", "key", "--output", tmp_path / "a.jsonl").ok()
+    run(
+        *asked, "--text-column", "body", "--id-column", "key", "--output", tmp_path / "a.jsonl"
+    ).ok()
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert {row["query"]: row["query_text"] for row in rows} == {f"q{n}": ASKED[n] for n in (0, 1, 2, 3, 5)}
+    assert {row["query"]: row["query_text"] for row in rows} == {
+        f"q{n}": ASKED[n] for n in (0, 1, 2, 3, 5)
+    }
     run(*asked, "--text-column", "body", "--output", tmp_path / "b.jsonl").ok()
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     assert [*rows[0]] == ["query", "rank", "id", "score", "text"]
 
 
-def test_a_store_that_keeps_no_text_has_ids_alone(run: Run, made: Path, model: Path, tmp_path: Path) -> None:
+def test_a_store_that_keeps_no_text_has_ids_alone(
+    run: Run, made: Path, model: Path, tmp_path: Path
+) -> None:
     how = ("--model", model, "--no-keep-text", "--quiet")
     run("embed", "--input", made / "corpus.parquet", "--store", tmp_path / "s", *how).ok()
-    run("neighbours", "--store", tmp_path / "s", "--of", tmp_path / "s", "-k", 1, "--output", tmp_path / "n.csv").ok()
+    run(
+        "neighbours",
+        "--store",
+        tmp_path / "s",
+        "--of",
+        tmp_path / "s",
+        "-k",
+        1,
+        "--output",
+        tmp_path / "n.csv",
+    ).ok()
     assert (tmp_path / "n.csv").read_text().splitlines()[0] == "query,rank,id,score"
 
 
 def test_a_file_goes_on_where_its_job_was_interrupted(
     run: Run, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = ("neighbours", "--store", made / "store", "--of", made / "store", "--output", tmp_path / "nb.csv")
+    asked = (
+        "neighbours",
+        "--store",
+        made / "store",
+        "--of",
+        made / "store",
+        "--output",
+        tmp_path / "nb.csv",
+    )
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.neighbours.write_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            "pipelines.neighbours.write_tables", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         run(*asked, "-k", 2).failed(130, "interrupted")
     assert len(list((tmp_path / "nb.csv.parts").glob("*.parquet"))) == 1
     run(*asked, "-k", 3).failed(2, f"{tmp_path}/nb.csv.parts", "(k differs)")
     monkeypatch.setattr(
-        "transforms.steps.joins.neighbours.NeighbourSearch._finished", lambda *_: pytest.fail("made again")
+        "transforms.steps.joins.neighbours.NeighbourSearch._finished",
+        lambda *_: pytest.fail("made again"),
     )
     run(*asked, "-k", 2).ok()
     assert [path.name for path in tmp_path.iterdir()] == ["nb.csv"]
 
 
-def test_a_file_is_written_here_by_a_command_that_waits(run: Run, made: Path, tmp_path: Path) -> None:
+def test_a_file_is_written_here_by_a_command_that_waits(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
     asked = ("neighbours", "--store", made / "store", "--of", made / "store", "-k", 2, "--output")
-    run(*asked, "gs://bucket/nb.csv").failed(2, "--output gs://bucket/nb.csv", "on this machine alone; name a folder")
-    run(*asked, tmp_path / "n.csv", "--no_wait_until_finish").failed(2, "nobody waits", "name a folder")
+    run(*asked, "gs://bucket/nb.csv").failed(
+        2, "--output gs://bucket/nb.csv", "on this machine alone; name a folder"
+    )
+    run(*asked, tmp_path / "n.csv", "--no_wait_until_finish").failed(
+        2, "nobody waits", "name a folder"
+    )
     (tmp_path / "old.parquet").mkdir()
     run(*asked, tmp_path / "old.parquet").failed(2, "old.parquet is a folder; name a file")
 
@@ -149,13 +228,29 @@ def test_a_file_is_written_here_by_a_command_that_waits(run: Run, made: Path, tm
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path) -> None:
     asked = ("neighbours", "--store", made / "store", "-k", 3, "--output", tmp_path / "out")
     other = save_tiny_model("roberta", tmp_path / "other")
-    run("embed", "--input", made / "questions.txt", "--store", tmp_path / "s", "--model", other, "--max-rejects", 1)
-    run(*asked, "--of", tmp_path / "s").failed(2, f"--of {tmp_path}/s", "another space", "weights", "embed both alike")
+    run(
+        "embed",
+        "--input",
+        made / "questions.txt",
+        "--store",
+        tmp_path / "s",
+        "--model",
+        other,
+        "--max-rejects",
+        1,
+    )
+    run(*asked, "--of", tmp_path / "s").failed(
+        2, f"--of {tmp_path}/s", "another space", "weights", "embed both alike"
+    )
     run(*asked, "--of", tmp_path / "nowhere").failed(2, "holds no store")
     run(*asked, "--queries", tmp_path / "no.txt").failed(2, "--queries", "no file matches")
     run(*asked, "--queries", made / "named.jsonl").failed(2, "named.jsonl", "text")
-    run(*asked, "--of", made / "store", "--text-column", "body").failed(2, "--text-column is for --queries")
-    run(*asked[:4], 0, *asked[5:], "--of", made / "store").failed(2, "-k", "not a whole number above zero")
+    run(*asked, "--of", made / "store", "--text-column", "body").failed(
+        2, "--text-column is for --queries"
+    )
+    run(*asked[:4], 0, *asked[5:], "--of", made / "store").failed(
+        2, "-k", "not a whole number above zero"
+    )
     run(*asked).failed(2, "--queries --of", "required")
     write_lines(tmp_path / "blank.txt", ["", " "])
     run(*asked, "--queries", tmp_path / "blank.txt").failed(2, "--queries holds no query with text")
@@ -163,7 +258,10 @@ def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path, model: Path
 
 def test_pieces_are_named_by_document_and_number(run: Run, model: Path, tmp_path: Path) -> None:
     texts = [". ".join(sentences(4, start=4 * n)) + "." for n in range(6)]
-    corpus, store = write_parquet(tmp_path / "in.parquet", texts, key=[f"d{n}" for n in range(6)]), tmp_path / "s"
+    corpus, store = (
+        write_parquet(tmp_path / "in.parquet", texts, key=[f"d{n}" for n in range(6)]),
+        tmp_path / "s",
+    )
     how = ("--model", model, "--id-column", "key", "--chunks", "budget:tokens=8")
     run("embed", "--input", corpus, "--store", store, *how).ok()
     run("neighbours", "--store", store, "--of", store, "-k", 2, "--output", tmp_path / "out").ok()
@@ -173,34 +271,65 @@ def test_pieces_are_named_by_document_and_number(run: Run, model: Path, tmp_path
     rows = table.to_pylist()
     assert {(row["query"], row["query_piece"]) for row in rows} == pieces
     assert {(row["id"], row["piece"]) for row in rows} <= pieces
-    assert not [row for row in rows if (row["query"], row["query_piece"]) == (row["id"], row["piece"])]
+    assert not [
+        row for row in rows if (row["query"], row["query_piece"]) == (row["id"], row["piece"])
+    ]
     assert len(rows) == 2 * len(pieces)
     write_lines(tmp_path / "asked.txt", [texts[2].split(". ")[0]])
-    run("neighbours", "--store", store, "--queries", tmp_path / "asked.txt", "-k", 1, "--output", tmp_path / "o").ok()
+    run(
+        "neighbours",
+        "--store",
+        store,
+        "--queries",
+        tmp_path / "asked.txt",
+        "-k",
+        1,
+        "--output",
+        tmp_path / "o",
+    ).ok()
     (row,) = rows_in(tmp_path / "o")
     assert [*row] == ["query", "rank", "id", "piece", "score"]
 
 
-def test_in_object_storage_it_is_as_in_a_folder(run: Run, made: Path, gs: str, model: Path, tmp_path: Path) -> None:
+def test_in_object_storage_it_is_as_in_a_folder(
+    run: Run, made: Path, gs: str, model: Path, tmp_path: Path
+) -> None:
     how = ("--model", model, "--id-column", "key", "--index", "IVF8,SQ8", "--quiet")
     run("embed", "--input", made / "corpus.parquet", "--store", f"{gs}/store", *how).ok()
     asked = ("neighbours", "-k", 3, "--output")
     run(*asked, f"{gs}/out", "--store", f"{gs}/store", "--of", f"{gs}/store").ok()
     run(*asked, tmp_path / "out", "--store", made / "store", "--of", made / "store").ok()
     place = storage.storage_of(gs)
-    left = {entry.path.rpartition("/")[2]: storage.read_bytes(entry.path) for entry in place.below(f"{gs}/out")}
+    left = {
+        entry.path.rpartition("/")[2]: storage.read_bytes(entry.path)
+        for entry in place.below(f"{gs}/out")
+    }
     assert sorted(left) == ["_neighbours.json", "neighbours-000000.parquet"]
-    assert left["neighbours-000000.parquet"] == (tmp_path / "out" / "neighbours-000000.parquet").read_bytes()
+    assert (
+        left["neighbours-000000.parquet"]
+        == (tmp_path / "out" / "neighbours-000000.parquet").read_bytes()
+    )
     assert not (tmp_path / "out" / "_work").exists()
 
 
 @pytest.mark.slow
-def test_killed_and_run_again_it_is_the_same(made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_killed_and_run_again_it_is_the_same(
+    made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run, queries = runner(capfd), tmp_path / "queries"
     queries.mkdir()
     for number in range(12):
         write_lines(queries / f"{number}.txt", sentences(40, start=1000 + 40 * number))
-    asked = ["neighbours", "--store", str(made / "store"), "-k", "5", "--queries", f"{queries}/*.txt", "--output"]
+    asked = [
+        "neighbours",
+        "--store",
+        str(made / "store"),
+        "-k",
+        "5",
+        "--queries",
+        f"{queries}/*.txt",
+        "--output",
+    ]
     run(*asked, tmp_path / "whole").ok()
     whole = {path.name: path.read_bytes() for path in (tmp_path / "whole").glob("*.parquet")}
     killed = 0

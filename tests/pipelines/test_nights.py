@@ -1,4 +1,6 @@
-"""Nights in a row: whatever befalls the collection, a store ends as one run from nothing would make it."""
+"""Nights in a row: whatever befalls the collection, a store ends as one run from nothing would make
+it.
+"""
 
 import random
 import shutil
@@ -14,7 +16,18 @@ from helpers.corpora import check_ledger
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-OPTIONS = ("--keep-columns", "lang", "--dtype", "float32", "--unit-tokens", 120, "--max-rejects", 1, "--max-deletes", 1)
+OPTIONS = (
+    "--keep-columns",
+    "lang",
+    "--dtype",
+    "float32",
+    "--unit-tokens",
+    120,
+    "--max-rejects",
+    1,
+    "--max-deletes",
+    1,
+)
 OWN_IDS = ("--id-column", "id")
 NIGHTS = st.lists(st.lists(st.sampled_from(CHANGES), max_size=4), min_size=1, max_size=3)
 LONG = st.lists(st.lists(st.sampled_from(CHANGES), max_size=8), min_size=3, max_size=8)
@@ -29,7 +42,13 @@ def quick(examples: int) -> Any:
 
 
 def run_nights(
-    run: Run, model: Path, folder: Path, partition: str, ids: tuple[str, ...], seed: int, nights: list[list[Change]]
+    run: Run,
+    model: Path,
+    folder: Path,
+    partition: str,
+    ids: tuple[str, ...],
+    seed: int,
+    nights: list[list[Change]],
 ) -> None:
     """Embed night after night, checking each; then once from nothing, and compare."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -50,10 +69,15 @@ def run_nights(
             assert embedded == len(texts - known)
         known = texts
     run("embed", "--store", folder / "fresh", *given).ok()
-    fresh = check_ledger(folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0)
+    fresh = check_ledger(
+        folder / "fresh", collection.rows.total(), collection.rejected, reused=0, carried=0
+    )
     the_same(store, folder / "fresh")
     if partition == "file":
-        names = [[(u["unit"], u["file"], u["range"], u["rows"]) for u in m["shards"]] for m in (manifest, fresh)]
+        names = [
+            [(u["unit"], u["file"], u["range"], u["rows"]) for u in m["shards"]]
+            for m in (manifest, fresh)
+        ]
         assert names[0] == names[1]
 
 
@@ -63,7 +87,13 @@ def run_nights(
 @quick(examples=4)
 @given(seed=SEEDS, nights=NIGHTS)
 def test_any_nights_end_like_one_run_from_nothing(
-    run: Run, model: Path, tmp_path: Path, partition: str, ids: tuple[str, ...], seed: int, nights: list[list[Change]]
+    run: Run,
+    model: Path,
+    tmp_path: Path,
+    partition: str,
+    ids: tuple[str, ...],
+    seed: int,
+    nights: list[list[Change]],
 ) -> None:
     run_nights(run, model, tmp_path / "case", partition, ids, seed, nights)
 
@@ -76,7 +106,13 @@ def test_any_nights_end_like_one_run_from_nothing(
 @quick(examples=60)
 @given(seed=SEEDS, nights=LONG)
 def test_many_nights_end_like_one_run_from_nothing(
-    run: Run, model: Path, tmp_path: Path, partition: str, ids: tuple[str, ...], seed: int, nights: list[list[Change]]
+    run: Run,
+    model: Path,
+    tmp_path: Path,
+    partition: str,
+    ids: tuple[str, ...],
+    seed: int,
+    nights: list[list[Change]],
 ) -> None:
     run_nights(run, model, tmp_path / "case", partition, ids, seed, nights)
 
@@ -84,7 +120,9 @@ def test_many_nights_end_like_one_run_from_nothing(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @PARTITIONS
-def test_killed_at_random_moments_of_many_nights(run: Run, model: Path, tmp_path: Path, partition: str) -> None:
+def test_killed_at_random_moments_of_many_nights(
+    run: Run, model: Path, tmp_path: Path, partition: str
+) -> None:
     rng, store = random.Random(11), tmp_path / "store"
     collection = Collection(tmp_path / "in", seed=11, rows=300)
     argv = ["embed", "--input", collection.glob, "--model", str(model), "--partition", partition]

@@ -35,7 +35,9 @@ def test_help_says_what_its_own_command_does(run: Run) -> None:
     assert "Embed a collection" not in out
 
 
-def test_an_interrupt_while_modules_are_imported_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_modules_are_imported_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(name: str) -> None:
         raise KeyboardInterrupt
 
@@ -68,7 +70,9 @@ def test_an_unknown_command_names_the_known_ones(run: Run) -> None:
 # --- the store's name
 
 
-@pytest.mark.parametrize(("command", "old"), [("embed", "--output"), ("plan", "--output"), ("index", "--input")])
+@pytest.mark.parametrize(
+    ("command", "old"), [("embed", "--output"), ("plan", "--output"), ("index", "--input")]
+)
 def test_an_old_name_of_the_store_is_taken_and_not_shown(
     run: Run, embed: Run, glob: Path, store: Path, command: str, old: str
 ) -> None:
@@ -81,7 +85,9 @@ def test_an_old_name_of_the_store_is_taken_and_not_shown(
         assert str(store) in run(command, *more, flag, store).ok().out
         assert str(store) in run(command, *more, f"{flag}={store}").ok().out
     run(command, *more, old, store, "--store", store).ok()
-    run(command, *more, "--store", store, old, f"{store}2").failed(2, f"{old} {store}2", store, "name one")
+    run(command, *more, "--store", store, old, f"{store}2").failed(
+        2, f"{old} {store}2", store, "name one"
+    )
     run(command, *more, old, "").failed(2, "--store", "empty")
 
 
@@ -101,8 +107,12 @@ def test_a_misspelt_flag_is_named_with_the_right_one(embed: Run, glob: Path, sto
     assert not store.exists()
 
 
-def test_a_misspelt_flag_is_named_before_the_required_one_that_it_stands_for(run: Run, glob: Path, store: Path) -> None:
-    run("embed", "--imput", glob, "--store", store).failed(2, "unknown option --imput", "did you mean --input?")
+def test_a_misspelt_flag_is_named_before_the_required_one_that_it_stands_for(
+    run: Run, glob: Path, store: Path
+) -> None:
+    run("embed", "--imput", glob, "--store", store).failed(
+        2, "unknown option --imput", "did you mean --input?"
+    )
     run("search", "--stroe", store, "--query", "x").failed(2, "--stroe", "did you mean --store?")
     run("search", "--store", store, "--querry=x").failed(2, "--querry", "did you mean --query?")
     run("embed", "--store", store, "--job_name", "x").failed(2, "required: --input")
@@ -139,7 +149,9 @@ def test_a_pattern_that_the_shell_took_apart(
     monkeypatch.chdir(inputs)
     name = next(inputs.iterdir()).name
     embed(glob, "--text-column", "text", name).failed(2, f"unknown argument {name}", "quotes")
-    assert "quotes" not in embed(glob, "--text-column", "text", "absent.txt").failed(2, "unknown argument absent.txt")
+    assert "quotes" not in embed(glob, "--text-column", "text", "absent.txt").failed(
+        2, "unknown argument absent.txt"
+    )
 
 
 def test_a_value_that_beam_cannot_read(embed: Run, glob: Path) -> None:
@@ -147,11 +159,15 @@ def test_a_value_that_beam_cannot_read(embed: Run, glob: Path) -> None:
 
 
 def test_a_beam_flag_passes(embed: Run, glob: Path, store: Path) -> None:
-    embed(glob, "--job_name=nightly", "--runner", "FnApiRunner", "--type_check_additional", "all").ok()
+    embed(
+        glob, "--job_name=nightly", "--runner", "FnApiRunner", "--type_check_additional", "all"
+    ).ok()
     check_ledger(store, 10)
 
 
-def test_what_only_a_runner_knows_goes_behind_a_double_dash(embed: Run, glob: Path, store: Path) -> None:
+def test_what_only_a_runner_knows_goes_behind_a_double_dash(
+    embed: Run, glob: Path, store: Path
+) -> None:
     embed(glob, "--flink_only_flag=3").failed(2, "unknown option --flink_only_flag=3")
     embed(glob, "--", "--flink_only_flag=3").ok()
     check_ledger(store, 10)
@@ -171,7 +187,9 @@ def test_a_runner_that_does_not_exist(embed: Run, glob: Path, store: Path) -> No
         ("--partition", "rows"), ("--precision", "int1"),
     ],
 )  # fmt: skip
-def test_values_that_cannot_be(embed: Run, glob: Path, store: Path, option: str, value: str) -> None:
+def test_values_that_cannot_be(
+    embed: Run, glob: Path, store: Path, option: str, value: str
+) -> None:
     embed(glob, option, value).failed(2, option, value)
     assert not store.exists()
 
@@ -191,7 +209,9 @@ def test_two_prompts_at_once(embed: Run, glob: Path) -> None:
     embed(glob, "--prompt", "a", "--prompt-name", "query").failed(2, "--prompt-name", "--prompt")
 
 
-@pytest.mark.parametrize("spec", ["meen", "mean:", "mean+", "ditto", "ditto:9-9", "mean:foo=1", "", "tfidf:/nowhere"])
+@pytest.mark.parametrize(
+    "spec", ["meen", "mean:", "mean+", "ditto", "ditto:9-9", "mean:foo=1", "", "tfidf:/nowhere"]
+)
 def test_a_pooler_that_cannot_be_built(embed: Run, glob: Path, store: Path, spec: str) -> None:
     embed(glob, "--pooler", spec).failed(2)
     assert manifest_of(store) is None

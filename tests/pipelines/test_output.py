@@ -22,7 +22,11 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".csv":
         return list(csv.DictReader(path.open(newline="")))
     text = path.read_text()
-    return json.loads(text) if path.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
+    return (
+        json.loads(text)
+        if path.suffix == ".json"
+        else [json.loads(line) for line in text.splitlines()]
+    )
 
 
 def expected(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -30,7 +34,12 @@ def expected(path: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if path.suffix != ".csv":
         return rows
     return [
-        {"id": row["id"] or "", "n": str(row["n"]), "list": json.dumps(row["list"], ensure_ascii=False)} for row in rows
+        {
+            "id": row["id"] or "",
+            "n": str(row["n"]),
+            "list": json.dumps(row["list"], ensure_ascii=False),
+        }
+        for row in rows
     ]
 
 

@@ -38,17 +38,25 @@ def brute_force(model: Path, texts: list[str], **options: Any) -> np.ndarray:
     return np.sort((vectors @ vectors.T)[np.triu_indices(len(texts), 1)])[::-1]
 
 
-@pytest.mark.parametrize("options", [(), ("--no-normalize",), ("--pooler", "max"), ("--truncate-dim", 8)])
-def test_the_pairs_are_those_of_brute_force(pairs: Run, inputs: Path, model: Path, options: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    "options", [(), ("--no-normalize",), ("--pooler", "max"), ("--truncate-dim", 8)]
+)
+def test_the_pairs_are_those_of_brute_force(
+    pairs: Run, inputs: Path, model: Path, options: tuple[object, ...]
+) -> None:
     texts = sentences(60)
     path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(60)])
     rows = found(pairs, path, "--id-column", "key", "-k", 25, *options)
     given = {"pooler": "max"} if "max" in options else {"truncate_dim": 8} if 8 in options else {}
-    np.testing.assert_allclose([row["score"] for row in rows], brute_force(model, texts, **given)[:25], atol=1e-5)
+    np.testing.assert_allclose(
+        [row["score"] for row in rows], brute_force(model, texts, **given)[:25], atol=1e-5
+    )
     assert [row["rank"] for row in rows] == list(range(1, 26))
     assert len({(row["id_1"], row["id_2"]) for row in rows}) == 25
     for row in rows:
-        assert (row["text_1"], row["text_2"]) == tuple(texts[int(row[name][1:])] for name in ("id_1", "id_2"))
+        assert (row["text_1"], row["text_2"]) == tuple(
+            texts[int(row[name][1:])] for name in ("id_1", "id_2")
+        )
 
 
 def test_rows_of_one_text_are_pairs_of_cosine_1_and_encoded_once(
@@ -94,11 +102,16 @@ def test_where_there_is_no_pair(pairs: Run, inputs: Path, lines: list[str]) -> N
     assert found(pairs, path) == []
 
 
-def test_very_many_texts_go_through_an_index(pairs: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_texts_go_through_an_index(
+    pairs: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", 40)
     path = write_lines(inputs / "a.txt", sentences(60))
     outcome = pairs("--input", path, "-k", 3).ok()
-    assert "an index was asked, which finds the nearest neighbour of 100.0% of the texts" in outcome.out
+    assert (
+        "an index was asked, which finds the nearest neighbour of 100.0% of the texts"
+        in outcome.out
+    )
     indexed = found(pairs, path, "-k", 3)
     monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", top_pairs.EXACT_BELOW)
     assert indexed == found(pairs, path, "-k", 3)
@@ -116,7 +129,13 @@ def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["--keep-text", "--no-keep-text"])
 def test_the_pairs_of_a_store_are_those_of_its_files(
-    run: Run, pairs: Run, inputs: Path, model: Path, store: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    pairs: Run,
+    inputs: Path,
+    model: Path,
+    store: Path,
+    kept: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = [*sentences(40), *sentences(3)]
     path = write_parquet(inputs / "a.parquet", texts, key=[f"k{n}" for n in range(43)])
@@ -130,7 +149,9 @@ def test_the_pairs_of_a_store_are_those_of_its_files(
     # Equal texts score 1 but for rounding, which orders them differently on different processors.
     equal = sorted((row["id_1"], row["id_2"]) for row in rows[:3])
     assert equal == [("k0", "k40"), ("k1", "k41"), ("k2", "k42")]
-    np.testing.assert_allclose([row["score"] for row in rows], [row["score"] for row in expected], atol=1e-5)
+    np.testing.assert_allclose(
+        [row["score"] for row in rows], [row["score"] for row in expected], atol=1e-5
+    )
     assert all(("text_1" in row) == (kept == "--keep-text") for row in rows)
     assert "43 rows with 40 texts" in run("pairs", "--store", store, "-k", 2).ok().out
 
@@ -150,7 +171,9 @@ def test_only_similar_pairs_of_distinct_texts(pairs: Run, inputs: Path, model: P
     assert "no pairs" in pairs("--input", path, "--distinct", "--min-score", 1).ok().out
 
 
-def test_pairs_of_a_store_take_no_options_of_vectors(run: Run, inputs: Path, model: Path, store: Path) -> None:
+def test_pairs_of_a_store_take_no_options_of_vectors(
+    run: Run, inputs: Path, model: Path, store: Path
+) -> None:
     path = write_lines(inputs / "a.txt", sentences(5))
     run("embed", "--input", path, "--store", store, "--model", model).ok()
     run("pairs", "--store", store, "--pooler", "max").failed(2, "--pooler", "--store")

@@ -13,7 +13,15 @@ from transforms.steps.options import EmbedOptions
 
 
 def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> plan.Prediction:
-    arguments = ["--input", f"{inputs}/{files}", "--store", f"{inputs}/none", "--model", str(model), *more]
+    arguments = [
+        "--input",
+        f"{inputs}/{files}",
+        "--store",
+        f"{inputs}/none",
+        "--model",
+        str(model),
+        *more,
+    ]
     args, beam_options = beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"])
     return plan.predict(EmbedOptions(**vars(args)), beam_options)
 
@@ -23,7 +31,10 @@ def uneven(inputs: Path) -> Path:
     """Nine files of forty rows: short texts in the first eight, long ones in the last."""
     for number in range(9):
         texts = sentences(40, 40 * number)
-        write_parquet(inputs / f"{number}.parquet", texts if number < 8 else [" ".join([text] * 20) for text in texts])
+        write_parquet(
+            inputs / f"{number}.parquet",
+            texts if number < 8 else [" ".join([text] * 20) for text in texts],
+        )
     return inputs
 
 
@@ -34,8 +45,12 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.pace.expected == pytest.approx(found.plan.tokens)
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
-    tokens, host, device = (plan.speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_"))
-    assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), "on a CPU both take the same cores"
+    tokens, host, device = (
+        plan.speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
+    )
+    assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), (
+        "on a CPU both take the same cores"
+    )
 
 
 def test_places_all_over_the_collection_are_measured(
@@ -45,7 +60,9 @@ def test_places_all_over_the_collection_are_measured(
     seen = []
     taken = plan.samples
     monkeypatch.setattr(
-        plan, "samples", lambda *given: (seen.append(texts) or (span, texts) for span, texts in taken(*given))
+        plan,
+        "samples",
+        lambda *given: (seen.append(texts) or (span, texts) for span, texts in taken(*given)),
     )
     predicted(uneven, model)
     assert [len(texts) for texts in seen] == [1] * 360
@@ -54,30 +71,54 @@ def test_places_all_over_the_collection_are_measured(
 
 
 @pytest.mark.parametrize("limit", [None, 50])
-def test_what_lies_beside_the_texts_is_no_text(inputs: Path, model: Path, limit: int | None) -> None:
+def test_what_lies_beside_the_texts_is_no_text(
+    inputs: Path, model: Path, limit: int | None
+) -> None:
     texts, more = sentences(400), [] if limit is None else ["--limit", str(limit)]
-    write_jsonl(inputs / "a.jsonl", [{"url": "https://example.org/" + 500 * "a", "text": text} for text in texts])
+    write_jsonl(
+        inputs / "a.jsonl",
+        [{"url": "https://example.org/" + 500 * "a", "text": text} for text in texts],
+    )
     found = predicted(inputs, model, *more, files="*.jsonl")
     assert found.pace is not None
     assert found.plan.rows == pytest.approx(limit or len(texts))
     write_parquet(inputs / "a.parquet", texts[:limit])
     same = predicted(inputs, model)
     assert same.pace is not None
-    assert found.plan.tokens * found.pace.real_share == pytest.approx(same.plan.tokens * same.pace.real_share)
+    assert found.plan.tokens * found.pace.real_share == pytest.approx(
+        same.plan.tokens * same.pace.real_share
+    )
 
 
 def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
-    assert plan.speeds(found.pace) == {"tokens_s": None, "host_tokens_s": None, "device_tokens_s": None}
+    assert plan.speeds(found.pace) == {
+        "tokens_s": None,
+        "host_tokens_s": None,
+        "device_tokens_s": None,
+    }
     assert found.seconds == 0
 
 
-def test_by_content_unchanged_files_are_told_though_all_are_read(inputs: Path, model: Path, run: Run) -> None:
+def test_by_content_unchanged_files_are_told_though_all_are_read(
+    inputs: Path, model: Path, run: Run
+) -> None:
     for name, start in (("a", 0), ("b", 20)):
-        write_parquet(inputs / f"{name}.parquet", sentences(20, start), id=pa.array(range(start, start + 20)))
-    there = ("--input", f"{inputs}/*.parquet", "--store", inputs / "store", "--model", model, "--dtype", "float32")
+        write_parquet(
+            inputs / f"{name}.parquet", sentences(20, start), id=pa.array(range(start, start + 20))
+        )
+    there = (
+        "--input",
+        f"{inputs}/*.parquet",
+        "--store",
+        inputs / "store",
+        "--model",
+        model,
+        "--dtype",
+        "float32",
+    )
     options = (*there, "--id-column", "id", "--partition", "content")
     assert "2 (0.0 MB), 0 unchanged\n" in run("plan", *options).ok().out
     run("embed", *options).ok()

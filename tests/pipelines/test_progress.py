@@ -100,9 +100,13 @@ def test_nothing_moves_while_a_command_goes_on_until_somebody_ends_it(
             time.sleep(0.01)
 
 
-def test_nothing_is_written_over_what_somebody_types(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_over_what_somebody_types(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stderr", terminal.out)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, buffer=io.BytesIO(b"one\ntwo\n")))
+    monkeypatch.setattr(
+        "sys.stdin", SimpleNamespace(isatty=lambda: True, buffer=io.BytesIO(b"one\ntwo\n"))
+    )
     with shown.watched(terminal.out):
         terminal.wait_for("getting ready, 0s")
         with as_typed() as typed:
@@ -194,25 +198,46 @@ def test_every_command_says_what_it_does_and_bars_come_to_their_end(
         stages.clear()
         return set(last)
 
-    assert {"listing the input", "planning", progress.LOADING, "committing"} <= said(embed(glob).ok())
-    assert {"index: sampling", "index: training", "index: adding rows", "index: measuring recall"} <= said(
-        run("index", "--store", store).ok()
+    assert {"listing the input", "planning", progress.LOADING, "committing"} <= said(
+        embed(glob).ok()
     )
-    assert {progress.LOADING, "embedding the queries", "opening the index", "searching the index"} <= said(
-        run("search", "--store", store, "--query", "a dog").ok()
+    assert {
+        "index: sampling",
+        "index: training",
+        "index: adding rows",
+        "index: measuring recall",
+    } <= said(run("index", "--store", store).ok())
+    assert {
+        progress.LOADING,
+        "embedding the queries",
+        "opening the index",
+        "searching the index",
+    } <= said(run("search", "--store", store, "--query", "a dog").ok())
+    assert "comparing with every row" in said(
+        run("search", "--store", store, "--query", "a dog", "--exact").ok()
     )
-    assert "comparing with every row" in said(run("search", "--store", store, "--query", "a dog", "--exact").ok())
     assert {"reading the store", "fitting standardize"} <= said(
         run("fit", "--store", store, "--method", "standardize", "--output", tmp_path / "c").ok()
     )
-    assert "recalibrating" in said(run("recalibrate", "--store", store, "--calibration", tmp_path / "c").ok())
+    assert "recalibrating" in said(
+        run("recalibrate", "--store", store, "--calibration", tmp_path / "c").ok()
+    )
     assert {"verifying", "verifying the index"} <= said(run("verify", "--store", store).ok())
-    assert {"listing the store's files", "removing"} <= said(run("vacuum", "--store", store, "--keep", 1).ok())
-    assert "counting tokens" in said(run("fit", "--input", glob, "--method", "tfidf", "--output", tmp_path / "t").ok())
+    assert {"listing the store's files", "removing"} <= said(
+        run("vacuum", "--store", store, "--keep", 1).ok()
+    )
+    assert "counting tokens" in said(
+        run("fit", "--input", glob, "--method", "tfidf", "--output", tmp_path / "t").ok()
+    )
 
 
 def test_a_command_on_a_terminal_leaves_its_result_alone(
-    run: Run, embed: Run, inputs: Path, store: Path, terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    embed: Run,
+    inputs: Path,
+    store: Path,
+    terminal: Terminal,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stderr", terminal.out)
     embed(write_lines(inputs / "a.txt", sentences(10)), "--quiet")

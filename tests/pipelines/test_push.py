@@ -29,7 +29,9 @@ def in_lance(folder: Path) -> dict[Piece, tuple[tuple, np.ndarray]]:
 
     rows = lancedb.connect(str(folder)).open_table("docs").to_arrow().to_pylist()
     names = ("pieces", "start", "end", "text", "lang")
-    return {(r["id"], r["piece"]): (tuple(r[n] for n in names), np.array(r["embedding"])) for r in rows}
+    return {
+        (r["id"], r["piece"]): (tuple(r[n] for n in names), np.array(r["embedding"])) for r in rows
+    }
 
 
 def in_qdrant(folder: Path) -> dict[Piece, tuple[tuple, np.ndarray]]:
@@ -41,7 +43,9 @@ def in_qdrant(folder: Path) -> dict[Piece, tuple[tuple, np.ndarray]]:
     client.close()
     names = ("pieces", "start", "end", "text", "lang")
     rows = [(point.payload or {}, point.vector) for point in points]
-    return {(p["id"], p["piece"]): (tuple(p[n] for n in names), np.array(vector)) for p, vector in rows}
+    return {
+        (p["id"], p["piece"]): (tuple(p[n] for n in names), np.array(vector)) for p, vector in rows
+    }
 
 
 def test_pieces_of_documents_follow_their_store(
@@ -49,21 +53,43 @@ def test_pieces_of_documents_follow_their_store(
 ) -> None:
     pytest.importorskip("lancedb", reason="lancedb is not installed")
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
-    targets = [f"{pgvector}#docs", f"lance:{tmp_path / 'lance'}#docs", f"qdrant:{tmp_path / 'qdrant'}#docs"]
+    targets = [
+        f"{pgvector}#docs",
+        f"lance:{tmp_path / 'lance'}#docs",
+        f"qdrant:{tmp_path / 'qdrant'}#docs",
+    ]
     texts = [" ".join(sentences(6, start)) for start in (0, 20, 40)]
     for night in (texts, [texts[0], " ".join(sentences(3, 20))]):
         ids = [f"d{n}" for n in range(len(night))]
         write_parquet(inputs / "a.parquet", night, id=ids, lang=["en"] * len(night))
-        options = ("--id-column", "id", "--keep-columns", "lang", "--chunks", "budget:tokens=12", "--precision", "int8")
+        options = (
+            "--id-column",
+            "id",
+            "--keep-columns",
+            "lang",
+            "--chunks",
+            "budget:tokens=12",
+            "--precision",
+            "int8",
+        )
         embed(inputs, *options, "--max-deletes", "1").ok()
         table = open_store(str(store)).dataset().to_table()
         vectors = open_store(str(store)).vectors(table["embedding"])
         names = ("pieces", "start", "end", "text", "lang")
         rows = table.select(["id", "piece", *names]).to_pylist()
-        wanted = {(r["id"], r["piece"]): (tuple(r[n] for n in names), v) for r, v in zip(rows, vectors, strict=True)}
+        wanted = {
+            (r["id"], r["piece"]): (tuple(r[n] for n in names), v)
+            for r, v in zip(rows, vectors, strict=True)
+        }
         for to in targets:
-            assert json.loads(run("push", "--store", store, "--to", to, "--json").ok().out)["rows"] == len(wanted)
-        for held in (in_postgres(pgvector), in_lance(tmp_path / "lance"), in_qdrant(tmp_path / "qdrant")):
+            assert json.loads(run("push", "--store", store, "--to", to, "--json").ok().out)[
+                "rows"
+            ] == len(wanted)
+        for held in (
+            in_postgres(pgvector),
+            in_lance(tmp_path / "lance"),
+            in_qdrant(tmp_path / "qdrant"),
+        ):
             assert held.keys() == wanted.keys()
             for key, (kept, vector) in wanted.items():
                 assert held[key][0] == kept

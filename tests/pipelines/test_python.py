@@ -49,12 +49,20 @@ def test_texts_alone_and_rows_that_changed(how: dict[str, Any]) -> None:
     again = sb.embed(TEXTS, **how)
     assert again.manifest.data["work"]["carried"] == 6
     changed = sb.embed([*TEXTS[:5], "something else"], **how)
-    assert changed.manifest.data["work"] == {"embedded": 1, "reused": 5, "duplicates": 0, "carried": 0}
+    assert changed.manifest.data["work"] == {
+        "embedded": 1,
+        "reused": 5,
+        "duplicates": 0,
+        "carried": 0,
+    }
 
 
 def test_a_store_says_what_it_is_and_gives_rows_and_vectors(how: dict[str, Any]) -> None:
     store = sb.embed(FRAME, id_column="id", precision="float16", **how)
-    assert repr(store) == f"<Store {how['store']}: 6 rows, {store.space.dim} dimensions, run {store.manifest.run}>"
+    assert (
+        repr(store)
+        == f"<Store {how['store']}: 6 rows, {store.space.dim} dimensions, run {store.manifest.run}>"
+    )
     assert store.vectors().dtype == np.float32
     assert store.vectors().shape == (6, store.space.dim)
     picked = store.rows(ids=["row-4", "row-1", "row-4"])
@@ -71,7 +79,10 @@ def test_one_text_is_searched_as_one_text(how: dict[str, Any]) -> None:
     assert hits[0]["id"] == hits[0].id == "row-3"
     assert (hits[1].rank, hits[1].score) == (2, hits[1]["score"])
     assert store.search(ids="row-3", k=1) == store.search(ids=["row-3"], k=1)[0]
-    for options, message in (({"k": 0}, "k: 0 is not"), ({"fold": "worst"}, "fold: 'worst' is not known")):
+    for options, message in (
+        ({"k": 0}, "k: 0 is not"),
+        ({"fold": "worst"}, "fold: 'worst' is not known"),
+    ):
         with pytest.raises(OptionError, match=message):
             store.search("x", **options)
 
@@ -84,7 +95,10 @@ def test_a_store_without_rows_has_arrays_of_none(how: dict[str, Any], inputs: Pa
 
 
 def test_paths_are_taken_wherever_a_name_is(model: Path, store: Path, inputs: Path) -> None:
-    files = [write_lines(inputs / name, TEXTS[start : start + 3]) for start, name in ((0, "a.txt"), (3, "b.txt"))]
+    files = [
+        write_lines(inputs / name, TEXTS[start : start + 3])
+        for start, name in ((0, "a.txt"), (3, "b.txt"))
+    ]
     made = sb.embed(files, store=store, model=model, dtype="float32")
     assert list(made.numpy()[0]) == list(sb.open_store(store).numpy()[0])
     assert len(sb.embed(inputs.glob("*.txt"), store=store)) == 6
@@ -104,16 +118,34 @@ def test_texts_that_are_names_of_files_are_refused(how: dict[str, Any], inputs: 
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([{"body": "a"}], {}, "rows://rows.parquet has no column text (text_column); its columns: body"),
-        (TEXTS, {"keep_columns": "lang"}, "rows://rows.parquet has no column lang (keep_columns); its columns: text"),
+        (
+            [{"body": "a"}],
+            {},
+            "rows://rows.parquet has no column text (text_column); its columns: body",
+        ),
+        (
+            TEXTS,
+            {"keep_columns": "lang"},
+            "rows://rows.parquet has no column lang (keep_columns); its columns: text",
+        ),
         (TEXTS, {"max_rejects": 2}, "max_rejects: 2 is not a number from 0 to 1"),
         (TEXTS, {"keep_text": "no"}, "keep_text: 'no' is not True or False"),
-        (TEXTS, {"beam_flags": "--runner=FnApiRunner"}, "beam_flags: '--runner=FnApiRunner' is no list;"),
+        (
+            TEXTS,
+            {"beam_flags": "--runner=FnApiRunner"},
+            "beam_flags: '--runner=FnApiRunner' is no list;",
+        ),
         (TEXTS, {"beam_flags": ["--nothing=1"]}, "beam_flags: Beam has no flag --nothing=1;"),
-        (TEXTS, {"append": True, "partition": "content"}, "append: partition content has no units of single files;"),
+        (
+            TEXTS,
+            {"append": True, "partition": "content"},
+            "append: partition content has no units of single files;",
+        ),
     ],
 )
-def test_errors_name_keywords_and_rows(rows: Any, options: dict[str, Any], message: str, how: dict[str, Any]) -> None:
+def test_errors_name_keywords_and_rows(
+    rows: Any, options: dict[str, Any], message: str, how: dict[str, Any]
+) -> None:
     with pytest.raises(OptionError) as caught:
         sb.embed(rows, **{**how, **options})
     assert str(caught.value).startswith(message)
@@ -121,7 +153,9 @@ def test_errors_name_keywords_and_rows(rows: Any, options: dict[str, Any], messa
 
 
 def test_a_gate_is_the_error_of_its_kind(how: dict[str, Any]) -> None:
-    with pytest.raises(sb.DataGateError, match="1 of 2 rows rejected, more than max_rejects 0 allows"):
+    with pytest.raises(
+        sb.DataGateError, match="1 of 2 rows rejected, more than max_rejects 0 allows"
+    ):
         sb.embed(["", "b"], max_rejects=0, **how)
 
 

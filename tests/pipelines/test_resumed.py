@@ -14,8 +14,12 @@ from transforms.store.shards.units import UnitStore
 
 
 @pytest.fixture
-def broken(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, int]:
-    """A run over ten units that failed while it wrote the seventh; its id, and how many it finished."""
+def broken(
+    embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, int]:
+    """A run over ten units that failed while it wrote the seventh; its id, and how many it
+    finished.
+    """
     write_parquet(inputs / "a.parquet", sentences(100), row_group_size=10)
     write, written = UnitStore.write, []
 
@@ -32,7 +36,9 @@ def broken(embed: Run, inputs: Path, store: Path, monkeypatch: pytest.MonkeyPatc
     return run_id, len(written)
 
 
-def test_it_says_what_was_finished_and_by_whom(embed: Run, inputs: Path, store: Path, broken: tuple[str, int]) -> None:
+def test_it_says_what_was_finished_and_by_whom(
+    embed: Run, inputs: Path, store: Path, broken: tuple[str, int]
+) -> None:
     run_id, finished = broken
     out = embed(inputs / "*", "--unit-tokens", 60).ok().out
     manifest = check_ledger(store, 100, embedded=100)
@@ -51,7 +57,9 @@ def test_it_says_what_was_finished_and_by_whom(embed: Run, inputs: Path, store: 
 
 
 @pytest.mark.usefixtures("broken")
-def test_a_run_that_goes_on_from_a_snapshot_says_nothing_of_it(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_run_that_goes_on_from_a_snapshot_says_nothing_of_it(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     embed(inputs / "*", "--unit-tokens", 60).ok()
     (inputs / "a.parquet").touch()
     assert "resumed" not in embed(inputs / "*").ok().out

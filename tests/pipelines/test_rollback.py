@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, manifest_of, rows_of, sentences, vectors_of, write_parquet
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    rows_of,
+    sentences,
+    vectors_of,
+    write_parquet,
+)
 
 from transforms.store import open_store
 
@@ -12,7 +20,9 @@ from transforms.store import open_store
 def write(inputs: Path, start: int) -> None:
     """Ten rows that stay and ten others."""
     write_parquet(inputs / "a.parquet", sentences(10), id=[f"a{i}" for i in range(10)])
-    write_parquet(inputs / "b.parquet", sentences(10, start), id=[f"b{i}" for i in range(start, start + 10)])
+    write_parquet(
+        inputs / "b.parquet", sentences(10, start), id=[f"b{i}" for i in range(start, start + 10)]
+    )
 
 
 def found(store: Path) -> list[dict[str, object]]:
@@ -33,7 +43,11 @@ def test_rows_index_and_the_next_run(run: Run, embed: Run, inputs: Path, store: 
     out = run("rollback", first["run"], "--store", store).ok().out
     assert "10 rows added, 0 changed, 10 deleted" in out
     third = check_ledger(store, 20, carried=20)
-    assert (third["previous"], third["index"], third["shards"]) == (second["run"], first["index"], first["shards"])
+    assert (third["previous"], third["index"], third["shards"]) == (
+        second["run"],
+        first["index"],
+        first["shards"],
+    )
     assert third["run"] not in (first["run"], second["run"])
     assert (rows_of(store), vectors_of(store), found(store)) == (rows, vectors, hits)
     assert files_in(store, "embeddings", "index") == shards
@@ -43,7 +57,9 @@ def test_rows_index_and_the_next_run(run: Run, embed: Run, inputs: Path, store: 
 
     embed(inputs / "*").ok()
     after = check_ledger(store, 20, carried=10, embedded=0)
-    assert [unit["sha256"] for unit in after["shards"]] == [unit["sha256"] for unit in second["shards"]]
+    assert [unit["sha256"] for unit in after["shards"]] == [
+        unit["sha256"] for unit in second["shards"]
+    ]
     run("rollback", second["run"], "--store", store).ok()
     run("verify", "--store", store).ok()
 
@@ -66,7 +82,9 @@ def test_what_cannot_be_rolled_back_to(run: Run, embed: Run, inputs: Path, store
     first = manifest_of(store)
     write(inputs, 50)
     embed(inputs / "*").ok()
-    run("rollback", manifest_of(store)["run"], "--store", store).failed(2, "is the current snapshot")
+    run("rollback", manifest_of(store)["run"], "--store", store).failed(
+        2, "is the current snapshot"
+    )
     run("rollback", "../manifest", "--store", store).failed(2, "has no snapshot")
     gone = next(unit["path"] for unit in first["shards"] if unit["file"] == "b.parquet")
     (store / gone).unlink()
@@ -89,7 +107,9 @@ def test_a_snapshot_with_a_file_that_was_cut_is_not_restored(
     second = (store / "manifest.json").read_bytes()
     named = first["shards"][0]["path"] if kind == "shard" else first["index"]["segments"][0][kind]
     (store / named).write_bytes((store / named).read_bytes()[:-1])
-    run("rollback", first["run"], "--store", store).failed(2, store / named, " bytes, not ", first["run"])
+    run("rollback", first["run"], "--store", store).failed(
+        2, store / named, " bytes, not ", first["run"]
+    )
     assert (store / "manifest.json").read_bytes() == second
     assert not (store / "lease.json").exists()
 
@@ -105,7 +125,10 @@ def test_a_snapshot_with_a_shard_that_was_changed_is_not_restored(
     second = (store / "manifest.json").read_bytes()
     out = run("rollback", "-1", "--store", store, "--check-carried", 1).ok().out
     shards = len(first["shards"])
-    assert f"{shards} of {shards} carried shards are sound: 0 by the checksum of a listing, {shards} by reading" in out
+    assert (
+        f"{shards} of {shards} carried shards are sound: 0 by the checksum of a listing, {shards} by reading"
+        in out
+    )
     for unit in first["shards"]:
         path = store / unit["path"]
         whole = path.read_bytes()

@@ -28,14 +28,19 @@ def test_storage_writes_lists_and_removes(bucket: str) -> None:
     assert not place.replace_if(f"{bucket}/a.txt", b"three", "other")
     assert place.replace_if(f"{bucket}/a.txt", b"three", found[1])
     assert place.put_if_absent(f"{bucket}/deep/b.txt", b"b")
-    assert [(e.path, e.size) for e in place.below(bucket)] == [(f"{bucket}/a.txt", 5), (f"{bucket}/deep/b.txt", 1)]
+    assert [(e.path, e.size) for e in place.below(bucket)] == [
+        (f"{bucket}/a.txt", 5),
+        (f"{bucket}/deep/b.txt", 1),
+    ]
     (entry,) = place.match(f"{bucket}/*.txt").files
     assert entry == place.stat(f"{bucket}/a.txt")
     place.delete(f"{bucket}/a.txt", f"{bucket}/none")
     assert place.match(f"{bucket}/*.txt").files == []
 
 
-def test_a_long_listing_goes_side_by_side_where_the_service_can(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_listing_goes_side_by_side_where_the_service_can(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transforms.storage import s3 as back_end
 
     place, asked = storage.storage_of(bucket), []
@@ -44,13 +49,21 @@ def test_a_long_listing_goes_side_by_side_where_the_service_can(bucket: str, mon
     whole = place.below(f"{bucket}/in")
     monkeypatch.setattr(back_end, "OBJECTS_IN_A_PAGE", 4)
     events = back_end._client().client.meta.events
-    events.register("before-parameter-build.s3.ListObjectsV2", lambda params, **_: asked.append(dict(params)))
+    events.register(
+        "before-parameter-build.s3.ListObjectsV2", lambda params, **_: asked.append(dict(params))
+    )
     assert place.below(f"{bucket}/in") == whole
     assert len(whole) == 60
     assert 15 <= len(asked) < 30
-    assert not any("ContinuationToken" in params for params in asked), "one page had to wait for another"
+    assert not any("ContinuationToken" in params for params in asked), (
+        "one page had to wait for another"
+    )
 
-    events.register("before-parameter-build.s3.ListObjectsV2", lambda params, **_: params.pop("StartAfter", None), "no")
+    events.register(
+        "before-parameter-build.s3.ListObjectsV2",
+        lambda params, **_: params.pop("StartAfter", None),
+        "no",
+    )
     assert place.below(f"{bucket}/in") == whole, "a service that knows no name to begin at"
     events.unregister("before-parameter-build.s3.ListObjectsV2", unique_id="no")
     asked.clear()
@@ -59,7 +72,9 @@ def test_a_long_listing_goes_side_by_side_where_the_service_can(bucket: str, mon
     assert not any("StartAfter" in params for params in asked)
 
 
-def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_are_on_condition_also_behind_the_look_before_them(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between a look and a write another writer may come."""
     place, path = storage.storage_of(bucket), f"{bucket}/a.txt"
     assert place.put_if_absent(path, b"one")
@@ -71,10 +86,17 @@ def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, m
         assert place.put_if_absent(path, b"one")  # its own, whose answer was lost
     assert place.replace_if(path, b"three", first[1])
     read = type(place).read_versioned
-    for act in (lambda: place.replace_if(path, b"four", first[1]), lambda: place.delete_if(path, first[1])):
+    for act in (
+        lambda: place.replace_if(path, b"four", first[1]),
+        lambda: place.delete_if(path, first[1]),
+    ):
         looks = iter([first])
         with monkeypatch.context() as patch:
-            patch.setattr(type(place), "read_versioned", lambda self, path, looks=looks: next(looks, read(self, path)))
+            patch.setattr(
+                type(place),
+                "read_versioned",
+                lambda self, path, looks=looks: next(looks, read(self, path)),
+            )
             assert not act()
     assert storage.read_bytes(path) == b"three"
     place.delete(path)
@@ -85,7 +107,9 @@ def test_writes_are_on_condition_also_behind_the_look_before_them(bucket: str, m
     assert place.stat(path) is None
 
 
-@pytest.mark.parametrize(("status", "answers", "writes"), [(501, 1, True), (409, 2, True), (409, 9, False)])
+@pytest.mark.parametrize(
+    ("status", "answers", "writes"), [(501, 1, True), (409, 2, True), (409, 9, False)]
+)
 def test_a_service_without_conditions_is_written_and_a_conflict_tried_again(
     bucket: str, monkeypatch: pytest.MonkeyPatch, status: int, answers: int, writes: bool
 ) -> None:
@@ -99,7 +123,10 @@ def test_a_service_without_conditions_is_written_and_a_conflict_tried_again(
     def refusing(**arguments: Any) -> Any:
         if left[0] and "IfNoneMatch" in arguments:
             left[0] -= 1
-            raise ClientError({"Error": {"Code": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "PutObject")
+            raise ClientError(
+                {"Error": {"Code": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}},
+                "PutObject",
+            )
         return put(**arguments)
 
     monkeypatch.setattr(client, "put_object", refusing)
@@ -113,16 +140,26 @@ def test_what_is_missing_is_said_when_it_is_opened(bucket: str) -> None:
     assert storage.storage_of(bucket).read_versioned(f"{bucket}/none") is None
 
 
-def test_a_listing_has_etags_without_a_request_a_file(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_has_etags_without_a_request_a_file(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = storage.storage_of(bucket)
     for number in range(3):
         place.put_if_absent(f"{bucket}/{number}", b"%d" % number)
-    monkeypatch.setattr(type(place), "stat", lambda self, path: pytest.fail("a request for every file"))
+    monkeypatch.setattr(
+        type(place), "stat", lambda self, path: pytest.fail("a request for every file")
+    )
     assert len({entry.checksum for entry in place.match(f"{bucket}/*").files}) == 3
 
 
 def test_a_store_on_s3_is_the_one_on_disk(
-    run: Run, model: Path, inputs: Path, store: Path, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    model: Path,
+    inputs: Path,
+    store: Path,
+    bucket: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     write_parquet(inputs / "a.parquet", sentences(200), row_group_size=50)
@@ -136,7 +173,9 @@ def test_a_store_on_s3_is_the_one_on_disk(
     assert here is not None
     names = ("unit", "path", "sha256", "rows")
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
-    assert [[u[n] for n in names] for u in made["shards"]] == [[u[n] for n in names] for u in here["shards"]]
+    assert [[u[n] for n in names] for u in made["shards"]] == [
+        [u[n] for n in names] for u in here["shards"]
+    ]
 
     run("embed", "--input", f"{bucket}/in/*", "--store", there).ok()
     made = json.loads(storage.read_bytes(f"{there}/manifest.json"))
@@ -148,19 +187,32 @@ def test_a_store_on_s3_is_the_one_on_disk(
         ("--query", "dog", "--where", f"id IN ('{first}', '{second}')"),
         ("--id", first, "--where", f"id != '{second}'"),
     ):
-        assert run("search", "--store", there, *query).ok().out == run("search", "--store", store, *query).ok().out
+        assert (
+            run("search", "--store", there, *query).ok().out
+            == run("search", "--store", store, *query).ok().out
+        )
     assert open_store(there).dataset().count_rows() == 250
 
 
 def test_a_missing_bucket_is_one_line(run: Run, model: Path, bucket: str) -> None:
     storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
-    embed = ("embed", "--input", f"{bucket}/in/*", "--store", "s3://nowhere/store", "--model", model)
+    embed = (
+        "embed",
+        "--input",
+        f"{bucket}/in/*",
+        "--store",
+        "s3://nowhere/store",
+        "--model",
+        model,
+    )
     run(*embed).failed(1, "s3://nowhere/store", "there is no such bucket (404)")
 
 
 def test_a_second_writer_ends_with_one_line(run: Run, model: Path, bucket: str) -> None:
     storage.overwrite(f"{bucket}/in/a.txt", b"a text\n")
-    lease.acquire(f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True))
+    lease.acquire(
+        f"{bucket}/store", lease.Lease.of_this_process("run1", "FnApiRunner", "job", True)
+    )
     embed = ("embed", "--input", f"{bucket}/in/*", "--store", f"{bucket}/store", "--model", model)
     run(*embed).failed(1, f"{bucket}/store is being written by run run1")
 
@@ -176,7 +228,8 @@ def test_a_carried_shard_that_changed_is_found_by_its_etag_and_made_again(
     whole = storage.read_bytes(path)
     assert unit.checksum == storage.storage_of(path).stat(path).checksum != ""
     assert (
-        "1 of 1 carried shards are sound: 1 by the checksum of a listing, 0 by reading" in run("embed", *how).ok().out
+        "1 of 1 carried shards are sound: 1 by the checksum of a listing, 0 by reading"
+        in run("embed", *how).ok().out
     )
     storage.overwrite(path, whole[:-1] + b"x")
     out = run("embed", *how).ok().out

@@ -1,4 +1,6 @@
-"""A run by flags, by Python and by what a store remembers: the same options, the same run, the same mistakes."""
+"""A run by flags, by Python and by what a store remembers: the same options, the same run, the same
+mistakes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -99,7 +101,9 @@ def flags(given: dict[str, Any]) -> list[str]:
 def test_flags_and_python_give_the_same_run(model: Path, inputs: Path, store: Path) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     given = {"input": (f"{inputs}/*.txt",), "store": str(store), "model": str(model), **GIVEN}
-    by_flags = EmbedOptions(**vars(embed_options.parser().parse_args(flags({**given, "input": given["input"][0]}))))
+    by_flags = EmbedOptions(
+        **vars(embed_options.parser().parse_args(flags({**given, "input": given["input"][0]})))
+    )
     by_python = EmbedOptions(**given)
     assert by_flags == by_python
     assert set(GIVEN) | {"input", "store", "model"} <= {item.name for item in fields(EmbedOptions)}
@@ -109,9 +113,19 @@ def test_flags_and_python_give_the_same_run(model: Path, inputs: Path, store: Pa
     assert one.index == other.index
 
 
-def test_what_a_store_remembers_gives_the_same_recipe_and_space(model: Path, inputs: Path, store: Path) -> None:
+def test_what_a_store_remembers_gives_the_same_recipe_and_space(
+    model: Path, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(4))
-    unfit = ("limit", "text_column", "id_column", "keep_columns", "tokens_per_batch", "worker_model", "partition")
+    unfit = (
+        "limit",
+        "text_column",
+        "id_column",
+        "keep_columns",
+        "tokens_per_batch",
+        "worker_model",
+        "partition",
+    )
     given = {name: value for name, value in GIVEN.items() if name not in unfit}
     first = sb.embed(f"{inputs}/*.txt", store=str(store), model=str(model), **given)
     assert first is not None
@@ -126,7 +140,9 @@ def test_what_a_store_remembers_gives_the_same_recipe_and_space(model: Path, inp
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_the_same_line_either_way(run: Run, store: Path, inputs: Path, name: str) -> None:
+def test_a_mistake_is_the_same_line_either_way(
+    run: Run, store: Path, inputs: Path, name: str
+) -> None:
     given = {"input": f"{inputs}/*.txt", "store": str(store), name: MISTAKES[name]}
     outcome = run("embed", *flags(given))
     with pytest.raises(OptionError) as caught:
@@ -134,7 +150,9 @@ def test_a_mistake_is_the_same_line_either_way(run: Run, store: Path, inputs: Pa
     assert outcome.status == caught.value.exit_code == 2
     assert outcome.err.startswith(f"sentence-beam embed: argument --{name.replace('_', '-')}")
     assert caught.value.line in outcome.err
-    assert str(caught.value) == caught.value.line.removeprefix("argument --").replace("-", "_", name.count("_"))
+    assert str(caught.value) == caught.value.line.removeprefix("argument --").replace(
+        "-", "_", name.count("_")
+    )
 
 
 def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
@@ -144,7 +162,10 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
     found = sb.embed(glob, store=str(store), model=str(model), dtype="float32")
     assert found is not None
     assert found.dataset().count_rows() == 5
-    assert sb.embed(EmbedOptions(input=(glob,), store=str(store))).manifest.data["work"]["carried"] == 5
+    assert (
+        sb.embed(EmbedOptions(input=(glob,), store=str(store))).manifest.data["work"]["carried"]
+        == 5
+    )
     with pytest.raises(OptionError, match="max_tokens would change") as caught:
         sb.embed(glob, store=str(store), max_tokens=8)
     assert caught.value.exit_code == 2
@@ -157,7 +178,9 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
         (joins.NeighboursOptions, NeighboursKeywords, {"store", "output", "k"}),
     ],
 )
-def test_the_keywords_of_a_function_are_the_fields_of_its_options(kind: Any, keywords: Any, others: set[str]) -> None:
+def test_the_keywords_of_a_function_are_the_fields_of_its_options(
+    kind: Any, keywords: Any, others: set[str]
+) -> None:
     """A keyword may be wider than the field: a path for its text, a list for a tuple."""
     wider = [
         (tuple[str, ...], Sequence[str] | Mapping[str, str]),
@@ -170,6 +193,10 @@ def test_the_keywords_of_a_function_are_the_fields_of_its_options(kind: Any, key
     for name, field in fields_of.items():
         allowed = [
             field,
-            *(wide if field == exact else wide | None for exact, wide in wider if field in (exact, exact | None)),
+            *(
+                wide if field == exact else wide | None
+                for exact, wide in wider
+                if field in (exact, exact | None)
+            ),
         ]
         assert typed[name] in allowed, name

@@ -32,18 +32,39 @@ def rows(numbers: range) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module", params=["IVF4,RaBitQ", "IVF4,SQfp16", "none"])
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, model: Path
+) -> Path:
     """A store of two nights: of 80 rows 20 are deleted and 20 others added in the second."""
     folder = tmp_path_factory.mktemp("filtered")
     texts = sentences(120)
-    command = ["embed", "--input", str(folder / "in" / "*.parquet"), "--store", str(folder / "store")]
-    command += ["--model", str(model), "--index", request.param, "--id-column", "key", "--keep-columns", "lang,year"]
+    command = [
+        "embed",
+        "--input",
+        str(folder / "in" / "*.parquet"),
+        "--store",
+        str(folder / "store"),
+    ]
+    command += [
+        "--model",
+        str(model),
+        "--index",
+        request.param,
+        "--id-column",
+        "key",
+        "--keep-columns",
+        "lang,year",
+    ]
     command += ["--unit-tokens", "150", "--dtype", "float32"]
     for name, numbers in (("a", range(40)), ("b", range(40, 80))):
-        write_parquet(folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers))
+        write_parquet(
+            folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers)
+        )
     assert main(command) == 0
     for name, numbers in (("b", range(60, 80)), ("c", range(80, 100))):
-        write_parquet(folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers))
+        write_parquet(
+            folder / "in" / f"{name}.parquet", [texts[n] for n in numbers], **rows(numbers)
+        )
     assert main(command) == 0
     return folder / "store"
 
@@ -61,7 +82,9 @@ def cosines(store: Store, vector: np.ndarray) -> dict[str, float]:
     return dict(zip(ids.tolist(), found.tolist(), strict=True))
 
 
-def check(hits: list[dict[str, Any]], true: dict[str, float], wanted: set[str], within: float) -> None:
+def check(
+    hits: list[dict[str, Any]], true: dict[str, float], wanted: set[str], within: float
+) -> None:
     """All wanted rows are found once, each with its score but for rounding, best first."""
     assert sorted(hit["id"] for hit in hits) == sorted(wanted)
     assert [hit["rank"] for hit in hits] == list(range(1, len(hits) + 1))
@@ -71,7 +94,13 @@ def check(hits: list[dict[str, Any]], true: dict[str, float], wanted: set[str], 
 
 
 @pytest.mark.parametrize(
-    "where", ["lang = 'en' AND year >= 2060", "lang IS NULL", "NOT year IN (2001, 2002)", pc.field("year") < 2045]
+    "where",
+    [
+        "lang = 'en' AND year >= 2060",
+        "lang IS NULL",
+        "NOT year IN (2001, 2002)",
+        pc.field("year") < 2045,
+    ],
 )
 @pytest.mark.parametrize("few", [True, False])
 def test_the_best_of_the_rows_that_a_filter_wants(
@@ -97,12 +126,16 @@ def test_filters_on_the_command_line(run: Run, made: Path) -> None:
     assert {hit["lang"] for hit in told["results"][0]["rows"]} == {"de"}
     assert len(told["results"][0]["rows"]) == 10
     least = told["results"][0]["rows"][3]["score"]
-    told = json.loads(run(*found, "--where", "lang = 'de' AND year < 2040", "--min-score", least - 1e-6).ok().out)
+    told = json.loads(
+        run(*found, "--where", "lang = 'de' AND year < 2040", "--min-score", least - 1e-6).ok().out
+    )
     assert [hit["rank"] for hit in told["results"][0]["rows"]] == [1, 2, 3, 4]
     nothing = run("search", "--store", made, "--query", "dog", "--where", "year = 1066")
     assert (nothing.status, "no rows" in nothing.out) == (0, True)
     assert "note: no row matches --where year = 1066" in nothing.err
-    run(*found, "--where", "town = 'x'").failed(2, "--where", "no column town", "lang (string), year (int64)")
+    run(*found, "--where", "town = 'x'").failed(
+        2, "--where", "no column town", "lang (string), year (int64)"
+    )
     run(*found, "--where", "year = '2020'").failed(2, "--where", "year is int64", "lang (string)")
     run(*found, "--where", "year >").failed(2, "--where", "at its end")
     run(*found, "--min-score", "high").failed(2, "--min-score", "high")
@@ -127,7 +160,9 @@ def test_kept_columns_are_shown_in_full_and_where_a_filter_names_them(
     assert head.split() == ["rank", "score", "id", *columns, "text"]
     starts = [head.index(name) for name in columns] + [head.index("text")]
     cells = [[line[one:other].strip() for one, other in pairwise(starts)] for line in lines]
-    assert cells == [["" if row[name] is None else str(row[name]) for name in columns] for row in rows]
+    assert cells == [
+        ["" if row[name] is None else str(row[name]) for name in columns] for row in rows
+    ]
     assert len(lines) == 4
 
 
@@ -137,10 +172,14 @@ def test_the_neighbours_of_stored_rows(run: Run, made: Path, store: Store) -> No
     hits = store.search(ids=["k5", "k90"], k=99)
     check(hits[0], cosines(store, own), set(ids) - {"k5"}, 0.01)
     assert len(hits[1]) == len(ids) - 1
-    told = json.loads(run("search", "--store", made, "--id", "k5", "--id", "k90", "-k", 3, "--json").ok().out)
+    told = json.loads(
+        run("search", "--store", made, "--id", "k5", "--id", "k90", "-k", 3, "--json").ok().out
+    )
     assert [each["query"] for each in told["results"]] == ["k5", "k90"]
     assert [hit["id"] for hit in told["results"][0]["rows"]] == [hit["id"] for hit in hits[0][:3]]
-    run("search", "--store", made, "--id", "k5", "--id", "k55").failed(2, "--id", "no row with the id 'k55'")
+    run("search", "--store", made, "--id", "k5", "--id", "k55").failed(
+        2, "--id", "no row with the id 'k55'"
+    )
     only = store.search(ids=["k5"], where="lang = 'de'", k=3)[0]
     assert {hit["lang"] for hit in only} == {"de"}
     assert "k5" not in {hit["id"] for hit in only}
@@ -152,8 +191,16 @@ def test_vectors_of_a_file_are_queries(run: Run, made: Path, store: Store, tmp_p
     pq.write_table(store.dataset().to_table().slice(0, 2), tmp_path / "q.parquet")
     lists = pa.table({"embedding": pa.array(vectors[:2].tolist(), pa.list_(pa.float64()))})
     pq.write_table(lists, tmp_path / "lists.parquet")
-    for name, called in (("q.npy", ["0", "1"]), ("q.parquet", ids[:2].tolist()), ("lists.parquet", ["0", "1"])):
-        out = run("search", "--store", made, "--query-vectors", tmp_path / name, "-k", 1, "--json").ok().out
+    for name, called in (
+        ("q.npy", ["0", "1"]),
+        ("q.parquet", ids[:2].tolist()),
+        ("lists.parquet", ["0", "1"]),
+    ):
+        out = (
+            run("search", "--store", made, "--query-vectors", tmp_path / name, "-k", 1, "--json")
+            .ok()
+            .out
+        )
         told = json.loads(out)["results"]
         assert [each["query"] for each in told] == called
         assert [each["rows"][0]["id"] for each in told] == ids[:2].tolist()
@@ -170,7 +217,9 @@ def test_vectors_of_a_file_are_queries(run: Run, made: Path, store: Store, tmp_p
         (np.array(["a"]), "no array of numbers in .npy"),
     ],
 )
-def test_vectors_that_cannot_be_queries(run: Run, made: Path, tmp_path: Path, content: Any, said: str) -> None:
+def test_vectors_that_cannot_be_queries(
+    run: Run, made: Path, tmp_path: Path, content: Any, said: str
+) -> None:
     path = tmp_path / "q.npy"
     if isinstance(content, bytes):
         path.write_bytes(content)
@@ -179,22 +228,36 @@ def test_vectors_that_cannot_be_queries(run: Run, made: Path, tmp_path: Path, co
     run("search", "--store", made, "--query-vectors", path).failed(2, "--query-vectors", said)
 
 
-def test_a_shard_of_another_space_is_no_query(run: Run, made: Path, store: Store, tmp_path: Path) -> None:
+def test_a_shard_of_another_space_is_no_query(
+    run: Run, made: Path, store: Store, tmp_path: Path
+) -> None:
     table = store.dataset().to_table().slice(0, 2)
     metadata = {**table.schema.metadata, b"space": json.dumps({"id": "another"}).encode()}
     pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "q.parquet")
-    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(2, "another space")
+    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(
+        2, "another space"
+    )
     pq.write_table(table.select(["id"]), tmp_path / "q.parquet")
-    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(2, "no column embedding")
+    run("search", "--store", made, "--query-vectors", tmp_path / "q.parquet").failed(
+        2, "no column embedding"
+    )
 
 
-def test_only_the_columns_of_a_filter_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_columns_of_a_filter_are_read(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     searcher = Searcher(store.manifest)
     searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'")
     if store.manifest.index is None:
         return
-    for name in ("searcher.read_shard", "searcher.read_wanted", "opened.take_rows", "rows.take_rows"):
-        monkeypatch.setattr(f"transforms.search.{name}", None)  # a second search by the filter opens no shard
+    for name in (
+        "searcher.read_shard",
+        "searcher.read_wanted",
+        "opened.take_rows",
+        "rows.take_rows",
+    ):
+        # a second search by the filter opens no shard
+        monkeypatch.setattr(f"transforms.search.{name}", None)
     assert searcher.nearest(store.numpy()[1][:1], 3, where="lang = 'en'").row.shape == (1, 3)
 
 
@@ -220,19 +283,37 @@ def test_pieces_have_the_columns_of_their_document(run: Run, tmp_path: Path, mod
     assert {hit["piece"] for hit in pieces} == {0}
 
 
-def test_kept_columns_named_as_what_a_hit_says_itself(run: Run, tmp_path: Path, model: Path) -> None:
+def test_kept_columns_named_as_what_a_hit_says_itself(
+    run: Run, tmp_path: Path, model: Path
+) -> None:
     texts, store = sentences(12), tmp_path / "store"
-    columns = {"score": [f"s{n}" for n in range(12)], "rank": [100 * n for n in range(12)], "query": texts}
-    write_parquet(tmp_path / "in.parquet", ["no text"] * 12, **columns, kept_score=[n for n in range(12)])
+    columns = {
+        "score": [f"s{n}" for n in range(12)],
+        "rank": [100 * n for n in range(12)],
+        "query": texts,
+    }
+    write_parquet(
+        tmp_path / "in.parquet", ["no text"] * 12, **columns, kept_score=[n for n in range(12)]
+    )
     run(
         "embed", "--input", tmp_path / "in.parquet", "--store", store, "--model", model, "--text-column", "query",
         "--keep-columns", "query,rank,score,kept_score",
     ).ok()  # fmt: skip
     (hit,) = open_store(str(store)).search(texts[3], k=1, where="score = 's3'")
-    assert (hit["rank"], hit["kept_rank"], hit["kept_query"], hit["kept_score"]) == (1, 300, texts[3], 3)
+    assert (hit["rank"], hit["kept_rank"], hit["kept_query"], hit["kept_score"]) == (
+        1,
+        300,
+        texts[3],
+        3,
+    )
     assert (hit["score"], hit["kept_kept_score"]) == (pytest.approx(1, abs=1e-3), "s3")
-    assert texts[3] in run("search", "--store", store, "--query", texts[3], "-k", 1).ok().out.splitlines()[-1]
-    run("search", "--store", store, "--query", "what was asked", "--output", tmp_path / "hits.jsonl").ok()
+    assert (
+        texts[3]
+        in run("search", "--store", store, "--query", texts[3], "-k", 1).ok().out.splitlines()[-1]
+    )
+    run(
+        "search", "--store", store, "--query", "what was asked", "--output", tmp_path / "hits.jsonl"
+    ).ok()
     written = [json.loads(line) for line in (tmp_path / "hits.jsonl").read_text().splitlines()]
     assert {row["query"] for row in written} == {"what was asked"}
     assert [row["rank"] for row in written] == list(range(1, 11))

@@ -23,7 +23,9 @@ def made(embed: Run, inputs: Path, store: Path) -> Path:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_answers_until_a_signal_ends_it(made: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_it_answers_until_a_signal_ends_it(
+    made: Path, tmp_path: Path, number: signal.Signals
+) -> None:
     err = tmp_path / "err"
     command = ["serve", "--store", str(made), "--port", "0"]
     process = child_process(command, str(err))

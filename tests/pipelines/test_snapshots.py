@@ -48,7 +48,9 @@ def report_of(store: Path) -> dict[str, Any]:
 # --- older snapshots
 
 
-def test_an_older_snapshot_is_read_by_every_reader(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_an_older_snapshot_is_read_by_every_reader(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     write_parquet(inputs / "a.parquet", sentences(6))
     embed(inputs / "*", "--index", "Flat").ok()
     first, ids = manifest_of(store)["run"], ids_of(store)
@@ -57,22 +59,43 @@ def test_an_older_snapshot_is_read_by_every_reader(run: Run, embed: Run, inputs:
     assert len(run("files", "--store", store, "--snapshot", first).ok().out.split()) == 1
     assert "6 rows" in run("verify", "--store", store, "--snapshot", first).ok().out
     for extra in ([], ["--exact"]):
-        found = run("search", "--store", store, "--snapshot", first, "--query", "dog", "-k", 9, *extra).ok().out
+        found = (
+            run("search", "--store", store, "--snapshot", first, "--query", "dog", "-k", 9, *extra)
+            .ok()
+            .out
+        )
         assert found.count("a.parquet#") == 6
-        assert run("search", "--store", store, "--query", "dog", "-k", 9, *extra).ok().out.count("a.parquet#") == 1
-    assert open_store(str(store), snapshot=first).dataset().to_table(columns=["id"])["id"].to_pylist() == ids
-    assert [len(rows) for rows in open_store(str(store), snapshot=first).search(["dog"], k=9)] == [6]
+        assert (
+            run("search", "--store", store, "--query", "dog", "-k", 9, *extra)
+            .ok()
+            .out.count("a.parquet#")
+            == 1
+        )
+    assert (
+        open_store(str(store), snapshot=first).dataset().to_table(columns=["id"])["id"].to_pylist()
+        == ids
+    )
+    assert [len(rows) for rows in open_store(str(store), snapshot=first).search(["dog"], k=9)] == [
+        6
+    ]
 
 
 @pytest.mark.parametrize(
-    "command", [("files",), ("verify",), ("search", "--query", "x"), ("diff", "--output", "d.parquet")]
+    "command",
+    [("files",), ("verify",), ("search", "--query", "x"), ("diff", "--output", "d.parquet")],
 )
-@pytest.mark.parametrize("name", ["20200101T000000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"])
-def test_an_unknown_run_lists_the_latest(run: Run, nights: Path, tmp_path: Path, command: tuple, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["20200101T000000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"]
+)
+def test_an_unknown_run_lists_the_latest(
+    run: Run, nights: Path, tmp_path: Path, command: tuple, name: str
+) -> None:
     for number in range(3, 7):
         night(str(nights), number, numbered(0, 5))
     arguments = [run_name(2), name] if command[0] == "diff" else ["--snapshot", name]
-    line = run(*command, "--store", nights, *arguments).failed(2, "no snapshot", run_name(6), run_name(2))
+    line = run(*command, "--store", nights, *arguments).failed(
+        2, "no snapshot", run_name(6), run_name(2)
+    )
     assert run_name(1) not in line
 
 
@@ -98,17 +121,25 @@ def test_history_has_a_line_for_each_run(run: Run, embed: Run, inputs: Path, sto
     assert [line.split()[4] for line in lines] == ["embed", "embed", "embed", "index"]
     assert lines[0].split()[5:9] == ["6", "6", "0", "0"]
     assert lines[2].split()[5:9] == ["2", "2", "0", "6"]
-    assert [line.split()[0] for line in lines] == sorted(path.name for path in (store / "runs").iterdir())
+    assert [line.split()[0] for line in lines] == sorted(
+        path.name for path in (store / "runs").iterdir()
+    )
     assert [" failed " in f"{line} " for line in lines] == [False, True, False, False]
     assert "rows rejected, more than --max-rejects" in lines[1]
     assert lines[0].endswith("committed  kept")
     assert lines[3].endswith("committed  current")
     run("vacuum", "--store", store, "--keep", 1).ok()
     lines = run("history", "--store", store).ok().out.splitlines()[1:]
-    assert [line.split()[-1] for line in lines if "failed" not in line] == ["removed", "removed", "current"]
+    assert [line.split()[-1] for line in lines if "failed" not in line] == [
+        "removed",
+        "removed",
+        "current",
+    ]
 
 
-def test_history_of_a_store_whose_first_run_failed(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_history_of_a_store_whose_first_run_failed(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     run("history", "--store", store).failed(2, store, "holds no store")
     write_bytes(inputs / "a.txt", b"one\n\xff\n\xff\n")
     embed(inputs / "*", "--max-rejects", 0).failed(3, "2 of 3 rows rejected")
@@ -135,9 +166,18 @@ def test_history_of_a_first_run_that_was_interrupted(
     assert "interrupted" in line
 
 
-def test_history_of_a_first_run_that_is_at_work_or_was_killed_before_its_plan(run: Run, store: Path) -> None:
+def test_history_of_a_first_run_that_is_at_work_or_was_killed_before_its_plan(
+    run: Run, store: Path
+) -> None:
     for pid, status in ((os.getpid(), "running"), (2**22 + 1, "unfinished")):
-        lease = Lease("20260101T000000_000Z-abcdef", socket.gethostname(), pid, "FnApiRunner", "job", time.time())
+        lease = Lease(
+            "20260101T000000_000Z-abcdef",
+            socket.gethostname(),
+            pid,
+            "FnApiRunner",
+            "job",
+            time.time(),
+        )
         write_bytes(store / "lease.json", lease.to_bytes())
         (line,) = run("history", "--store", store).ok().out.splitlines()[1:]
         assert lease.run in line
@@ -198,25 +238,36 @@ def test_diff_lists_ids_with_both_hashes(run: Run, nights: Path, tmp_path: Path)
     assert [path.name for path in tmp_path.glob("*.tmp-*")] == []
 
 
-def test_diff_of_a_snapshot_with_itself_is_an_empty_table(run: Run, nights: Path, tmp_path: Path) -> None:
+def test_diff_of_a_snapshot_with_itself_is_an_empty_table(
+    run: Run, nights: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "diff.parquet"
     run("diff", run_name(1), run_name(1), "--store", nights, "--output", out).ok()
     assert pq.read_table(out).num_rows == 0
 
 
-def test_diff_over_a_lost_shard_is_one_line_and_no_file(run: Run, nights: Path, tmp_path: Path) -> None:
+def test_diff_over_a_lost_shard_is_one_line_and_no_file(
+    run: Run, nights: Path, tmp_path: Path
+) -> None:
     for path in (nights / "embeddings").iterdir():
         path.unlink()
     out = tmp_path / "diff.parquet"
-    run("diff", run_name(0), run_name(1), "--store", nights, "--output", out).failed(1, f"{nights}/embeddings/")
+    run("diff", run_name(0), run_name(1), "--store", nights, "--output", out).failed(
+        1, f"{nights}/embeddings/"
+    )
     assert list(tmp_path.glob("diff*")) == []
 
 
 @pytest.mark.parametrize(
-    ("output", "word"), [("d.txt", "must end in .parquet, .csv"), ("none/d.parquet", "no such folder")]
+    ("output", "word"),
+    [("d.txt", "must end in .parquet, .csv"), ("none/d.parquet", "no such folder")],
 )
-def test_diff_output_that_cannot_be_written(run: Run, nights: Path, tmp_path: Path, output: str, word: str) -> None:
-    run("diff", run_name(0), run_name(1), "--store", nights, "--output", tmp_path / output).failed(2, "--output", word)
+def test_diff_output_that_cannot_be_written(
+    run: Run, nights: Path, tmp_path: Path, output: str, word: str
+) -> None:
+    run("diff", run_name(0), run_name(1), "--store", nights, "--output", tmp_path / output).failed(
+        2, "--output", word
+    )
 
 
 # --- report
@@ -225,7 +276,11 @@ def test_diff_output_that_cannot_be_written(run: Run, nights: Path, tmp_path: Pa
 def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -> None:
     write_parquet(inputs / "a.parquet", sentences(20), id=[f"i{n}" for n in range(20)])
     write_parquet(inputs / "b.parquet", sentences(6, 20), id=[f"j{n}" for n in range(6)])
-    out = embed(inputs / "*", "--id-column", "id", "--index", "Flat", "--price-per-hour", 36000).ok().out
+    out = (
+        embed(inputs / "*", "--id-column", "id", "--index", "Flat", "--price-per-hour", 36000)
+        .ok()
+        .out
+    )
     first = report_of(store)
     assert {name: first[name] for name in ("rows", "embedded", "added", "changed", "deleted", "spared")} == {
         "rows": 26, "embedded": 26, "added": 26, "changed": 0, "deleted": 0, "spared": 0,
@@ -235,7 +290,11 @@ def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -
     assert f"report      {store}/report.html" in out
     assert (store / "report.html").read_text().startswith("<!DOCTYPE html>")
 
-    write_parquet(inputs / "a.parquet", [*sentences(17), "new", "other", "other"], id=[f"i{n}" for n in range(20)])
+    write_parquet(
+        inputs / "a.parquet",
+        [*sentences(17), "new", "other", "other"],
+        id=[f"i{n}" for n in range(20)],
+    )
     (inputs / "b.parquet").rename(inputs / "c.parquet")
     write_parquet(inputs / "d.parquet", sentences(2, 90), id=["k0", "k1"])
     out = embed(inputs / "*").ok().out
@@ -263,7 +322,9 @@ def test_the_report_of_nights(run: Run, embed: Run, inputs: Path, store: Path) -
     assert len(report_of(store)["nights"]) == 5
 
 
-def test_changes_against_a_damaged_shard_are_not_known(embed: Run, inputs: Path, store: Path) -> None:
+def test_changes_against_a_damaged_shard_are_not_known(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(6))
     embed(inputs / "*").ok()
     shard = next((store / "embeddings").iterdir())
@@ -299,18 +360,26 @@ def test_the_report_command_writes_a_page_anywhere(
     run("report", "--store", nights, "--output", tmp_path / "page.html").ok()
     assert (tmp_path / "page.html").read_text() == (tmp_path / "report.html").read_text()
     assert files_in(nights) == before
-    run("report", "--store", nights, "--output", tmp_path / "page.txt").failed(2, "--output", ".html")
+    run("report", "--store", nights, "--output", tmp_path / "page.txt").failed(
+        2, "--output", ".html"
+    )
 
 
-def test_the_report_command_tells_a_monitoring_system(run: Run, nights: Path, tmp_path: Path) -> None:
+def test_the_report_command_tells_a_monitoring_system(
+    run: Run, nights: Path, tmp_path: Path
+) -> None:
     printed = run("report", "--store", nights, "--format", "openmetrics").ok().out
     assert printed.endswith("# EOF\n")
     assert f'sentence_beam_last_run_committed{{store="{nights}"}} 1\n' in printed
     assert "sentence_beam_commit_settle_seconds{" in printed
-    run("report", "--store", nights, "--format", "openmetrics", "--output", tmp_path / "store.prom").ok()
+    run(
+        "report", "--store", nights, "--format", "openmetrics", "--output", tmp_path / "store.prom"
+    ).ok()
     assert (tmp_path / "store.prom").read_text() == printed
     missing = tmp_path / "missing" / "store.prom"
-    run("report", "--store", nights, "--format", "openmetrics", "--output", missing).failed(2, "--output", missing)
+    run("report", "--store", nights, "--format", "openmetrics", "--output", missing).failed(
+        2, "--output", missing
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -347,7 +416,9 @@ def test_a_price_that_cannot_be(embed: Run, inputs: Path, price: str) -> None:
 
 
 def test_readers_never_see_half_a_night(store: Path) -> None:
-    """Each night's rows all have its number in their texts; whatever a reader opens must be one whole night."""
+    """Each night's rows all have its number in their texts; whatever a reader opens must be one
+    whole night.
+    """
     root, stop, seen, wrong = str(store), threading.Event(), set(), []
     night(root, 0, numbered(0, 5, "night 0"), numbered(5, 9, "night 0"))
 
@@ -367,7 +438,12 @@ def test_readers_never_see_half_a_night(store: Path) -> None:
     for reader in readers:
         reader.start()
     for number in range(1, 20):
-        night(root, number, numbered(0, 5, f"night {number}"), numbered(5, 9 + number, f"night {number}"))
+        night(
+            root,
+            number,
+            numbered(0, 5, f"night {number}"),
+            numbered(5, 9 + number, f"night {number}"),
+        )
     stop.set()
     for reader in readers:
         reader.join()

@@ -1,4 +1,6 @@
-"""search, files, verify, index and plan: on good stores, on damaged ones, and where there is no store."""
+"""search, files, verify, index and plan: on good stores, on damaged ones, and where there is no
+store.
+"""
 
 import csv
 import io
@@ -49,7 +51,9 @@ READERS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store of 60 rows in several shards with an index and one rejected row; tests work on copies."""
+    """A store of 60 rows in several shards with an index and one rejected row; tests work on
+    copies.
+    """
     folder = tmp_path_factory.mktemp("made")
     texts = sentences(60)
     write_parquet(folder / "in" / "a.parquet", [*texts[:30], ""], n=list(range(31)))
@@ -83,14 +87,17 @@ def copy(made: Path, store: Path) -> Path:
 
 
 def test_no_beam_where_no_pipeline_runs(made: Path) -> None:
-    commands = [["history"], ["files"], ["verify"], ["search", "--query", "dog"]]  # in one process: imports take long
+    # in one process: imports take long
+    commands = [["history"], ["files"], ["verify"], ["search", "--query", "dog"]]
     code = "import json, sys; from pipelines.cli import main\n"
     code += "for command in json.loads(sys.argv[1]):\n"
     code += "    print(command[0], main([*command, '--store', sys.argv[2]]), 'apache_beam' in sys.modules, flush=True)"
     process = [sys.executable, "-c", code, json.dumps(commands), str(made)]
     done = subprocess.run(process, capture_output=True, text=True)
     lines = done.stdout.splitlines()
-    assert [line for line in lines if line.endswith("0 False")] == [f"{name} 0 False" for name, *_ in commands], done
+    assert [line for line in lines if line.endswith("0 False")] == [
+        f"{name} 0 False" for name, *_ in commands
+    ], done
 
 
 # --- no store
@@ -123,7 +130,9 @@ def test_a_damaged_manifest(run: Run, copy: Path, command: str, content: bytes) 
     run(command, *READERS[command], copy).failed(1, copy / "manifest.json")
 
 
-@pytest.mark.parametrize("key", ["run", "space", "rows", "work", "tokens", "shards", "input", "options", "index"])
+@pytest.mark.parametrize(
+    "key", ["run", "space", "rows", "work", "tokens", "shards", "input", "options", "index"]
+)
 def test_a_manifest_that_lacks_a_part(run: Run, copy: Path, key: str) -> None:
     data = manifest_of(copy)
     assert data is not None
@@ -143,11 +152,15 @@ def test_a_flag_of_another_command(run: Run, made: Path) -> None:
 
 def test_files_prints_the_current_shards(run: Run, made: Path) -> None:
     printed = run("files", "--store", made).ok().out.split()
-    assert printed == [str(made / unit["path"]) for unit in manifest_of(made)["shards"] if unit["path"]]
+    assert printed == [
+        str(made / unit["path"]) for unit in manifest_of(made)["shards"] if unit["path"]
+    ]
     assert all(Path(path).is_file() for path in printed)
 
 
-def test_files_links_exactly_the_current_shards(run: Run, embed: Run, copy: Path, tmp_path: Path) -> None:
+def test_files_links_exactly_the_current_shards(
+    run: Run, embed: Run, copy: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "links"
     run("files", "--store", copy, "--link", folder).ok()
     assert pq.read_table(folder).num_rows == 60
@@ -207,7 +220,9 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a byte of rejects": (lambda s: _flip(_first(s, "rejects"), 0.1), "rejects/"),
     "cut rejects": (lambda s: _first(s, "rejects").write_bytes(b"PAR1"), "rejects/"),
     "a shard in place of another": (
-        lambda s: shutil.copy(sorted((s / "embeddings").iterdir())[0], sorted((s / "embeddings").iterdir())[1]),
+        lambda s: shutil.copy(
+            sorted((s / "embeddings").iterdir())[0], sorted((s / "embeddings").iterdir())[1]
+        ),
         "embeddings/",
     ),
     "another count": (lambda s: _edit(s, "shards", 0, "rows", value=3), "rows"),
@@ -233,10 +248,23 @@ def test_verify_finds(run: Run, copy: Path, fault: str) -> None:
 # --- search
 
 
-def test_search_finds_a_row_by_its_own_text_with_and_without_the_index(run: Run, made: Path, tmp_path: Path) -> None:
+def test_search_finds_a_row_by_its_own_text_with_and_without_the_index(
+    run: Run, made: Path, tmp_path: Path
+) -> None:
     text = sentences(60)[41]
     for extra in ([], ["--exact"]):
-        run("search", "--store", made, "--query", text, "-k", 5, "--output", tmp_path / "out.jsonl", *extra).ok()
+        run(
+            "search",
+            "--store",
+            made,
+            "--query",
+            text,
+            "-k",
+            5,
+            "--output",
+            tmp_path / "out.jsonl",
+            *extra,
+        ).ok()
         rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
         assert [row["rank"] for row in rows] == [1, 2, 3, 4, 5]
         assert rows[0]["score"] >= rows[1]["score"] >= rows[4]["score"]
@@ -247,13 +275,17 @@ def test_search_finds_a_row_by_its_own_text_with_and_without_the_index(run: Run,
 
 def test_search_for_more_rows_than_there_are(run: Run, made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
-    run("search", "--store", made, "--query", "dog", "--query", "cat", "-k", 1000, "--output", out).ok()
+    run(
+        "search", "--store", made, "--query", "dog", "--query", "cat", "-k", 1000, "--output", out
+    ).ok()
     table = pq.read_table(out)
     assert table.num_rows == 120
     assert sorted(table.column("id").to_pylist()) == sorted(ids_of(made) * 2)
 
 
-def test_search_without_a_row_to_find(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_search_without_a_row_to_find(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     write_parquet(inputs / "a.parquet", [])
     embed(inputs / "*", "--index", "auto").ok()
     check_ledger(store, 0)
@@ -264,7 +296,9 @@ def test_search_without_a_row_to_find(run: Run, embed: Run, inputs: Path, store:
     assert run("files", "--store", store).ok().out == ""
 
 
-def test_search_shows_the_text_under_the_name_that_it_has(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_search_shows_the_text_under_the_name_that_it_has(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     table = pa.table({"body": sentences(3), "text": ["no", "not", "nor"]})
     pq.write_table(table, inputs / "a.parquet")
     embed(inputs / "*", "--text-column", "body", "--keep-columns", "text,body").ok()
@@ -279,7 +313,9 @@ TIMES = [
 ]  # fmt: skip
 
 
-def test_search_over_times_that_python_cannot_hold(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_search_over_times_that_python_cannot_hold(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     columns = {f"when{number}": late_times(kind) for number, kind in enumerate(TIMES)}
     write_parquet(inputs / "a.parquet", sentences(3), **columns)
     embed(inputs / "*", "--keep-columns", ",".join(columns)).ok()
@@ -317,8 +353,12 @@ def test_odd_queries(run: Run, made: Path, query: str) -> None:
 def test_an_empty_query_is_refused_before_anything_is_loaded(
     run: Run, made: Path, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.encoder.Encoder.of", lambda *_, **__: pytest.fail("the model was loaded"))
-    run("search", "--store", made, "--query", "dog", "--query", query).failed(2, "--query", "is empty")
+    monkeypatch.setattr(
+        "transforms.encoder.Encoder.of", lambda *_, **__: pytest.fail("the model was loaded")
+    )
+    run("search", "--store", made, "--query", "dog", "--query", query).failed(
+        2, "--query", "is empty"
+    )
     with pytest.raises(OptionError, match="query 2 of 2 is empty"):
         open_store(str(made)).search(["dog", query])
 
@@ -326,13 +366,20 @@ def test_an_empty_query_is_refused_before_anything_is_loaded(
 def test_a_search_alone_in_its_process_finds_the_same(made: Path) -> None:
     manifest = open_store(str(made)).manifest
     alone = Searcher(manifest, alone=True).search(["a red dog"], 5)
-    assert [hit["id"] for hit in alone[0]] == [hit["id"] for hit in open_store(str(made)).search("a red dog", 5)]
+    assert [hit["id"] for hit in alone[0]] == [
+        hit["id"] for hit in open_store(str(made)).search("a red dog", 5)
+    ]
 
 
 def test_queries_from_standard_input(run: Run, made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("dög\n\r\ncat".encode()), encoding="ascii"))
+    monkeypatch.setattr(
+        "sys.stdin", io.TextIOWrapper(io.BytesIO("dög\n\r\ncat".encode()), encoding="ascii")
+    )
     out = run("search", "--store", made, "--queries", "-", "-k", 1).ok().out
-    assert [line for line in out.splitlines() if line.startswith("query")] == ["query: dög", "query: cat"]
+    assert [line for line in out.splitlines() if line.startswith("query")] == [
+        "query: dög",
+        "query: cat",
+    ]
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
     run("search", "--store", made, "--queries", "-").failed(2, "--queries -", "no query")
 
@@ -341,36 +388,71 @@ def test_the_files_of_a_search_hold_the_same_rows(run: Run, made: Path, tmp_path
     found = {}
     for suffix in ("parquet", "csv", "json", "jsonl"):
         path = tmp_path / f"o.{suffix}"
-        run("search", "--store", made, "--query", 'dog, "cat"', "--query", "x", "-k", 2, "--output", path).ok()
+        run(
+            "search",
+            "--store",
+            made,
+            "--query",
+            'dog, "cat"',
+            "--query",
+            "x",
+            "-k",
+            2,
+            "--output",
+            path,
+        ).ok()
         found[suffix] = path
     rows = pq.read_table(found["parquet"]).to_pylist()
     assert [row["query"] for row in rows] == ['dog, "cat"', 'dog, "cat"', "x", "x"]
     assert json.loads(found["json"].read_text()) == rows
     assert [json.loads(line) for line in found["jsonl"].read_text().splitlines()] == rows
     with found["csv"].open(newline="") as f:
-        assert list(csv.DictReader(f)) == [{name: str(value) for name, value in row.items()} for row in rows]
+        assert list(csv.DictReader(f)) == [
+            {name: str(value) for name, value in row.items()} for row in rows
+        ]
 
 
 def test_queries_from_a_file(run: Run, made: Path, tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_bytes(b"\xef\xbb\xbfdog\r\n\ncat\n")
-    run("search", "--store", made, "--queries", tmp_path / "q.txt", "-k", 1, "--output", tmp_path / "o.jsonl").ok()
+    run(
+        "search",
+        "--store",
+        made,
+        "--queries",
+        tmp_path / "q.txt",
+        "-k",
+        1,
+        "--output",
+        tmp_path / "o.jsonl",
+    ).ok()
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["query"] for row in rows] == ["dog", "cat"]
 
 
 @pytest.mark.parametrize("name", ["q.csv", "q.jsonl", "q.parquet"])
 def test_queries_from_a_table(run: Run, made: Path, tmp_path: Path, name: str) -> None:
-    path, asked = tmp_path / name, ("search", "--store", made, "-k", 1, "--queries", tmp_path / name)
+    path, asked = (
+        tmp_path / name,
+        ("search", "--store", made, "-k", 1, "--queries", tmp_path / name),
+    )
     rows = {"n": ["one", "two", "three"], "ask": ["dog", "", "a, cat"]}
-    write = {"q.csv": pacsv.write_csv, "q.parquet": pq.write_table, "q.jsonl": write_json_lines}[name]
+    write = {"q.csv": pacsv.write_csv, "q.parquet": pq.write_table, "q.jsonl": write_json_lines}[
+        name
+    ]
     write(pa.table(rows), path)
     run(*asked).failed(2, name, "no column text")
     out = run(*asked, "--text-column", "ask")
     assert (out.status, out.err) == (0, f"note: 1 row of {path} without a text left out\n")
-    assert [line for line in out.out.splitlines() if line.startswith("query")] == ["query: dog", "query: a, cat"]
+    assert [line for line in out.out.splitlines() if line.startswith("query")] == [
+        "query: dog",
+        "query: a, cat",
+    ]
     run(*asked, "--text-column", "ask", "--id-column", "n", "--output", tmp_path / "o.jsonl")
     found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
-    assert [(row["query"], row["query_text"]) for row in found] == [("one", "dog"), ("three", "a, cat")]
+    assert [(row["query"], row["query_text"]) for row in found] == [
+        ("one", "dog"),
+        ("three", "a, cat"),
+    ]
 
 
 def write_json_lines(table: pa.Table, path: Path) -> None:
@@ -379,19 +461,27 @@ def write_json_lines(table: pa.Table, path: Path) -> None:
 
 def test_a_row_that_is_no_query_is_named(run: Run, made: Path, tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"text": "dog"}\n{"text": 7}\n')
-    run("search", "--store", made, "--queries", tmp_path / "q.jsonl").failed(2, "q.jsonl", "not a string")
+    run("search", "--store", made, "--queries", tmp_path / "q.jsonl").failed(
+        2, "q.jsonl", "not a string"
+    )
 
 
 def test_columns_are_for_files_of_queries(run: Run, made: Path, tmp_path: Path) -> None:
-    run("search", "--store", made, "--query", "x", "--text-column", "t").failed(2, "--text-column is for --queries")
+    run("search", "--store", made, "--query", "x", "--text-column", "t").failed(
+        2, "--text-column is for --queries"
+    )
     (tmp_path / "asked").write_text("dog\n")
     plain = ("search", "--store", made, "-k", 1, "--queries", tmp_path / "asked")
     run(*plain).ok()
     run(*plain, "--text-column", "t").failed(2, "asked", "plain text", "--format")
 
 
-@pytest.mark.parametrize(("data", "word"), [(None, "there is no such file"), (b"", "no query"), (b"\xff\n", "UTF-8")])
-def test_query_files_that_cannot_be_used(run: Run, made: Path, tmp_path: Path, data: bytes | None, word: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "word"), [(None, "there is no such file"), (b"", "no query"), (b"\xff\n", "UTF-8")]
+)
+def test_query_files_that_cannot_be_used(
+    run: Run, made: Path, tmp_path: Path, data: bytes | None, word: str
+) -> None:
     path = tmp_path / "q.txt"
     if data is not None:
         path.write_bytes(data)
@@ -399,37 +489,54 @@ def test_query_files_that_cannot_be_used(run: Run, made: Path, tmp_path: Path, d
 
 
 @pytest.mark.parametrize("output", ["out.xlsx", "none/out.jsonl", "none/out.parquet"])
-def test_search_output_that_cannot_be_written(run: Run, made: Path, tmp_path: Path, output: str) -> None:
+def test_search_output_that_cannot_be_written(
+    run: Run, made: Path, tmp_path: Path, output: str
+) -> None:
     run("search", "--store", made, "--query", "x", "--output", tmp_path / output).failed(
         2, "--output", tmp_path / output
     )
 
 
-@pytest.mark.parametrize("arguments", [(), ("--query", "a", "--queries", "f"), ("--query", "a", "-k", "0")])
+@pytest.mark.parametrize(
+    "arguments", [(), ("--query", "a", "--queries", "f"), ("--query", "a", "-k", "0")]
+)
 def test_search_options(run: Run, made: Path, arguments: tuple[str, ...]) -> None:
     run("search", "--store", made, *arguments).failed(2)
 
 
 def test_search_with_another_model_is_refused(run: Run, made: Path, tmp_path: Path) -> None:
     other = save_tiny_model("bert", tmp_path / "other", num_hidden_layers=2)
-    run("search", "--store", made, "--query", "x", "--model", other).failed(2, other, "weights", "--model")
-    run("search", "--store", made, "--query", "x", "--model", tmp_path / "none").failed(2, tmp_path / "none")
+    run("search", "--store", made, "--query", "x", "--model", other).failed(
+        2, other, "weights", "--model"
+    )
+    run("search", "--store", made, "--query", "x", "--model", tmp_path / "none").failed(
+        2, tmp_path / "none"
+    )
 
 
-def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_queries_get_the_models_prompt_for_queries(
+    run: Run, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     folder = save_tiny_model("bert", tmp_path / "own")
     modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
     (folder / "modules.json").write_text(json.dumps(modules))
-    prompts = {"prompts": {"query": "the red dog ", "passage": "a cat "}, "default_prompt_name": "passage"}
+    prompts = {
+        "prompts": {"query": "the red dog ", "passage": "a cat "},
+        "default_prompt_name": "passage",
+    }
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     write_lines(inputs / "a.txt", sentences(5))
     options = ("--model", folder, "--dtype", "float32", "--normalize")
     run("embed", "--input", inputs / "*", "--store", store, *options).ok()
-    run("search", "--store", store, "--query", "horse", "-k", 5, "--output", tmp_path / "o.jsonl").ok()
+    run(
+        "search", "--store", store, "--query", "horse", "-k", 5, "--output", tmp_path / "o.jsonl"
+    ).ok()
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     scores = {}
     for prompt in ("the red dog ", "a cat ", ""):
-        query = Encoder.load(str(folder), prompt=prompt, dtype="float32", normalize=True).encode(["horse"])[0]
+        query = Encoder.load(str(folder), prompt=prompt, dtype="float32", normalize=True).encode(
+            ["horse"]
+        )[0]
         scores[prompt] = [float(query @ np.array(vectors_of(store)[row["id"]])) for row in rows]
     found = [row["score"] for row in rows]
     assert np.allclose(found, scores["the red dog "], atol=1e-5)
@@ -437,7 +544,9 @@ def test_queries_get_the_models_prompt_for_queries(run: Run, inputs: Path, store
     assert not np.allclose(found, scores[""], atol=1e-3)
 
 
-def test_a_store_remembers_the_prompt_for_queries(run: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_a_store_remembers_the_prompt_for_queries(
+    run: Run, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(5))
     options = ("--dtype", "float32", "--normalize", "--prompt", "a cat ")
     embed = run("embed", "--input", inputs / "*", "--store", store, *options).ok
@@ -446,7 +555,9 @@ def test_a_store_remembers_the_prompt_for_queries(run: Run, inputs: Path, store:
 
     def scores(*arguments: object) -> tuple[list[float], str]:
         output = tmp_path / "o.jsonl"
-        outcome = run("search", "--store", store, "--query", "horse", "--output", output, *arguments)
+        outcome = run(
+            "search", "--store", store, "--query", "horse", "--output", output, *arguments
+        )
         assert outcome.status == 0
         return [json.loads(line)["score"] for line in output.read_text().splitlines()], outcome.err
 
@@ -465,7 +576,9 @@ def test_a_store_remembers_the_prompt_for_queries(run: Run, inputs: Path, store:
     assert scores("--query-prompt", "")[0] == bare
 
 
-def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path) -> None:
+def test_search_where_the_model_has_gone(
+    run: Run, embed: Run, inputs: Path, store: Path, tmp_path: Path
+) -> None:
     own = save_tiny_model("bert", tmp_path / "own")
     write_lines(inputs / "a.txt", sentences(3))
     run("embed", "--input", inputs / "*", "--store", store, "--model", own).ok()
@@ -474,9 +587,13 @@ def test_search_where_the_model_has_gone(run: Run, embed: Run, inputs: Path, sto
     run("search", "--store", store, "--query", "x", "--model", moved).ok()
 
 
-@pytest.mark.parametrize(("what", "mend"), [("embeddings", "verify"), ("index", "`sentence-beam index`")])
 @pytest.mark.parametrize(
-    "damage", [Path.unlink, _flip, lambda path: path.write_bytes(b"")], ids=["gone", "flip", "empty"]
+    ("what", "mend"), [("embeddings", "verify"), ("index", "`sentence-beam index`")]
+)
+@pytest.mark.parametrize(
+    "damage",
+    [Path.unlink, _flip, lambda path: path.write_bytes(b"")],
+    ids=["gone", "flip", "empty"],
 )
 def test_search_over_damage_ends_with_one_line_or_an_answer(
     run: Run, copy: Path, what: str, mend: str, damage: Callable[[Path], object]
@@ -519,7 +636,9 @@ def test_an_index_that_cannot_be_built(run: Run, embed: Run, copy: Path, factory
     assert not (copy / "lease.json").exists()
 
 
-def test_an_index_that_cannot_be_built_ends_before_a_row_is_embedded(embed: Run, inputs: Path, store: Path) -> None:
+def test_an_index_that_cannot_be_built_ends_before_a_row_is_embedded(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(3))
     embed(inputs / "*", "--index", "Flut").failed(2, "--index", "Flut")
     assert not store.exists()
@@ -560,7 +679,9 @@ def test_index_while_another_writes(run: Run, copy: Path) -> None:
 
     from transforms.store.runs import lease
 
-    lease.acquire(str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+    lease.acquire(
+        str(copy), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time())
+    )
     run("index", "--store", copy).failed(1, "run-1", "job-1")
 
 
@@ -587,8 +708,19 @@ def test_planning_reads_footers_alone(
     write_parquet(inputs / "a.parquet", sentences(30), row_group_size=5)
     for name in ("iter_batches", "read", "read_row_group", "read_row_groups"):
         monkeypatch.setattr(pq.ParquetFile, name, lambda *_, **__: pytest.fail("rows were read"))
-    arguments = ["--input", str(inputs / "*"), "--store", str(store), "--model", str(model), "--unit-tokens", "100"]
-    planned, _ = plan_files(resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True).job)
+    arguments = [
+        "--input",
+        str(inputs / "*"),
+        "--store",
+        str(store),
+        "--model",
+        str(model),
+        "--unit-tokens",
+        "100",
+    ]
+    planned, _ = plan_files(
+        resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True).job
+    )
     assert sum(span.rows for item in planned for span in item.spans) == 30
     assert sum(len(item.spans) for item in planned) > 1
 

@@ -1,4 +1,6 @@
-"""What a person sees of a run: a line that moves on a terminal, the closing summary, Beam's counters."""
+"""What a person sees of a run: a line that moves on a terminal, the closing summary, Beam's
+counters.
+"""
 
 import io
 import sys
@@ -24,7 +26,9 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def glob(inputs: Path) -> Path:
-    """Forty texts, ten of them twice, one longer than the model takes, and a rejected row; ids of three rows are one."""
+    """Forty texts, ten of them twice, one longer than the model takes, and a rejected row; ids of
+    three rows are one.
+    """
     texts = [*sentences(40), *sentences(10), "dog " * 100, " "]
     ids = ["same", "same", "same", *(str(n) for n in range(3, len(texts)))]
     return write_parquet(inputs / "a.parquet", texts, id=ids)
@@ -33,15 +37,18 @@ def glob(inputs: Path) -> Path:
 OPTIONS = ("--id-column", "id", "--max-rejects", 0.1)
 
 
-def test_a_terminal_sees_the_run_move_and_the_line_go(embed: Run, glob: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_sees_the_run_move_and_the_line_go(
+    embed: Run, glob: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal = Terminal()
     monkeypatch.setattr("pipelines.common.progress.SECONDS", 0.005)
     monkeypatch.setattr(sys, "stderr", terminal)
     assert embed(glob, *OPTIONS).status == 0
     shown = terminal.getvalue().split("\r")
-    assert any(line.startswith("embedding: ") and line.rstrip().endswith(" tokens/s, 41 rows]") for line in shown), (
-        shown
-    )
+    assert any(
+        line.startswith("embedding: ") and line.rstrip().endswith(" tokens/s, 41 rows]")
+        for line in shown
+    ), shown
     assert shown[-2:] == [" " * 79, ""]
 
 
@@ -69,18 +76,42 @@ def lines(out: str) -> dict[str, str]:
 
 
 def test_beam_counts_what_the_ledger_counts(run: Run, glob: Path, store: Path, model: Path) -> None:
-    named = ["--input", str(glob), "--store", str(store), "--model", str(model), "--id-column", "id"]
+    named = [
+        "--input",
+        str(glob),
+        "--store",
+        str(store),
+        "--model",
+        str(model),
+        "--id-column",
+        "id",
+    ]
     pipeline = beam.Pipeline(runner="FnApiRunner")
     build(
         pipeline,
-        resolve(EmbedOptions(**vars(parser().parse_args([*named, "--max-rejects", "0.1"]))), None, new_run(), True),
+        resolve(
+            EmbedOptions(**vars(parser().parse_args([*named, "--max-rejects", "0.1"]))),
+            None,
+            new_run(),
+            True,
+        ),
     )
     result = pipeline.run()
     result.wait_until_finish()
-    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))["counters"]
+    found = result.metrics().query(beam.metrics.MetricsFilter().with_namespace("sentence_beam"))[
+        "counters"
+    ]
     counters = {counter.key.metric.name: counter.committed for counter in found}
     manifest = manifest_of(store)
-    expected = {"files": 1, "units": 1, "rows": 51, "rejected": 1, "fallbacks": 0, "oom_splits": 0, "truncated": 1}
+    expected = {
+        "files": 1,
+        "units": 1,
+        "rows": 51,
+        "rejected": 1,
+        "fallbacks": 0,
+        "oom_splits": 0,
+        "truncated": 1,
+    }
     expected |= {name: manifest["work"][name] for name in ("embedded", "reused", "duplicates")}
     expected |= {name: manifest["tokens"][name] for name in ("real", "padded", "lost")}
     assert counters == {**expected, "tokens": sum(unit["tokens"] for unit in manifest["shards"])}

@@ -1,4 +1,6 @@
-"""Tables on terminals of several widths and encodings: none is wider, and nothing that texts hold ends a command."""
+"""Tables on terminals of several widths and encodings: none is wider, and nothing that texts hold
+ends a command.
+"""
 
 import contextlib
 import fcntl
@@ -24,16 +26,29 @@ from pipelines.common import tables
 from pipelines.common.tables import Column, columns_of, end, excerpt, middle
 from transforms.base.errors import printable
 
-TEXTS = [f"{text} {'and so on ' * 40} the end of row {number}" for number, text in enumerate(sentences(12))]
+TEXTS = [
+    f"{text} {'and so on ' * 40} the end of row {number}"
+    for number, text in enumerate(sentences(12))
+]
 TEXTS[3] = "\x1b[2J東京" + "は" * 300 + " naïve\u202e café 👩‍💻"
 IDS = ["", "é" * 300, *(f"{'long-' * 2000}{number}" for number in range(2, 12))]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
-    """A store whose rows have texts and ids of any length, with a snapshot before; its input is beside it."""
+    """A store whose rows have texts and ids of any length, with a snapshot before; its input is
+    beside it.
+    """
     folder = tmp_path_factory.mktemp("made")
-    embed = ["embed", "--input", f"{folder}/in/*", "--store", f"{folder}/store", "--model", str(model)]
+    embed = [
+        "embed",
+        "--input",
+        f"{folder}/in/*",
+        "--store",
+        f"{folder}/store",
+        "--model",
+        str(model),
+    ]
     embed += ["--id-column", "id", "--max-rejects", "1", "--max-deletes", "1", "--quiet"]
     write_parquet(folder / "in" / "a.parquet", [*TEXTS, ""], id=[*IDS, "bad-" * 2000])
     assert main(embed) == 0
@@ -48,7 +63,14 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 def commands(made: Path, model: Path) -> dict[str, list[object]]:
     """Every command that prints a table, by name."""
     store, inputs = ["--store", made / "store"], ["--input", made / "few.txt", "--model", model]
-    poolers = ["--pooler", "mean", "--pooler", "ditto:1-1,states=first-last,scale=sum", "--model", model]
+    poolers = [
+        "--pooler",
+        "mean",
+        "--pooler",
+        "ditto:1-1,states=first-last,scale=sum",
+        "--model",
+        model,
+    ]
     return {
         "search": ["search", *store, "--query", f"{'dog ' * 30}end of row", "-k", 12],
         "pairs": ["pairs", *inputs],
@@ -83,7 +105,9 @@ def terminal(width: int, patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("width", [80, 200])
-@pytest.mark.parametrize("name", ["search", "pairs", "diff", "history", "rejects", "plan", "evaluate"])
+@pytest.mark.parametrize(
+    "name", ["search", "pairs", "diff", "history", "rejects", "plan", "evaluate"]
+)
 def test_no_table_is_wider_than_the_terminal(
     made: Path, model: Path, name: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +133,9 @@ def test_the_lines_of_a_search_on_a_terminal(made: Path, monkeypatch: pytest.Mon
 
 
 def test_without_a_terminal_ids_are_whole_and_make_no_other_line_wide(run: Run, made: Path) -> None:
-    lines = run("search", "--store", made / "store", "--query", "dog", "-k", 9).ok().out.splitlines()
+    lines = (
+        run("search", "--store", made / "store", "--query", "dog", "-k", 9).ok().out.splitlines()
+    )
     assert all(any(one in line for line in lines) for one in IDS[2:9])
     assert min(map(len, lines[2:])) < 500
 
@@ -133,7 +159,21 @@ def test_json_is_json_in_every_encoding(made: Path, monkeypatch: pytest.MonkeyPa
     for encoding in ("ascii", "utf-8"):
         out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
         monkeypatch.setattr("sys.stdout", out)
-        assert main(["search", "--store", str(made / "store"), "--query", "naïve 東京", "-k", "9", "--json"]) == 0
+        assert (
+            main(
+                [
+                    "search",
+                    "--store",
+                    str(made / "store"),
+                    "--query",
+                    "naïve 東京",
+                    "-k",
+                    "9",
+                    "--json",
+                ]
+            )
+            == 0
+        )
         out.seek(0)
         found.append(json.loads(out.read()))
     assert found[0] == found[1]
@@ -145,9 +185,13 @@ def test_json_is_json_in_every_encoding(made: Path, monkeypatch: pytest.MonkeyPa
 LONG = st.text(max_size=300).map(printable)
 
 
-@pytest.mark.parametrize("cut", [end, middle, excerpt, lambda text, width: excerpt(text, width, text[-9:])])
+@pytest.mark.parametrize(
+    "cut", [end, middle, excerpt, lambda text, width: excerpt(text, width, text[-9:])]
+)
 @given(text=LONG, width=st.integers(4, 60))
-def test_what_is_cut_fits_and_what_fits_is_not_cut(cut: Callable[[str, int], str], text: str, width: int) -> None:
+def test_what_is_cut_fits_and_what_fits_is_not_cut(
+    cut: Callable[[str, int], str], text: str, width: int
+) -> None:
     found = cut(text, width)
     assert columns_of(found) <= width
     assert columns_of(text) > width or found == text
@@ -172,7 +216,9 @@ def test_the_middle_of_an_id_goes_and_its_end_stays() -> None:
     assert middle("corpus/2026/part-00017.parquet#4711", 20) == "corpus/20…rquet#4711"
 
 
-def test_where_the_output_lacks_the_character_dots_are_three(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_output_lacks_the_character_dots_are_three(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
     assert end("abcdefghij", 8) == "abcde..."
 
@@ -182,7 +228,9 @@ def test_what_a_terminal_would_obey_is_shown_as_an_escape() -> None:
     assert printable("👩‍💻 naïve") == "👩‍💻 naïve"
 
 
-def test_columns_go_in_their_order_where_the_terminal_is_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_go_in_their_order_where_the_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     columns = [Column("a"), Column("b", spare=1), Column("c", spare=2), Column("d", spare=0)]
     rows = [["x" * 10, "y" * 10, "z" * 10, ""]]
     seen: list[Any] = []

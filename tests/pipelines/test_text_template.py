@@ -33,7 +33,10 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         path.write_text(json.dumps(rows))
     elif path.suffix == ".csv":
         names = {"title": "title", "meta.body": "meta", "year": "year"}
-        flat = [{"title": r["title"], "meta.body": (r["meta"] or {}).get("body"), "year": r["year"]} for r in rows]
+        flat = [
+            {"title": r["title"], "meta.body": (r["meta"] or {}).get("body"), "year": r["year"]}
+            for r in rows
+        ]
         pyarrow.csv.write_csv(pa.Table.from_pylist(flat).select(list(names)), path)
     elif path.suffix == ".arrow":
         pyarrow.feather.write_feather(table, str(path), compression="uncompressed")
@@ -48,16 +51,22 @@ def hashes(store: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("partition", ["file", "content"])
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".json", ".csv", ".arrow"])
-def test_every_format_gives_the_same_texts(embed: Run, inputs: Path, store: Path, suffix: str, partition: str) -> None:
+def test_every_format_gives_the_same_texts(
+    embed: Run, inputs: Path, store: Path, suffix: str, partition: str
+) -> None:
     write(inputs / f"a{suffix}", ROWS)
-    embed(inputs / "*", "--text-template", TEMPLATE, "--max-rejects", 1, "--partition", partition).ok()
+    embed(
+        inputs / "*", "--text-template", TEMPLATE, "--max-rejects", 1, "--partition", partition
+    ).ok()
     assert hashes(store) == sorted(map(row_hash, TEXTS))
     manifest = manifest_of(store)
     assert manifest["rows"] == {"read": 4, "written": 3, "rejected": 1}
     assert manifest["options"]["text_template"] == TEMPLATE
 
 
-def test_the_store_remembers_it_until_a_column_is_named(embed: Run, inputs: Path, store: Path) -> None:
+def test_the_store_remembers_it_until_a_column_is_named(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     write(inputs / "a.parquet", ROWS[:3])
     embed(inputs / "*", "--text-template", TEMPLATE).ok()
     embed(inputs / "*").ok()
@@ -69,14 +78,18 @@ def test_the_store_remembers_it_until_a_column_is_named(embed: Run, inputs: Path
     assert manifest_of(store)["work"]["reused"] == 2
 
 
-def test_a_file_may_lack_a_column_and_one_that_none_has_ends_the_run(embed: Run, inputs: Path, store: Path) -> None:
+def test_a_file_may_lack_a_column_and_one_that_none_has_ends_the_run(
+    embed: Run, inputs: Path, store: Path
+) -> None:
     pq.write_table(pa.table({"title": ["One"], "body": ["cat"]}), inputs / "a.parquet")
     pq.write_table(pa.table({"title": ["Two"]}), inputs / "b.parquet")
     pq.write_table(pa.table({"other": ["Three"]}), inputs / "c.parquet")
     embed(inputs / "*", "--text-template", "{title} {body}", "--max-rejects", 1).ok()
     assert hashes(store) == sorted(map(row_hash, ["One cat", "Two "]))
     assert manifest_of(store)["rows"]["rejected"] == 1
-    embed(inputs / "*", "--text-template", "{title} {bodi}").failed(2, "no column bodi", "--text-template")
+    embed(inputs / "*", "--text-template", "{title} {bodi}").failed(
+        2, "no column bodi", "--text-template"
+    )
 
 
 def test_plain_text_has_one_column(embed: Run, inputs: Path, store: Path) -> None:
@@ -92,7 +105,9 @@ def test_a_template_that_is_none(embed: Run, inputs: Path, store: Path, template
 
 
 def test_a_template_beside_a_column(embed: Run, inputs: Path, store: Path) -> None:
-    embed(inputs / "*", "--text-template", "{a}", "--text-column", "b").failed(2, "--text-template", "--text-column")
+    embed(inputs / "*", "--text-template", "{a}", "--text-column", "b").failed(
+        2, "--text-template", "--text-column"
+    )
 
 
 def test_bytes_are_no_text(embed: Run, inputs: Path, store: Path) -> None:

@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 from helpers.commands import Outcome, Run
 from helpers.tiny_models import TEXTS, save_tiny_model
-from helpers.training import labelled_rows, record, scored_rows, sentences, triplet_rows, weights, write_tsv
+from helpers.training import (
+    labelled_rows,
+    record,
+    scored_rows,
+    sentences,
+    triplet_rows,
+    weights,
+    write_tsv,
+)
 from safetensors.numpy import load_file
 
 pytest.importorskip("accelerate", reason="the extra train is not installed")
@@ -46,7 +54,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def train(run: Run, data: Path, tmp_path: Path) -> Train:
-    """`train` with the tiny model into `tmp_path/model`: objective, input, further options, which win."""
+    """`train` with the tiny model into `tmp_path/model`: objective, input, further options, which
+    win.
+    """
 
     def call(objective: str, file: str, *options: object) -> Outcome:
         own = {"--output": tmp_path / "model", "--model": data / "bert", "--lr": "3e-3"}
@@ -74,9 +84,19 @@ def test_scores_are_learnt_and_the_folder_is_a_model(
     assert losses(folder)[-1] < 1e-3
     found = record(folder)
     assert found["dev"]["score"] > 99
-    assert found["dev"]["before"]["score"] < 50 < found["dev"]["low"] <= found["dev"]["score"] <= found["dev"]["high"]
+    assert (
+        found["dev"]["before"]["score"]
+        < 50
+        < found["dev"]["low"]
+        <= found["dev"]["score"]
+        <= found["dev"]["high"]
+    )
     assert found["data"][0]["rows"] == 64
-    assert found["data"][0]["columns"] == {"text1": "sentence1", "text2": "sentence2", "score": "score"}
+    assert found["data"][0]["columns"] == {
+        "text1": "sentence1",
+        "text2": "sentence2",
+        "score": "score",
+    }
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} <= {
         ".json", ".safetensors", ".md", ".html", ".png", ".txt"
     }  # fmt: skip
@@ -89,17 +109,32 @@ def test_scores_are_learnt_and_the_folder_is_a_model(
 
     texts = [text for text in TEXTS if text]
     encoder = Encoder.load(str(folder), dtype="float32")
-    ours, theirs = encoder.encode(texts), SentenceTransformer(str(folder), device="cpu").encode(texts)
+    ours, theirs = (
+        encoder.encode(texts),
+        SentenceTransformer(str(folder), device="cpu").encode(texts),
+    )
     assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max()
-    assert encoder.space.id == found["space"] != Encoder.load(str(data / "bert"), dtype="float32").space.id
+    assert (
+        encoder.space.id
+        == found["space"]
+        != Encoder.load(str(data / "bert"), dtype="float32").space.id
+    )
 
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(train: Train, tmp_path: Path) -> None:
     for name in ("model", "again"):
-        assert train("regression", "scored.tsv", "--epochs", 2, "--output", tmp_path / name).status == 0
+        assert (
+            train("regression", "scored.tsv", "--epochs", 2, "--output", tmp_path / name).status
+            == 0
+        )
     assert weights(tmp_path / "model") == weights(tmp_path / "again")
-    assert train("regression", "scored.tsv", "--epochs", 2, "--output", tmp_path / "other", "--seed", 1).status == 0
+    assert (
+        train(
+            "regression", "scored.tsv", "--epochs", 2, "--output", tmp_path / "other", "--seed", 1
+        ).status
+        == 0
+    )
     assert weights(tmp_path / "model") != weights(tmp_path / "other")
 
 
@@ -202,15 +237,21 @@ def test_every_way_to_train_ends_with_a_model(train: Train, tmp_path: Path, opti
 
 
 @pytest.mark.slow
-def test_labels_are_learnt_from_vectors_of_any_length(train: Train, data: Path, tmp_path: Path) -> None:
+def test_labels_are_learnt_from_vectors_of_any_length(
+    train: Train, data: Path, tmp_path: Path
+) -> None:
     """A model that ends with vectors of length 1 does so afterwards too."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
 
     layers = [modules.Transformer(str(data / "bert")), modules.Pooling(24), modules.Normalize()]
-    SentenceTransformer(modules=layers, device="cpu").save_pretrained(str(tmp_path / "unit"), create_model_card=False)
+    SentenceTransformer(modules=layers, device="cpu").save_pretrained(
+        str(tmp_path / "unit"), create_model_card=False
+    )
     for name, model in (("model", data / "bert"), ("other", tmp_path / "unit")):
-        done = train("classification", "labelled.tsv", "--model", model, "--output", tmp_path / name)
+        done = train(
+            "classification", "labelled.tsv", "--model", model, "--output", tmp_path / name
+        )
         assert done.status == 0, done.err
     assert weights(tmp_path / "model") == weights(tmp_path / "other")
     vectors = SentenceTransformer(str(tmp_path / "other"), device="cpu").encode(sentences(3))
@@ -219,7 +260,9 @@ def test_labels_are_learnt_from_vectors_of_any_length(train: Train, data: Path, 
 
 @pytest.mark.slow
 def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_path: Path) -> None:
-    """Its vector is a text's own, whatever is beside it, and that of sentence-transformers; its code is not run here."""
+    """Its vector is a text's own, whatever is beside it, and that of sentence-transformers; its
+    code is not run here.
+    """
     from sentence_transformers import SentenceTransformer
 
     from transforms.encoder import Encoder
@@ -238,7 +281,15 @@ def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_p
     ours = encoder.encode(texts)
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     assert np.abs(ours - alone).max() <= 2e-5 * np.abs(ours).max()
-    again = train("regression", "scored.tsv", "--model", folder, "--output", tmp_path / "again", "--freeze-backbone")
+    again = train(
+        "regression",
+        "scored.tsv",
+        "--model",
+        folder,
+        "--output",
+        tmp_path / "again",
+        "--freeze-backbone",
+    )
     assert again.status == 0, again.err
     assert not hasattr(sys, "run_here")
     assert weights(tmp_path / "again") == weights(folder)
@@ -247,12 +298,31 @@ def test_a_cnn_head_is_trained_and_trained_again(train: Train, data: Path, tmp_p
     theirs = SentenceTransformer(str(folder), device="cpu", trust_remote_code=True).encode(texts)
     assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max()
     assert sys.__dict__.pop("run_here") == 1
-    refused = train("regression", "scored.tsv", "--pooler", "mean", "--freeze-backbone", "--output", tmp_path / "no")
+    refused = train(
+        "regression",
+        "scored.tsv",
+        "--pooler",
+        "mean",
+        "--freeze-backbone",
+        "--output",
+        tmp_path / "no",
+    )
     assert (refused.status, "leaves nothing to train" in refused.err) == (2, True)
 
 
-def test_a_dry_run_says_what_is_to_come_and_writes_nothing(train: Train, data: Path, tmp_path: Path) -> None:
-    done = train("regression", "scored.tsv", "--dry-run", "--epochs", 3, "--dev", data / "scored.tsv", "--json")
+def test_a_dry_run_says_what_is_to_come_and_writes_nothing(
+    train: Train, data: Path, tmp_path: Path
+) -> None:
+    done = train(
+        "regression",
+        "scored.tsv",
+        "--dry-run",
+        "--epochs",
+        3,
+        "--dev",
+        data / "scored.tsv",
+        "--json",
+    )
     assert done.status == 0, done.err
     found = json.loads(done.out)
     assert (found["rows"], found["batches"], found["steps"]) == (64, 4, 12)
@@ -267,7 +337,18 @@ def test_adapters_are_in_the_weights(train: Train, tmp_path: Path, data: Path) -
     from sentence_transformers import SentenceTransformer
 
     gone = save_tiny_model("bert", tmp_path / "gone", **WITHOUT_DROPOUT)
-    done = train("regression", "scored.tsv", "--lora", 4, "--epochs", 15, "--model", gone, "--dev", data / "scored.tsv")
+    done = train(
+        "regression",
+        "scored.tsv",
+        "--lora",
+        4,
+        "--epochs",
+        15,
+        "--model",
+        gone,
+        "--dev",
+        data / "scored.tsv",
+    )
     assert done.status == 0, done.err
     gone.rename(tmp_path / "elsewhere")
     assert not list((tmp_path / "model").glob("adapter*"))
@@ -298,13 +379,23 @@ def test_hard_negatives_are_looked_for(train: Train, data: Path, tmp_path: Path)
     assert (refused.status, "the data has a column of negatives" in refused.err) == (2, True)
 
 
-def test_texts_that_rows_share_leave_rows_out_of_batches(train: Train, data: Path, tmp_path: Path) -> None:
+def test_texts_that_rows_share_leave_rows_out_of_batches(
+    train: Train, data: Path, tmp_path: Path
+) -> None:
     rows = [{**row, "positive": f"a {place % 4}"} for place, row in enumerate(triplet_rows())]
     write_tsv(data / "shared.tsv", rows)
     done = train("ranking", "shared.tsv", "--columns", "anchor,positive")
-    assert (done.status, "note        16 of 64 rows are in an epoch's batches" in done.err) == (0, True), done.err
-    write_tsv(data / "shared.tsv", [{**row, "positive": f"a {place < 2}"} for place, row in enumerate(rows)])
-    refused = train("ranking", "shared.tsv", "--columns", "anchor,positive", "--output", tmp_path / "other")
+    assert (done.status, "note        16 of 64 rows are in an epoch's batches" in done.err) == (
+        0,
+        True,
+    ), done.err
+    write_tsv(
+        data / "shared.tsv",
+        [{**row, "positive": f"a {place < 2}"} for place, row in enumerate(rows)],
+    )
+    refused = train(
+        "ranking", "shared.tsv", "--columns", "anchor,positive", "--output", tmp_path / "other"
+    )
     assert (refused.status, "batches have no negatives" in refused.err) == (2, True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
@@ -320,7 +411,9 @@ def test_a_loss_that_is_not_finite_names_step_and_rows(train: Train, tmp_path: P
     assert not (tmp_path / "model").exists()
 
 
-def test_a_training_that_only_loses_keeps_the_start(train: Train, data: Path, tmp_path: Path) -> None:
+def test_a_training_that_only_loses_keeps_the_start(
+    train: Train, data: Path, tmp_path: Path
+) -> None:
     """Dev scores that turn the training's round: the more is learnt, the lower they are."""
     write_tsv(data / "turned.tsv", [{**row, "score": 5 - row["score"]} for row in scored_rows()])
     asked = ["--epochs", 6, "--dev", data / "turned.tsv", "--checkpoint-steps", 8]
@@ -336,16 +429,30 @@ def test_a_training_that_only_loses_keeps_the_start(train: Train, data: Path, tm
     assert (found["best_step"], found["dev"]["score"]) == (0, pytest.approx(max(scores)))
     assert found["dev"]["difference"]["score"] == 0
     assert max(scores[1:]) < scores[0]
-    before, after = (load_file(folder / "model.safetensors") for folder in (data / "bert", tmp_path / "model"))
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (data / "bert", tmp_path / "model")
+    )
     for name, weight in before.items():
         np.testing.assert_array_equal(after[name], weight)
     unknown = train("regression", "scored.tsv", "--must-improve", "--output", tmp_path / "other")
-    assert (unknown.status, "--must-improve compares dev scores; say --dev PATH too" in unknown.err) == (2, True)
+    assert (
+        unknown.status,
+        "--must-improve compares dev scores; say --dev PATH too" in unknown.err,
+    ) == (2, True)
 
 
 @pytest.mark.slow
 def test_patience(train: Train, data: Path, tmp_path: Path) -> None:
-    options = ["--epochs", 20, "--dev", data / "other.tsv", "--patience", 2, "--checkpoint-steps", 4]
+    options = [
+        "--epochs",
+        20,
+        "--dev",
+        data / "other.tsv",
+        "--patience",
+        2,
+        "--checkpoint-steps",
+        4,
+    ]
     write_tsv(data / "other.tsv", scored_rows(seed=5))
     done = train("regression", "scored.tsv", *options)
     found = record(tmp_path / "model")
@@ -386,7 +493,9 @@ def test_a_folder_is_replaced_as_a_whole(
 
 @pytest.mark.slow
 def test_a_killed_training_leaves_the_old_folder(train: Train, data: Path, tmp_path: Path) -> None:
-    """SIGKILL after the first checkpoint; then --resume gives what an undisturbed training gives."""
+    """SIGKILL after the first checkpoint; then --resume gives what an undisturbed training
+    gives.
+    """
     options = ["--epochs", 6, "--checkpoint-steps", 1]
     assert train("regression", "scored.tsv", *options, "--output", tmp_path / "whole").status == 0
     assert train("regression", "scored.tsv").status == 0
@@ -402,9 +511,18 @@ def test_a_killed_training_leaves_the_old_folder(train: Train, data: Path, tmp_p
         "--lr",
         "3e-3",
     ]
-    words += ["--model", str(data / "bert"), "--output", str(tmp_path / "model"), *map(str, options), "--overwrite"]
+    words += [
+        "--model",
+        str(data / "bert"),
+        "--output",
+        str(tmp_path / "model"),
+        *map(str, options),
+        "--overwrite",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    killed = subprocess.Popen([sys.executable, "-m", "sentence_beam", *words], env=environment, cwd=tmp_path)
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "sentence_beam", *words], env=environment, cwd=tmp_path
+    )
     work = tmp_path / "model.training" / "checkpoints"
     while killed.poll() is None and not list(work.glob("checkpoint-*")):
         time.sleep(0.05)
@@ -423,13 +541,17 @@ def test_quiet_and_json(train: Train, tmp_path: Path) -> None:
     assert json.loads(done.out)["space"] == record(tmp_path / "model")["space"]
 
 
-def test_a_table_of_token_embeddings_is_trained(train: Train, run: Run, data: Path, tmp_path: Path) -> None:
+def test_a_table_of_token_embeddings_is_trained(
+    train: Train, run: Run, data: Path, tmp_path: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer import modules
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(data / "bert" / "tokenizer.json"))
-    SentenceTransformer(modules=[modules.StaticEmbedding(tokenizer, embedding_dim=8)]).save(str(tmp_path / "static"))
+    SentenceTransformer(modules=[modules.StaticEmbedding(tokenizer, embedding_dim=8)]).save(
+        str(tmp_path / "static")
+    )
     done = train("regression", "scored.tsv", "--model", tmp_path / "static", "--epochs", 2)
     assert done.status == 0, done.err
     assert losses(tmp_path / "model")

@@ -57,7 +57,10 @@ def test_a_mistake_is_one_line(run: Run, mistake: str) -> None:
 def test_labels_that_cannot_be(run: Run) -> None:
     rows = labelled_rows()
     write_tsv(Path("labelled.tsv"), rows)
-    write_tsv(Path("other.tsv"), [{**row, "label": "maybe"} if place == 4 else row for place, row in enumerate(rows)])
+    write_tsv(
+        Path("other.tsv"),
+        [{**row, "label": "maybe"} if place == 4 else row for place, row in enumerate(rows)],
+    )
     write_tsv(Path("one.tsv"), [{**row, "label": "yes"} for row in rows])
 
     def said(*words: str) -> tuple[int, str]:
@@ -70,7 +73,10 @@ def test_labels_that_cannot_be(run: Run) -> None:
     )
     code, error = said("--input", "labelled.tsv", "--dev", "other.tsv")
     assert code == 2
-    assert "other.tsv, row 5: 'maybe' is a label that no training row has; there are 'no', 'perhaps', 'yes'" in error
+    assert (
+        "other.tsv, row 5: 'maybe' is a label that no training row has; there are 'no', 'perhaps', 'yes'"
+        in error
+    )
     code, error = said("--input", "labelled.tsv", "--labels", "yes,no")
     assert code == 2
     assert "labelled.tsv, row 2: 'perhaps' is not among --labels; there are 'yes', 'no'" in error
@@ -95,16 +101,29 @@ def test_recipes_are_printed_and_flags_win(run: Run) -> None:
 
     found = {}
     for name in recipes.names():
-        (args,) = with_recipe(parser(), ["--recipe", name, "--input", "a.tsv", "--lr", "1", "--dev=b.tsv"])
+        (args,) = with_recipe(
+            parser(), ["--recipe", name, "--input", "a.tsv", "--lr", "1", "--dev=b.tsv"]
+        )
         found[name] = as_options(TrainOptions, args)
         printed = run("train", "--print-recipe", name)
         assert printed.status == 0
         assert tomllib.loads(printed.out)["batch"] == found[name].batch
-    assert sorted(found) == ["cnn-salbert", "cnn-sbert", "salbert-nli", "salbert-stsb", "sbert-nli", "sbert-stsb"]
+    assert sorted(found) == [
+        "cnn-salbert",
+        "cnn-sbert",
+        "salbert-nli",
+        "salbert-stsb",
+        "sbert-nli",
+        "sbert-stsb",
+    ]
     assert {one.lr for one in found.values()} == {1.0}
     assert found["sbert-stsb"].model == found["sbert-nli"].output
     assert found["sbert-nli"].labels == ("contradiction=2", "entailment=0", "neutral=1")
-    assert (found["cnn-sbert"].pooler, found["cnn-sbert"].scores, found["cnn-sbert"].epochs) == ("cnn", (0.0, 5.0), 10)
+    assert (found["cnn-sbert"].pooler, found["cnn-sbert"].scores, found["cnn-sbert"].epochs) == (
+        "cnn",
+        (0.0, 5.0),
+        10,
+    )
     wrong = run("train", "--recipe", "bert", "--input", "a.tsv")
     assert (wrong.status, "invalid choice: 'bert'" in wrong.err) == (2, True)
 
@@ -113,6 +132,11 @@ def test_the_extra_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     import importlib.util
 
     find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "accelerate" else find(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "accelerate" else find(name)
+    )
     done = run("train", "--input", "scored.tsv", "--output", "model", *BY_SCORE)
-    assert (done.status, done.err) == (2, f"sentence-beam train: training needs accelerate: {pip_line('train')}\n")
+    assert (done.status, done.err) == (
+        2,
+        f"sentence-beam train: training needs accelerate: {pip_line('train')}\n",
+    )

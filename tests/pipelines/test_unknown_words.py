@@ -15,9 +15,13 @@ def _as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     mind_unknown_words(monkeypatch)
 
 
-def test_texts_that_the_model_cannot_read_end_the_run(embed: Run, run: Run, inputs: Path, store: Path) -> None:
+def test_texts_that_the_model_cannot_read_end_the_run(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", THAI)
-    said = embed(inputs / "*", "--prompt", "the dog ").failed(3, "12 of 12 tokens are unknown", "--max-unknown 0.3")
+    said = embed(inputs / "*", "--prompt", "the dog ").failed(
+        3, "12 of 12 tokens are unknown", "--max-unknown 0.3"
+    )
     assert "--model intfloat/multilingual-e5-small" in said
     assert manifest_of(store) is None
     out = embed(inputs / "*", "--prompt", "the dog ", "--max-unknown", 1).ok().out
@@ -25,7 +29,9 @@ def test_texts_that_the_model_cannot_read_end_the_run(embed: Run, run: Run, inpu
     assert check_ledger(store, 12)["tokens"]["unknown"] == 12
 
 
-def test_few_unknown_words_of_a_night_end_no_run(embed: Run, run: Run, inputs: Path, store: Path) -> None:
+def test_few_unknown_words_of_a_night_end_no_run(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
     """Tokens of rows that are carried over were counted when they were embedded."""
     write_lines(inputs / "a.txt", ["the dog", *THAI[:9]])
     embed(inputs / "*").ok()
@@ -38,7 +44,9 @@ def test_few_unknown_words_of_a_night_end_no_run(embed: Run, run: Run, inputs: P
     embed(inputs / "*").failed(3, "100 of 100 tokens are unknown")
 
 
-def test_search_notes_a_query_that_the_model_cannot_read(embed: Run, run: Run, inputs: Path, store: Path) -> None:
+def test_search_notes_a_query_that_the_model_cannot_read(
+    embed: Run, run: Run, inputs: Path, store: Path
+) -> None:
     write_lines(inputs / "a.txt", sentences(6))
     embed(inputs / "*").ok()
     how = ("search", "--store", store, "-k", 1, "--query", "the dog")

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Run
-from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_bytes, write_lines
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    ids_of,
+    manifest_of,
+    sentences,
+    write_bytes,
+    write_lines,
+)
 from helpers.snapshots import night, numbered, run_name
 
 from transforms.store.runs import lease
@@ -20,7 +28,9 @@ def nights(store: Path) -> Path:
     return store
 
 
-def test_a_night_and_a_vacuum_after_another(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+def test_a_night_and_a_vacuum_after_another(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
     for number in range(4):
         write_lines(inputs / "a.txt", sentences(10))
         write_lines(inputs / "b.txt", sentences(10, 10 * number))
@@ -42,14 +52,20 @@ def test_what_it_says(run: Run, nights: Path) -> None:
     assert list(kinds) == ["plans", "shards", "sidecars", "all"]
     assert kinds["shards"].startswith("2 files, ")
     assert kinds["all"].endswith(" removed")
-    assert run("vacuum", "--store", nights).ok().out.splitlines()[-1] == "all         0 files, 0 bytes removed"
+    assert (
+        run("vacuum", "--store", nights).ok().out.splitlines()[-1]
+        == "all         0 files, 0 bytes removed"
+    )
 
 
 def test_a_dry_run_removes_nothing_and_says_the_same(run: Run, nights: Path) -> None:
     before = files_in(nights)
     said = run("vacuum", "--store", nights, "--keep", 1, "--dry-run").ok().out
     assert files_in(nights) == before
-    assert said.replace("would be removed", "removed") == run("vacuum", "--store", nights, "--keep", 1).ok().out
+    assert (
+        said.replace("would be removed", "removed")
+        == run("vacuum", "--store", nights, "--keep", 1).ok().out
+    )
 
 
 def test_without_options_a_week_is_kept(run: Run, nights: Path) -> None:
@@ -74,15 +90,21 @@ def test_keep_and_age_together_keep_what_either_keeps(run: Run, nights: Path) ->
 
 
 @pytest.mark.parametrize("extra", [(), ("--dry-run",)])
-def test_while_another_writes_it_removes_nothing(run: Run, nights: Path, extra: tuple[str, ...]) -> None:
-    lease.acquire(str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+def test_while_another_writes_it_removes_nothing(
+    run: Run, nights: Path, extra: tuple[str, ...]
+) -> None:
+    lease.acquire(
+        str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time())
+    )
     before = files_in(nights)
     run("vacuum", "--store", nights, "--keep", 1, *extra).failed(1, nights, "run-1", "job-1")
     assert files_in(nights) == before
 
 
 def test_the_lease_of_a_dead_writer_does_not_stop_it(run: Run, nights: Path) -> None:
-    lease.acquire(str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time()))
+    lease.acquire(
+        str(nights), lease.Lease("run-1", "elsewhere", 17, "FlinkRunner", "job-1", time.time())
+    )
     os.utime(nights / "lease.json", (time.time() - 601,) * 2)
     run("vacuum", "--store", nights, "--keep", 1).ok()
     assert len(files_in(nights, "manifests")) == 1
@@ -97,14 +119,23 @@ def test_a_crashed_nights_work_is_taken_up_after_a_vacuum(
     write_bytes(inputs / "b.txt", b"\xff\n" + "\n".join(sentences(5, 5)).encode())
     embed(inputs / "*", "--max-rejects", 0).failed(3)
     run("vacuum", "--store", store, "--keep", 1).ok()
-    monkeypatch.setattr("transforms.steps.embed.load_encoder.load_encoder", lambda job: pytest.fail("embedded again"))
+    monkeypatch.setattr(
+        "transforms.steps.embed.load_encoder.load_encoder",
+        lambda job: pytest.fail("embedded again"),
+    )
     embed(inputs / "*", "--max-rejects", 1).ok()
     assert len(ids_of(store)) == 10
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--keep", "0"), ("--keep", "two"), ("--older-than", "7"), ("--older-than", "d7"), ("--older-than", "1 week")],
+    [
+        ("--keep", "0"),
+        ("--keep", "two"),
+        ("--older-than", "7"),
+        ("--older-than", "d7"),
+        ("--older-than", "1 week"),
+    ],
 )
 def test_values_that_cannot_be(run: Run, nights: Path, option: str, value: str) -> None:
     before = files_in(nights)

@@ -49,7 +49,11 @@ def shards(nights: Nights) -> list[Path]:
 DAMAGE: dict[str, tuple[Callable[[Nights], object], int]] = {
     "none": (lambda nights: None, 0),
     "shards and the manifest": (
-        lambda nights: (shards(nights)[17].unlink(), flip(shards(nights)[2]), flip(nights.root / "manifest.json")),
+        lambda nights: (
+            shards(nights)[17].unlink(),
+            flip(shards(nights)[2]),
+            flip(nights.root / "manifest.json"),
+        ),
         2,
     ),
     "an index file": (lambda nights: flip(nights.root / nights.index["segments"][0]["path"]), 1),
@@ -91,9 +95,9 @@ def test_the_command(nights: Nights, run: Run) -> None:
     spread = run("verify", "--store", nights.root, "--runner", "FnApiRunner")
     assert (spread.status, spread.err) == (plain.status, plain.err) == (1, spread.err)
     assert "the shard is missing" in spread.err
-    run("verify", "--store", nights.root, "--runner", "FnApiRunner", "--no_wait_until_finish").failed(
-        2, "verify waits for its job"
-    )
+    run(
+        "verify", "--store", nights.root, "--runner", "FnApiRunner", "--no_wait_until_finish"
+    ).failed(2, "verify waits for its job")
 
 
 @pytest.mark.parametrize("flags", [(), ("--runner", "FnApiRunner")], ids=["threads", "workers"])
@@ -110,7 +114,9 @@ def test_a_snapshot_that_vacuum_removes_meanwhile_is_no_damage(
 
     for name in ("faults", "by_workers"):
         monkeypatch.setattr(verify, name, partial(meanwhile, getattr(verify, name)))
-    run("verify", "--store", nights.root, *flags).failed(1, f"vacuum removed snapshot {first} meanwhile")
+    run("verify", "--store", nights.root, *flags).failed(
+        1, f"vacuum removed snapshot {first} meanwhile"
+    )
 
 
 def test_a_commit_meanwhile_is_no_fault(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:

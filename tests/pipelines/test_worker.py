@@ -22,11 +22,17 @@ from pipelines import worker
 class Provision(service.ProvisionServiceServicer):
     """An engine that knows one worker."""
 
-    def GetProvisionInfo(self, request: Any, context: grpc.ServicerContext) -> api.GetProvisionInfoResponse:
-        if ("worker_id", "1-1") not in [(item.key, item.value) for item in context.invocation_metadata()]:
+    def GetProvisionInfo(
+        self, request: Any, context: grpc.ServicerContext
+    ) -> api.GetProvisionInfoResponse:
+        if ("worker_id", "1-1") not in [
+            (item.key, item.value) for item in context.invocation_metadata()
+        ]:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "who asks?")
         info = api.ProvisionInfo(runner_capabilities=["beam:protocol:x:v1", "beam:protocol:y:v1"])
-        info.pipeline_options.update({"beam:option:job_name:v1": "nightly", "beam:option:number:v1": "2"})
+        info.pipeline_options.update(
+            {"beam:option:job_name:v1": "nightly", "beam:option:number:v1": "2"}
+        )
         return api.GetProvisionInfoResponse(info=info)
 
 
@@ -56,13 +62,18 @@ def became(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, str]]]:
         yield found
 
 
-def test_it_becomes_beams_worker_with_the_jobs_options(endpoint: str, became: list[dict[str, str]]) -> None:
+def test_it_becomes_beams_worker_with_the_jobs_options(
+    endpoint: str, became: list[dict[str, str]]
+) -> None:
     assert worker.main(arguments(endpoint)) == 0
     (env,) = became
     assert env["WORKER_ID"] == "1-1"
     assert env["RUNNER_CAPABILITIES"].split() == ["beam:protocol:x:v1", "beam:protocol:y:v1"]
     assert env["OMP_NUM_THREADS"] == "1", "it keeps what it was started in"
-    assert sdk_worker_main._load_pipeline_options(env["PIPELINE_OPTIONS"]) == {"job_name": "nightly", "number": "2"}
+    assert sdk_worker_main._load_pipeline_options(env["PIPELINE_OPTIONS"]) == {
+        "job_name": "nightly",
+        "number": "2",
+    }
     assert json.loads(env["PIPELINE_OPTIONS"])
     for name, port in (("CONTROL", 1), ("LOGGING", 2)):
         descriptor = sdk_worker_main.endpoints_pb2.ApiServiceDescriptor()

@@ -1,4 +1,6 @@
-"""The lease of a run: while it is silent, when it was never submitted, and while an engine works for it."""
+"""The lease of a run: while it is silent, when it was never submitted, and while an engine works
+for it.
+"""
 
 import errno
 import json
@@ -32,13 +34,18 @@ def glob(inputs: Path) -> Path:
     return write_lines(inputs / "a.txt", sentences(10))
 
 
-def test_a_run_is_alive_through_steps_that_finish_no_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_alive_through_steps_that_finish_no_unit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
     with writing(str(tmp_path), "run1", PipelineOptions(["--runner=FnApiRunner"])):
         standing = json.loads((tmp_path / "lease.json").read_text())
         (tmp_path / "lease.json").write_text(json.dumps({**standing, "renewed": 0.0}))
         until = time.monotonic() + 10
-        while json.loads((tmp_path / "lease.json").read_text())["renewed"] == 0.0 and time.monotonic() < until:
+        while (
+            json.loads((tmp_path / "lease.json").read_text())["renewed"] == 0.0
+            and time.monotonic() < until
+        ):
             time.sleep(0.005)
         with pytest.raises(SentenceBeamError, match="run1"):
             lease.check(str(tmp_path))
@@ -63,7 +70,9 @@ def fail_in_a_run(root: str, taken: bool) -> None:
         if taken:
             lease.release(root, "run1")
             lease.acquire(root, lease.Lease("run2", "h", None, "x", "j", time.time()))
-        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "store/plan.parquet.tmp-1")
+        raise FileNotFoundError(
+            errno.ENOENT, "No such file or directory", "store/plan.parquet.tmp-1"
+        )
 
 
 def test_a_run_whose_lease_was_taken_says_so_if_it_misses_a_file(tmp_path: Path) -> None:
@@ -100,7 +109,10 @@ SUBMISSIONS: dict[str, tuple[Callable[..., Any], bool]] = {
     "never submitted": (_cannot_be_submitted, False),
     "failed": (lambda *_: Submitted(PipelineState.FAILED, RuntimeError("it failed")), False),
     "ended without a result": (lambda *_: Submitted(PipelineState.DONE), False),
-    "interrupted while it runs": (lambda *_: Submitted(PipelineState.RUNNING, KeyboardInterrupt()), True),
+    "interrupted while it runs": (
+        lambda *_: Submitted(PipelineState.RUNNING, KeyboardInterrupt()),
+        True,
+    ),
     "out of sight": (lambda *_: Submitted(OSError("no answer"), OSError("no answer")), True),
 }
 
@@ -137,14 +149,18 @@ def test_a_writer_that_lost_its_lease_stops_embedding(
         """The first unit takes so long that another run takes the lease."""
         record = write(self, *arguments)
         lease.release(str(store), json.loads((store / "lease.json").read_text())["run"])
-        lease.acquire(str(store), lease.Lease.of_this_process("another", "FnApiRunner", "job", True))
+        lease.acquire(
+            str(store), lease.Lease.of_this_process("another", "FnApiRunner", "job", True)
+        )
         monkeypatch.setattr(UnitStore, "write", write)
         time.sleep(0.05)
         return record
 
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
     monkeypatch.setattr(UnitStore, "write", frozen)
-    embed(inputs / "*", "--unit-tokens", 60).failed(1, f"{store}: the lease was taken from this run")
+    embed(inputs / "*", "--unit-tokens", 60).failed(
+        1, f"{store}: the lease was taken from this run"
+    )
     made = len(list((store / "embeddings").iterdir()))
     assert not (store / "manifest.json").exists()
     lease.release(str(store), "another")
@@ -186,7 +202,10 @@ def test_a_job_that_fails_after_its_commit_is_a_success(
     monkeypatch.setattr(beam.Pipeline, "run", failing)
     outcome = embed(glob)
     assert outcome.status == 0
-    assert outcome.err == "committed; the job failed afterwards (the worker that had committed was lost)\n"
+    assert (
+        outcome.err
+        == "committed; the job failed afterwards (the worker that had committed was lost)\n"
+    )
     assert "10 written" in outcome.out
 
 

@@ -12,14 +12,18 @@ HASH_BYTES = 16  # of a row hash
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
-    """The bytes of a Parquet file of the table; `options` as `pyarrow.parquet.write_table` has them."""
+    """The bytes of a Parquet file of the table; `options` as `pyarrow.parquet.write_table` has
+    them.
+    """
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
 
 
 def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The named columns (None: all) of a Parquet file's bytes. Raises pa.ArrowException or OSError for damaged ones."""
+    """The named columns (None: all) of a Parquet file's bytes. Raises pa.ArrowException or OSError
+    for damaged ones.
+    """
     # pq.read_table brings pyarrow.dataset and, where it is installed, pandas: a third of a second.
     file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
     return file.read(None if columns is None else list(columns))
@@ -31,10 +35,15 @@ def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
 
 
 def values_of(column: pa.FixedSizeListArray) -> np.ndarray:
-    """The vectors of a column [n, d], of its own type; not copied but for nulls, which are NaN then."""
+    """The vectors of a column [n, d], of its own type; not copied but for nulls, which are NaN
+    then.
+    """
     values = column.flatten()
-    # What Arrow may have to copy makes it import pandas, where that is installed: a quarter of a second.
-    return values.to_numpy(zero_copy_only=not values.null_count).reshape(len(column), column.type.list_size)
+    # What Arrow may have to copy makes it import pandas, where that is installed: a quarter of a
+    # second.
+    return values.to_numpy(zero_copy_only=not values.null_count).reshape(
+        len(column), column.type.list_size
+    )
 
 
 def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
@@ -65,12 +74,16 @@ def as_keys(hashes: np.ndarray) -> np.ndarray:
 
 
 def hash_prefixes(hashes: np.ndarray) -> np.ndarray:
-    """The first 8 bytes of row hashes uint8 [n, 16] as numbers uint64 [n], in the same order as the hashes."""
+    """The first 8 bytes of row hashes uint8 [n, 16] as numbers uint64 [n], in the same order as the
+    hashes.
+    """
     return np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
 def without_views(batch: pa.RecordBatch) -> pa.Table:
-    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know them."""
+    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know
+    them.
+    """
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
     return pa.Table.from_batches([batch]).cast(pa.schema(fields))

@@ -1,4 +1,6 @@
-"""Dataclasses of which a run has millions: small in memory, and small and quick on their way between its steps."""
+"""Dataclasses of which a run has millions: small in memory, and small and quick on their way
+between its steps.
+"""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,7 +13,8 @@ T = TypeVar("T")
 def by_values(kind: type[T]) -> type[T]:
     """The dataclass (of two fields or more), pickled as its values in their order.
 
-    One with slots, which take a third of the memory, is else pickled field by field, in three times the time.
+    One with slots, which take a third of the memory, is else pickled field by field, in three times
+    the time.
     """
     values = attrgetter(*(item.name for item in fields(kind)))  # type: ignore[arg-type]
 

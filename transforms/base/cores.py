@@ -1,7 +1,7 @@
 """Work side by side on the cores of a processor, each piece on one core.
 
-Cores that share every matrix product wait for each other after each one; with pieces of their own they wait once at the
-end, and what a piece gives does not depend on how many of them there are.
+Cores that share every matrix product wait for each other after each one; with pieces of their own
+they wait once at the end, and what a piece gives does not depend on how many of them there are.
 """
 
 import threading
@@ -17,13 +17,17 @@ _STARTING = threading.Lock()
 
 
 class Cores:
-    """A pool of threads with one core each, as many as torch may use; they start with the first work."""
+    """A pool of threads with one core each, as many as torch may use; they start with the first
+    work.
+    """
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The results of `work`, run in inference mode, in the items' order, each once those before it are done."""
+        """The results of `work`, run in inference mode, in the items' order, each once those before
+        it are done.
+        """
         import torch  # where calibrations are only read, it is not needed
 
         if self._executor is None:
@@ -33,28 +37,34 @@ class Cores:
 
 
 def _one_core_threads(count: int) -> ThreadPoolExecutor:
-    """A pool of started threads in which torch uses one core each; the calling thread keeps its number of cores."""
+    """A pool of started threads in which torch uses one core each; the calling thread keeps its
+    number of cores.
+    """
     import torch
 
     executor, together = ThreadPoolExecutor(count, "core"), threading.Barrier(count + 1)
 
     def start() -> None:
-        torch.get_num_threads()  # a thread's first use of torch sets its share, over what was set before
+        # a thread's first use of torch sets its share, over what was set before
+        torch.get_num_threads()
         torch.set_num_threads(1)
         together.wait()
 
     for _ in range(count):
         executor.submit(start)
     together.wait()
-    torch.set_num_threads(count)  # what a thread sets is what threads that are new to torch begin with
+    # what a thread sets is what threads that are new to torch begin with
+    torch.set_num_threads(count)
     return executor
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """One core for what torch does inside: for so little work that several would mostly wait for each other.
+    """One core for what torch does inside: for so little work that several would mostly wait for
+    each other.
 
-    For processes with one thread: another that uses torch for the first time meanwhile gets one core too, for good.
+    For processes with one thread: another that uses torch for the first time meanwhile gets one
+    core too, for good.
     """
     import torch
 

@@ -1,7 +1,8 @@
-"""Parts of JSON files as frozen dataclasses, whose fields' types are what is checked before any value is used.
+"""Parts of JSON files as frozen dataclasses, whose fields' types are what is checked before any
+value is used.
 
-An int is a count, a float any finite number; `Annotated` names a reader of its own. Fields with a default may be
-missing. What a class has no field for is kept, since later versions add some.
+An int is a count, a float any finite number; `Annotated` names a reader of its own. Fields with a
+default may be missing. What a class has no field for is kept, since later versions add some.
 """
 
 import re
@@ -16,7 +17,8 @@ Reader = Callable[[Any, str], Any]  # of a value and the field's name: the value
 
 MOST = 1 << 53  # the whole numbers that every reader of JSON has exactly
 _HEX = re.compile(r"[0-9a-f]+")
-# Metadata of a field that is not in the JSON, and of one that is left out of it if it has its default.
+# Metadata of a field that is not in the JSON, and of one that is left out of it if it has its
+# default.
 BESIDE, SPARSE = {"beside": True}, {"sparse": True}
 
 
@@ -29,7 +31,11 @@ def _of_type(kind: type, wanted: str) -> Reader:
     return lambda value, where: value if isinstance(value, kind) else fail(where, wanted)
 
 
-text, flag, record = _of_type(str, "a string"), _of_type(bool, "true or false"), _of_type(dict, "an object")
+text, flag, record = (
+    _of_type(str, "a string"),
+    _of_type(bool, "true or false"),
+    _of_type(dict, "an object"),
+)
 
 
 def count(value: Any, where: str, most: int = MOST) -> int:
@@ -57,12 +63,18 @@ def time(value: Any, where: str) -> str:
 
 def hex_digest(value: Any, where: str) -> str:
     """A digest in hex, which may be part of paths."""
-    return value if isinstance(value, str) and _HEX.fullmatch(value) else fail(where, "a digest in hex")
+    return (
+        value
+        if isinstance(value, str) and _HEX.fullmatch(value)
+        else fail(where, "a digest in hex")
+    )
 
 
 def one_of(*values: str) -> Reader:
     """One of some words."""
-    return lambda value, where: value if value in values else fail(where, f"one of {', '.join(values)}")
+    return lambda value, where: (
+        value if value in values else fail(where, f"one of {', '.join(values)}")
+    )
 
 
 def _each(make: Callable[[Any], Any], read: Reader, value: Any, where: str) -> Any:
@@ -89,7 +101,9 @@ def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
 
 
 def _fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
-    """The fields of a dataclass that an object has, each read. Raises ValueError naming one that is missing."""
+    """The fields of a dataclass that an object has, each read. Raises ValueError naming one that is
+    missing.
+    """
     record(value, where)
     found, prefix = {}, f"{where}." if where else ""
     for name, (read, default) in _readers(kind).items():
@@ -127,7 +141,8 @@ def _reader(hint: Any) -> Reader:
         return arguments[1]
     if kind in (Union, types.UnionType):  # with None
         return partial(_maybe, _reader(arguments[0]))
-    if kind is tuple and arguments[-1] is not Ellipsis:  # a few values of different types, of this program alone
+    # a few values of different types, of this program alone
+    if kind is tuple and arguments[-1] is not Ellipsis:
         return lambda value, where: tuple(value)
     if kind in (list, tuple):
         return partial(_each, kind, _reader(arguments[0]))
@@ -142,9 +157,13 @@ def _reader(hint: Any) -> Reader:
 
 @dataclass(frozen=True, slots=True)
 class JsonEntry:
-    """A part of a JSON file. `said` is the JSON that it was read from where that has other fields than the class."""
+    """A part of a JSON file. `said` is the JSON that it was read from where that has other fields
+    than the class.
+    """
 
-    said: Mapping[str, Any] | None = field(default=None, kw_only=True, repr=False, compare=False, metadata=BESIDE)
+    said: Mapping[str, Any] | None = field(
+        default=None, kw_only=True, repr=False, compare=False, metadata=BESIDE
+    )
 
     @classmethod
     def from_json(cls, value: Any, where: str = "", **beside: Any) -> Self:
@@ -154,12 +173,16 @@ class JsonEntry:
         """
         kind: Any = cls
         found = _fields_of(cls, value, where)
-        is_whole = len(found) == len(value) and _readers(kind).keys() - found.keys() <= _sparse(kind)
+        is_whole = len(found) == len(value) and _readers(kind).keys() - found.keys() <= _sparse(
+            kind
+        )
         said = None if is_whole else value
         return cls(**found, **beside, said=said)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of the entry; of one that was read, with its other fields, and without defaults that it lacked."""
+        """The JSON of the entry; of one that was read, with its other fields, and without defaults
+        that it lacked.
+        """
         kind: Any = type(self)
         known, sparse, said = _readers(kind), _sparse(kind), self.said
         found = {name: item for name, item in (said or {}).items() if name not in known}

@@ -10,7 +10,8 @@ JOINERS = "\u200c\u200d"  # not printable, and part of words and of emoji
 class SentenceBeamError(Exception):
     """Anything that ends a run with one line; exit status 1.
 
-    `line` is what a command prints, if the message names parameters in place of flags (see `python_names`).
+    `line` is what a command prints, if the message names parameters in place of flags (see
+    `python_names`).
     """
 
     exit_code = 1
@@ -30,7 +31,9 @@ class OptionError(SentenceBeamError):
 
 
 class MissingExtraError(OptionError):
-    """An optional dependency that is not installed; the message holds the pip line that installs it."""
+    """An optional dependency that is not installed; the message holds the pip line that installs
+    it.
+    """
 
 
 class UnfitModelError(OptionError):
@@ -42,7 +45,9 @@ class InputChangedError(SentenceBeamError):
 
 
 class DamagedIndexError(SentenceBeamError):
-    """A file of an index is missing, or is not what was written; the index can be built again from the shards."""
+    """A file of an index is missing, or is not what was written; the index can be built again from
+    the shards.
+    """
 
 
 class DataGateError(SentenceBeamError):
@@ -70,13 +75,16 @@ def printable(text: str) -> str:
     """The text with characters that a terminal would obey, or that have no form, as escapes."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text)
+    return "".join(
+        c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text
+    )
 
 
 def first_line(error: BaseException) -> str:
     """The first line of an error's message, or the name of its type where it has no message.
 
-    An error of this project is one line; what would end it is in the name of a file, and stands as an escape.
+    An error of this project is one line; what would end it is in the name of a file, and stands as
+    an escape.
 
     >>> first_line(ValueError("no such column\\nat row 3")), first_line(EOFError())
     ('no such column', 'EOFError')
@@ -90,13 +98,16 @@ def first_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def refuse_damage(said: str, mend: str = "", kind: type[SentenceBeamError] = SentenceBeamError) -> Iterator[None]:
-    """Raise one error, with what is `said` of a file and how to `mend` it, if the body cannot parse the file's bytes.
+def refuse_damage(
+    said: str, mend: str = "", kind: type[SentenceBeamError] = SentenceBeamError
+) -> Iterator[None]:
+    """Raise one error, with what is `said` of a file and how to `mend` it, if the body cannot parse
+    the file's bytes.
 
-    Parsers of JSON, Parquet, arrays and tensors raise errors of any type for bytes that nobody wrote: RecursionError,
-    KeyError, OverflowError. So the body parses bytes that are there and does nothing else: what a disk or a network
-    raises is tried again, and must stay what it is. Errors of this project pass, but for those about options, which
-    the bytes of a file are not.
+    Parsers of JSON, Parquet, arrays and tensors raise errors of any type for bytes that nobody
+    wrote: RecursionError, KeyError, OverflowError. So the body parses bytes that are there and does
+    nothing else: what a disk or a network raises is tried again, and must stay what it is. Errors
+    of this project pass, but for those about options, which the bytes of a file are not.
     """
     try:
         yield

@@ -11,7 +11,8 @@ _HOME = Path(__file__).resolve().parents[2]
 
 
 def pip_line(extra: str, home: Path = _HOME) -> str:
-    """Return the command that installs an extra into this Python, with the versions that the project is tested with.
+    """Return the command that installs an extra into this Python, with the versions that the
+    project is tested with.
 
     It works in any folder if this code is that of a clone, else in a clone.
     """

@@ -18,6 +18,8 @@ def uncollected() -> Iterator[None]:
     finally:
         gc.freeze()
         if not frozen:
-            gc.unfreeze()  # now all of it counts as old; where some was frozen before, as commands do, all stays frozen
+            # now all of it counts as old; where some was frozen before, as commands do, all stays
+            # frozen
+            gc.unfreeze()
         if collects:
             gc.enable()

@@ -25,9 +25,10 @@ _placeholder = _LikeNone()
 def keep_root_logger() -> Iterator[None]:
     """Leave the root logger as it is, whatever Beam does in the body.
 
-    Beam calls `logging.basicConfig()` when it is imported, for each of its options and for each pipeline: the program's
-    own call would have no effect afterwards. What Beam logs to the root logger, warnings of parts that are not
-    installed among it, is dropped below the level of an error.
+    Beam calls `logging.basicConfig()` when it is imported, for each of its options and for each
+    pipeline: the program's own call would have no effect afterwards. What Beam logs to the root
+    logger, warnings of parts that are not installed among it, is dropped below the level of an
+    error.
     """
     global _keepers
     root = logging.getLogger()

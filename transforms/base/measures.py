@@ -1,6 +1,8 @@
-"""What a run's stages took: figures of each unit, file or step as it is worked off, and sums and quantiles over them.
+"""What a run's stages took: figures of each unit, file or step as it is worked off, and sums and
+quantiles over them.
 
-Nothing here knows an engine. A unit's figures travel with its record, so that what an engine does twice counts once.
+Nothing here knows an engine. A unit's figures travel with its record, so that what an engine does
+twice counts once.
 """
 
 import sys
@@ -25,7 +27,9 @@ Measures = dict[str, dict[str, Summary]]  # by stage and figure
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that is measured again and again: its name, which ends in `_ms` for milliseconds, and what it is of."""
+    """A number that is measured again and again: its name, which ends in `_ms` for milliseconds,
+    and what it is of.
+    """
 
     name: str
     meaning: str
@@ -34,7 +38,11 @@ class Figure:
 STAGES: dict[str, tuple[Figure, ...]] = {
     "plan": (
         Figure("planned_ms", "time from the start of the run until its plan was on record"),
-        Figure("file_ms", "finding out whether a file has changed and its shards are sound; reading its footer if not"),
+        Figure(
+            "file_ms",
+            "finding out whether a file has changed and its shards are sound; reading its footer"
+            " if not",
+        ),
     ),
     "embed": (
         Figure("read_ms", "reading a unit's rows"),
@@ -42,9 +50,13 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("load_ms", "loading the model"),
         Figure("tokenise_ms", "tokenising a unit's new texts and cutting them into batches"),
         Figure("wait_ms", "time that the model had nothing to do before a unit"),
-        Figure("forward_ms", "the forward pass of a unit, with pooling: how long the devices computed"),
+        Figure(
+            "forward_ms", "the forward pass of a unit, with pooling: how long the devices computed"
+        ),
         Figure("write_ms", "writing a unit's shard"),
-        Figure("queue", "units before it that are not written yet when a unit is handed to the model"),
+        Figure(
+            "queue", "units before it that are not written yet when a unit is handed to the model"
+        ),
         Figure("unit_rows", "rows of a unit"),
         Figure("unit_tokens", "tokens of a unit that went through the model"),
         Figure("unit_bytes", "bytes of a unit's shard"),
@@ -54,7 +66,10 @@ STAGES: dict[str, tuple[Figure, ...]] = {
     "index": (
         Figure("sample_ms", "reading a group of shards for the sample and the held-out rows"),
         Figure("train_ms", "a step of the training: a cell of the lists, a part of the sample"),
-        Figure("rows_ms", "reading the texts of a group of new shards, or of a segment's rows that are gone"),
+        Figure(
+            "rows_ms",
+            "reading the texts of a group of new shards, or of a segment's rows that are gone",
+        ),
         Figure("match_ms", "matching a part of the rows, new with gone"),
         Figure("decide_ms", "deciding what to match, and which segments are written"),
         Figure("segment_ms", "building or updating a segment, with its part of the recall"),
@@ -65,13 +80,21 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("manifest_ms", "writing the manifest"),
     ),
 }
-# What one thread of a worker does in turn; the threads work side by side, so that the busiest of them is the limit.
-EMBED_THREADS = (("read_ms",), ("reuse_ms", "load_ms", "tokenise_ms"), ("forward_ms",), ("write_ms",))
+# What one thread of a worker does in turn; the threads work side by side, so that the busiest of
+# them is the limit.
+EMBED_THREADS = (
+    ("read_ms",),
+    ("reuse_ms", "load_ms", "tokenise_ms"),
+    ("forward_ms",),
+    ("write_ms",),
+)
 EMBED_PARTS = tuple(name for thread in EMBED_THREADS for name in thread)
 
 
 class Stopwatch:
-    """The figures of one unit, file or step, as its work goes on; threads may take turns with it."""
+    """The figures of one unit, file or step, as its work goes on; threads may take turns with
+    it.
+    """
 
     def __init__(self) -> None:
         self._figures: dict[str, float] = defaultdict(float)
@@ -94,7 +117,9 @@ class Stopwatch:
     def figures(self) -> dict[str, float]:
         """The figures so far, those that are being timed included."""
         now = perf_counter()
-        running = {name: self._figures[name] + 1000 * (now - begun) for name, begun in self._begun.items()}
+        running = {
+            name: self._figures[name] + 1000 * (now - begun) for name, begun in self._begun.items()
+        }
         return {name: round(value, 3) for name, value in {**self._figures, **running}.items()}
 
 
@@ -108,9 +133,11 @@ def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
 
 @dataclass(frozen=True)
 class Sketch:
-    """One figure over many units: how many, their sum, the largest, and values in order that stand for as many each.
+    """One figure over many units: how many, their sum, the largest, and values in order that stand
+    for as many each.
 
-    Up to 512 these are all values; of more, every so many-th. Sketches can be joined, and stay as small.
+    Up to 512 these are all values; of more, every so many-th. Sketches can be joined, and stay as
+    small.
     """
 
     count: int
@@ -140,7 +167,9 @@ def sketched(found: Iterable[Figures], most: int = SKETCHED) -> Sketches:
 
 
 def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:
-    """Each figure over all that the parts are of; quantiles are exact where no part has more than 512 values of it."""
+    """Each figure over all that the parts are of; quantiles are exact where no part has more than
+    512 values of it.
+    """
     joined: dict[str, list[Sketch]] = defaultdict(list)
     for sketches in parts:
         for name, sketch in sketches.items():
@@ -159,30 +188,47 @@ def summed(found: Iterable[Figures]) -> dict[str, Summary]:
 
 def _summary(sketches: list[Sketch]) -> Summary:
     count = sum(sketch.count for sketch in sketches)
-    weighed = sorted((value, sketch.count / len(sketch.values)) for sketch in sketches for value in sketch.values)
+    weighed = sorted(
+        (value, sketch.count / len(sketch.values)) for sketch in sketches for value in sketch.values
+    )
     reached = list(accumulate(weight for _, weight in weighed))
     # nearest rank: a value that was really seen
-    ranks = {q: min(bisect_left(reached, q * count - 1e-6 * count), len(weighed) - 1) for q in QUANTILES}
+    ranks = {
+        q: min(bisect_left(reached, q * count - 1e-6 * count), len(weighed) - 1) for q in QUANTILES
+    }
     quantiles = {f"p{q * 100:g}": weighed[rank][0] for q, rank in ranks.items()}
     total = round(sum(sketch.sum for sketch in sketches), 3)
-    return {"count": count, "sum": total, **quantiles, "max": max(sketch.most for sketch in sketches)}
+    return {
+        "count": count,
+        "sum": total,
+        **quantiles,
+        "max": max(sketch.most for sketch in sketches),
+    }
 
 
 def tokens_a_second(figures: Figures) -> Figures:
-    """How many tokens a second the host tokenised and the devices computed of a unit; only what was timed.
+    """How many tokens a second the host tokenised and the devices computed of a unit; only what was
+    timed.
 
     >>> tokens_a_second({"unit_tokens": 5000, "tokenise_ms": 10.0, "forward_ms": 500.0})
     {'host_tokens_s': 500000.0, 'device_tokens_s': 10000.0}
     """
-    times = {"host_tokens_s": figures.get("tokenise_ms", 0.0), "device_tokens_s": figures.get("forward_ms", 0.0)}
+    times = {
+        "host_tokens_s": figures.get("tokenise_ms", 0.0),
+        "device_tokens_s": figures.get("forward_ms", 0.0),
+    }
     tokens = figures["unit_tokens"]
-    return {name: round(1000 * tokens / spent, 1) for name, spent in times.items() if spent and tokens}
+    return {
+        name: round(1000 * tokens / spent, 1) for name, spent in times.items() if spent and tokens
+    }
 
 
 def limit_of(embed: Mapping[str, Summary]) -> str:
-    """The part of Embed that holds up the rest: what takes the busiest thread longest; "" where nothing was timed.
+    """The part of Embed that holds up the rest: what takes the busiest thread longest; "" where
+    nothing was timed.
 
-    >>> limit_of(summed([{"read_ms": 30.0, "reuse_ms": 9.0, "tokenise_ms": 25.0, "forward_ms": 31.0}]))
+    >>> stages = {"read_ms": 30.0, "reuse_ms": 9.0, "tokenise_ms": 25.0, "forward_ms": 31.0}
+    >>> limit_of(summed([stages]))
     'tokenise'
     """
 

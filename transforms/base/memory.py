@@ -8,8 +8,8 @@ import gc
 def release_memory() -> None:
     """Return freed memory to the operating system.
 
-    glibc's allocator keeps what threads freed in arenas of their own, some 0.3 MB for each run in a process. Does
-    nothing if the C library has no `malloc_trim`, as musl and macOS.
+    glibc's allocator keeps what threads freed in arenas of their own, some 0.3 MB for each run in a
+    process. Does nothing if the C library has no `malloc_trim`, as musl and macOS.
     """
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):

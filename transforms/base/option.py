@@ -1,7 +1,7 @@
 """Options as fields of dataclasses: a field says everything about its option, once.
 
-Parsers, the keys of TOML files, the checks of values, the reference and what a run takes from its store follow from the
-declarations of these fields.
+Parsers, the keys of TOML files, the checks of values, the reference and what a run takes from its
+store follow from the declarations of these fields.
 """
 
 import enum
@@ -37,10 +37,11 @@ class Exclusive:
 class Declared:
     """Everything about an option except its type and default, which the field has.
 
-    `kind` checks and converts the text of one value; `choices` are the words that are allowed if it is a word. `flag`
-    is given if it is not the field's name; `aliases` are flags that --help does not show. With `positional` the option
-    is an argument without a flag. `several`: "repeat", a flag for each value; "list", a flag may have many values.
-    With `once` a repeated flag has to have the same value. A `gate` ends a run that exceeds its value.
+    `kind` checks and converts the text of one value; `choices` are the words that are allowed if it
+    is a word. `flag` is given if it is not the field's name; `aliases` are flags that --help does
+    not show. With `positional` the option is an argument without a flag. `several`: "repeat", a
+    flag for each value; "list", a flag may have many values. With `once` a repeated flag has to
+    have the same value. A `gate` ends a run that exceeds its value.
     """
 
     help: str
@@ -59,12 +60,17 @@ class Declared:
 
     @property
     def check(self) -> Kind | None:
-        """The function that checks and converts the text of one value, if any text is not good enough."""
+        """The function that checks and converts the text of one value, if any text is not good
+        enough.
+        """
         return one_of(*self.choices) if self.choices else self.kind
 
 
-def option(declared: Declared | str, *, default: Any = MISSING, kw_only: bool = True, **more: Any) -> Any:
-    """Return a field with a declaration: a help text with other attributes of Declared, or one that these change.
+def option(
+    declared: Declared | str, *, default: Any = MISSING, kw_only: bool = True, **more: Any
+) -> Any:
+    """Return a field with a declaration: a help text with other attributes of Declared, or one that
+    these change.
 
     >>> @options
     ... class Opened:
@@ -80,7 +86,9 @@ def option(declared: Declared | str, *, default: Any = MISSING, kw_only: bool = 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, field))
 def options(cls: type[Options]) -> type[Options]:
-    """Make a class a frozen dataclass whose values are read and checked, by `read`, when it is made."""
+    """Make a class a frozen dataclass whose values are read and checked, by `read`, when it is
+    made.
+    """
     if not hasattr(cls, "__post_init__"):
         cls.__post_init__ = read  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
@@ -128,9 +136,9 @@ def is_given(given: Any, name: str) -> bool:
 def read(given: Any) -> None:
     """Bring the values of a class of options into the types of its fields, and check them.
 
-    A path becomes text, a text a tuple of one if several are allowed, None the default, and a number or a text what the
-    option's kind makes of it: `"256k"` is 256000. Raises OptionError for a value that does not fit, and for options
-    that exclude one another.
+    A path becomes text, a text a tuple of one if several are allowed, None the default, and a
+    number or a text what the option's kind makes of it: `"256k"` is 256000. Raises OptionError for
+    a value that does not fit, and for options that exclude one another.
     """
     for item in fields(given):
         declared = item.metadata.get(KEY)
@@ -186,7 +194,9 @@ def _check_exclusive(given: Any) -> None:
         named = [flag for name, flag in flags.items() if is_given(given, name)]
         if exclusive.required and len(named) != 1:
             and_no_other = "and not both" if len(flags) == 2 else "and one alone"
-            raise OptionError(f"one of the arguments {' '.join(flags.values())} is required, {and_no_other}")
+            raise OptionError(
+                f"one of the arguments {' '.join(flags.values())} is required, {and_no_other}"
+            )
         if len(named) > 1:
             raise OptionError(f"argument {named[1]}: not allowed with argument {named[0]}")
 

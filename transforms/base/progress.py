@@ -1,7 +1,7 @@
 """Counts of the work going on in this process, for whoever watches it there.
 
-Beam's own metrics come only when a pipeline has ended; a person at a terminal wants to see it move. Worker processes
-count too, but nobody looks.
+Beam's own metrics come only when a pipeline has ended; a person at a terminal wants to see it move.
+Worker processes count too, but nobody looks.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ Item = TypeVar("Item")
 class Progress:
     """Rows and tokens that went through the model, and tokens that the plan expects (estimated).
 
-    `stage` is other work than embedding, which began at `since` (monotonic seconds), with `done` of `total` (0: not
-    known) `things`; `message` is what it says of itself.
+    `stage` is other work than embedding, which began at `since` (monotonic seconds), with `done` of
+    `total` (0: not known) `things`; `message` is what it says of itself.
     """
 
     rows: int = 0
@@ -58,22 +58,28 @@ def advance(rows: int, tokens: int) -> None:
 
 @contextlib.contextmanager
 def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
-    """Say what is under way inside, with so many things to do (0: not known); afterwards the work around it goes on.
+    """Say what is under way inside, with so many things to do (0: not known); afterwards the work
+    around it goes on.
 
-    One that follows another of the same name and total goes on where that ended: a pipeline does its work in pieces.
+    One that follows another of the same name and total goes on where that ended: a pipeline does
+    its work in pieces.
     """
     global _state, _ended
     before = _state
     with _lock:
         same = (_ended.stage, _ended.total) == (what, total)
         since, done = (_ended.since, _ended.done) if same else (time.monotonic(), 0)
-        _state = replace(_state, stage=what, since=since, done=done, total=total, things=things, message="")
+        _state = replace(
+            _state, stage=what, since=since, done=done, total=total, things=things, message=""
+        )
     try:
         yield
     finally:
         with _lock:
             _ended = _state
-            _state = replace(before, rows=_state.rows, tokens=_state.tokens, expected=_state.expected)
+            _state = replace(
+                before, rows=_state.rows, tokens=_state.tokens, expected=_state.expected
+            )
 
 
 def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:

@@ -1,4 +1,6 @@
-"""Errors as Python programs get them: messages name parameters, where those of commands name flags."""
+"""Errors as Python programs get them: messages name parameters, where those of commands name
+flags.
+"""
 
 import contextlib
 import re
@@ -19,7 +21,9 @@ _FLAG = re.compile(
 
 @contextlib.contextmanager
 def python_names(parameters: Parameters) -> Iterator[None]:
-    """Name parameters in the errors that the body raises, in place of flags; what a command prints keeps its flags."""
+    """Name parameters in the errors that the body raises, in place of flags; what a command prints
+    keeps its flags.
+    """
     try:
         yield
     except SentenceBeamError as error:
@@ -29,19 +33,22 @@ def python_names(parameters: Parameters) -> Iterator[None]:
 
 
 def named_in_python(text: str, parameters: Parameters) -> str:
-    """The message with these parameters in place of their flags; other flags, those of Beam for one, stay.
+    """The message with these parameters in place of their flags; other flags, those of Beam for
+    one, stay.
 
     >>> named_in_python("argument --max-tokens: 0 is not above zero", {"max_tokens": False})
     'max_tokens: 0 is not above zero'
-    >>> named_in_python("name all files, without --append; see `sentence-beam plan --append`", {"append": True})
-    'name all files, without append=True; see `sentence-beam plan --append`'
+    >>> named_in_python("without --append; see `sentence-beam plan --append`", {"append": True})
+    'without append=True; see `sentence-beam plan --append`'
     """
     return _FLAG.sub(partial(_renamed, parameters=parameters), text)
 
 
 def parameters_of(*options: type[Any]) -> Parameters:
     """The parameters of a function that takes the fields of these classes of options."""
-    return {field.name: field.type in (bool, bool | None) for kind in options for field in fields(kind)}
+    return {
+        field.name: field.type in (bool, bool | None) for kind in options for field in fields(kind)
+    }
 
 
 def _renamed(match: re.Match[str], parameters: Parameters) -> str:

@@ -19,10 +19,10 @@ StrPath: TypeAlias = str | os.PathLike[str]
 _URL = re.compile(r"^(gs|s3|azfs|hdfs):/(?!/)")
 # What other programs call the same thing.
 MEANT = {
-    "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32", "f32": "float32",
-    "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip", "euclidean": "l2", "cos": "cosine",
-    "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text", "pq": "parquet",
-    "md": "file", "markdown": "file",
+    "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32",
+    "f32": "float32", "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip",
+    "euclidean": "l2", "cos": "cosine", "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text",
+    "pq": "parquet", "md": "file", "markdown": "file",
 }  # fmt: skip
 FOLDS = ("best", "none")  # what a search makes of several pieces of a document
 # Words that are near each other and mean the contrary.
@@ -35,8 +35,9 @@ SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
     """Bring the values that a program gave into the types of the fields of `options`.
 
-    A path becomes text, a text a tuple of one if several are allowed, None the default, and a number or a text what the
-    field's kind makes of it: `"256k"` is 256000. Raises `OptionError` for a value that does not fit.
+    A path becomes text, a text a tuple of one if several are allowed, None the default, and a
+    number or a text what the field's kind makes of it: `"256k"` is 256000. Raises `OptionError` for
+    a value that does not fit.
     """
     for field in fields(options):
         given = getattr(options, field.name)
@@ -59,7 +60,9 @@ def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
 
 
 def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
-    """Read the value of an option that has one, of these types. Raises OptionError for a value that does not fit."""
+    """Read the value of an option that has one, of these types. Raises OptionError for a value that
+    does not fit.
+    """
     value = as_text(value) if isinstance(value, os.PathLike) else value
     if kind is not None:
         found = kind(str(value))
@@ -194,7 +197,9 @@ def names(text: str) -> tuple[str, ...]:
 def digest(text: str) -> str:
     """The id of a space, or its first digits, as `info` shows them."""
     if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
-        raise OptionError(f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits")
+        raise OptionError(
+            f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits"
+        )
     return text.lower()
 
 
@@ -202,7 +207,9 @@ def delimiter(text: str) -> str:
     """One character between values; `tab` or `\\t` is a tab."""
     found = {"tab": "\t", "\\t": "\t"}.get(text, text)
     if len(found) != 1 or found in '"\r\n':
-        raise OptionError(f"{text!a} is not one character to stand between values (as in ';' or tab)")
+        raise OptionError(
+            f"{text!a} is not one character to stand between values (as in ';' or tab)"
+        )
     return found
 
 
@@ -210,7 +217,8 @@ def device(text: str) -> str:
     """`auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
     if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:
         raise OptionError(
-            f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda', 'cuda:N'){_device_meant(text)}"
+            f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda',"
+            f" 'cuda:N'){_device_meant(text)}"
         )
     return text
 
@@ -234,23 +242,34 @@ def one_of(*choices: str) -> Kind:
             meant = MEANT.get(text.lower(), text.lower())
             near = meant if meant in choices else nearest(meant, choices)
             hint = f"; did you mean {near}?" if near else ""
-            raise OptionError(f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}")
+            raise OptionError(
+                f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}"
+            )
         return text
 
     return chosen
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a slip of the hand makes into `word`, None where there is none; never one of other meaning.
+    """The known word that a slip of the hand makes into `word`, None where there is none; never one
+    of other meaning.
 
-    A slip is a letter too many, too few, wrong or swapped with its neighbour; two of them from six letters on.
+    A slip is a letter too many, too few, wrong or swapped with its neighbour; two of them from six
+    letters on.
 
     >>> nearest("embedd", ["embed", "index"]), nearest("--min-tokens", ["--max-tokens"])
     ('embed', None)
     """
     scored = sorted((_slips(word, other), other) for other in set(known))
     most = 2 if len(word.lstrip("-")) >= 6 else 1
-    return next((other for slips, other in scored if slips <= most and not OPPOSITES & {_pair(word, other)}), None)
+    return next(
+        (
+            other
+            for slips, other in scored
+            if slips <= most and not OPPOSITES & {_pair(word, other)}
+        ),
+        None,
+    )
 
 
 def _slips(a: str, b: str) -> int:

@@ -1,6 +1,8 @@
-"""Filters of rows, as `lang = 'en' AND year >= 2020`: read, checked against the columns there are, and evaluated.
+"""Filters of rows, as `lang = 'en' AND year >= 2020`: read, checked against the columns there are,
+and evaluated.
 
-As in SQL a comparison with a null is neither true nor false, and a row is wanted only where the whole is true.
+As in SQL a comparison with a null is neither true nor false, and a row is wanted only where the
+whole is true.
 """
 
 import contextlib
@@ -46,7 +48,8 @@ class Words(NamedTuple):
 
 
 WHERE = Words("--where", "column", "the store keeps")
-NumbersIn = Callable[[str], str | None]  # the word for the numbers that a text column holds, None if it holds others
+# the word for the numbers that a text column holds, None if it holds others
+NumbersIn = Callable[[str], str | None]
 _ORDERS = ("<", "<=", ">", ">=")
 _FOLLOWING = "=, <, IN, LIKE, BETWEEN or IS has to come here"
 
@@ -56,7 +59,9 @@ def _no_numbers(column: str) -> str | None:
 
 
 class _Token(NamedTuple):
-    """A word of a filter: its kind (text, number, column, keyword, sign or end), what it says, and where it begins."""
+    """A word of a filter: its kind (text, number, column, keyword, sign or end), what it says, and
+    where it begins.
+    """
 
     kind: str
     said: str
@@ -64,25 +69,36 @@ class _Token(NamedTuple):
 
 
 def checked(
-    where: str | pc.Expression, schema: pa.Schema, words: Words = WHERE, numbers_in: NumbersIn = _no_numbers
+    where: str | pc.Expression,
+    schema: pa.Schema,
+    words: Words = WHERE,
+    numbers_in: NumbersIn = _no_numbers,
 ) -> pc.Expression:
     """A filter as an expression over the columns of `schema`, which are all that it may name.
 
-    Raises OptionError, naming the columns, for a filter that cannot be read, names another column, compares a column
-    with a value of another type, or asks for the order of texts that are numbers.
+    Raises OptionError, naming the columns, for a filter that cannot be read, names another column,
+    compares a column with a value of another type, or asks for the order of texts that are numbers.
     """
-    expression = _Reader(where, _Schema(schema, words, numbers_in)).read() if isinstance(where, str) else where
+    expression = (
+        _Reader(where, _Schema(schema, words, numbers_in)).read()
+        if isinstance(where, str)
+        else where
+    )
     try:
         kind = evaluated(expression, schema.empty_table()).type
     except (pa.ArrowException, TypeError) as error:
-        raise OptionError(f"{words.option}: {first_line(error)}; {_Schema(schema, words)}") from error
+        raise OptionError(
+            f"{words.option}: {first_line(error)}; {_Schema(schema, words)}"
+        ) from error
     if not pa.types.is_boolean(kind):
         raise OptionError(f"{words.option}: it gives {kind} and not true or false; {EXAMPLE}")
     return expression
 
 
 def columns_named(where: str, schema: pa.Schema) -> list[str]:
-    """The columns of `schema` that a filter names, each once. Raises OptionError as `checked` does."""
+    """The columns of `schema` that a filter names, each once. Raises OptionError as `checked`
+    does.
+    """
     reader = _Reader(where, _Schema(schema, WHERE))
     reader.read()
     return list(dict.fromkeys(reader.columns))
@@ -103,7 +119,9 @@ class _Schema(NamedTuple):
     numbers_in: NumbersIn = _no_numbers
 
     def __str__(self) -> str:
-        return f"{self.words.having} " + ", ".join(f"{field.name} ({field.type})" for field in self.fields)
+        return f"{self.words.having} " + ", ".join(
+            f"{field.name} ({field.type})" for field in self.fields
+        )
 
     def unfit(self, what: str) -> OptionError:
         """The error of a filter that asks for what the columns do not give."""
@@ -111,7 +129,9 @@ class _Schema(NamedTuple):
 
 
 class _Reader:
-    """A filter being read from left to right: `either` reads all up to a closing parenthesis or the end."""
+    """A filter being read from left to right: `either` reads all up to a closing parenthesis or the
+    end.
+    """
 
     def __init__(self, text: str, schema: _Schema):
         self._text, self._schema, self._option = text, schema, schema.words.option
@@ -144,7 +164,9 @@ class _Reader:
     def _unread(self, start: int, why: str) -> OptionError:
         rest = self._text[start:].strip()
         place = f"at {rest[:40]!r}" if rest else "at its end"
-        return OptionError(f"{self._option} cannot be read {place}{f' ({why})' if why else ''}; {EXAMPLE}")
+        return OptionError(
+            f"{self._option} cannot be read {place}{f' ({why})' if why else ''}; {EXAMPLE}"
+        )
 
     @property
     def _here(self) -> _Token:
@@ -183,7 +205,8 @@ class _Reader:
         self._depth += 1
         if self._depth > DEEPEST:
             raise OptionError(
-                f"{self._option}: more than {DEEPEST} parentheses and NOTs are in each other; make it shorter"
+                f"{self._option}: more than {DEEPEST} parentheses and NOTs are in each other; make"
+                " it shorter"
             )
         if self._take("NOT"):
             found = ~self._one()
@@ -199,7 +222,10 @@ class _Reader:
         """A comparison, or a column that is true or false by itself."""
         self._conditions += 1
         if self._conditions > MOST:
-            raise OptionError(f"{self._option}: more than {MOST:,} conditions; say column IN (...) instead of many ORs")
+            raise OptionError(
+                f"{self._option}: more than {MOST:,} conditions; say column IN (...) instead of"
+                " many ORs"
+            )
         if self._here.kind in _LITERALS:
             return self._in_list()
         column = self._column()
@@ -239,7 +265,9 @@ class _Reader:
     def _following(self) -> NoReturn:
         raise self._unread(self._here.start, _FOLLOWING)
 
-    def _matching(self, column: "_FilterColumn", otherwise: Callable[[], pc.Expression]) -> pc.Expression:
+    def _matching(
+        self, column: "_FilterColumn", otherwise: Callable[[], pc.Expression]
+    ) -> pc.Expression:
         """IN, LIKE or BETWEEN behind a column, which NOT may stand before."""
         if self._take("IN"):
             return self._among(column)
@@ -264,12 +292,16 @@ class _Reader:
     def _literal(self, column: "_FilterColumn") -> pa.Scalar:
         token = self._here
         if token.kind not in ("text", "number") and token.said not in ("TRUE", "FALSE"):
-            raise self._unread(token.start, "a number, a text in single quotes, true or false has to come here")
+            raise self._unread(
+                token.start, "a number, a text in single quotes, true or false has to come here"
+            )
         self._next += 1
         return column.literal(token)
 
 
-def _joined(how: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: list[pc.Expression]) -> pc.Expression:
+def _joined(
+    how: Callable[[pc.Expression, pc.Expression], pc.Expression], parts: list[pc.Expression]
+) -> pc.Expression:
     """The parts joined two by two, so that thousands of them are not thousands of steps deep."""
     while len(parts) > 1:
         parts = [reduce(how, parts[at : at + 2]) for at in range(0, len(parts), 2)]
@@ -277,7 +309,9 @@ def _joined(how: Callable[[pc.Expression, pc.Expression], pc.Expression], parts:
 
 
 class _FilterColumn(NamedTuple):
-    """A column: its name, type, value, and the value as it is compared (of codes what they stand for)."""
+    """A column: its name, type, value, and the value as it is compared (of codes what they stand
+    for).
+    """
 
     name: str
     kind: pa.DataType
@@ -297,8 +331,12 @@ class _FilterColumn(NamedTuple):
         plain = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}.get(plain, plain)
         return cls(name, plain, value, value if plain == kind else value.cast(plain), schema)
 
-    def compare(self, how: Callable[[pc.Expression, pa.Scalar], pc.Expression], value: pa.Scalar) -> pc.Expression:
-        """The column compared with a value that `literal` gave: whole numbers with one that is none, as floats."""
+    def compare(
+        self, how: Callable[[pc.Expression, pa.Scalar], pc.Expression], value: pa.Scalar
+    ) -> pc.Expression:
+        """The column compared with a value that `literal` gave: whole numbers with one that is
+        none, as floats.
+        """
         rounds = pa.types.is_integer(self.kind) and pa.types.is_floating(value.type)
         return how(self.compared.cast(pa.float64(), safe=False) if rounds else self.compared, value)
 
@@ -308,7 +346,9 @@ class _FilterColumn(NamedTuple):
         return pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind)
 
     def check_order(self) -> None:
-        """Raise OptionError for text that holds numbers, whose order is another: '9' comes after '100'."""
+        """Raise OptionError for text that holds numbers, whose order is another: '9' comes after
+        '100'.
+        """
         word = self.schema.numbers_in(self.name) if self.is_text else None
         if word is not None:
             raise self.schema.unfit(
@@ -322,15 +362,23 @@ class _FilterColumn(NamedTuple):
         return self.compare(eq, values[0]) | self.compared.isin(pa.array(same, self.kind))
 
     def like(self, pattern: pa.Scalar) -> pc.Expression:
-        """Whether the text is as an SQL pattern has it: % for any characters, _ for one. OptionError for no text."""
+        """Whether the text is as an SQL pattern has it: % for any characters, _ for one.
+        OptionError for no text.
+        """
         if not self.is_text:
             raise self.schema.unfit(f"{self.name} is {self.kind}, and LIKE is for text")
         return pc.match_like(self.compared, pattern.as_py())
 
     def has(self, token: _Token) -> pc.Expression:
-        """Whether a list has a value. Raises OptionError for a column of other than lists of plain values."""
+        """Whether a list has a value. Raises OptionError for a column of other than lists of plain
+        values.
+        """
         if not _is_list(self.kind):
-            hint = "LIKE '%...%' looks into text" if self.is_text else f"say {self.name} = {token.said}"
+            hint = (
+                "LIKE '%...%' looks into text"
+                if self.is_text
+                else f"say {self.name} = {token.said}"
+            )
             raise self.schema.unfit(f"{self.name} is {self.kind} and no list; {hint}")
         one = _FilterColumn(self.name, self.kind.value_type, self.value, self.compared, self.schema)
         value = one.literal(token)
@@ -357,14 +405,20 @@ class _FilterColumn(NamedTuple):
 
 
 def _reads(kind: pa.DataType) -> tuple[str, Callable[[str, pa.DataType], pa.Scalar]] | None:
-    """The kind of word that a column's values are written as, and what reads it; None where nothing compares."""
+    """The kind of word that a column's values are written as, and what reads it; None where nothing
+    compares.
+    """
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return "text", lambda said, kind: pa.scalar(_text(said), kind)
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind):
         return "text", lambda said, kind: _time(_text(said), kind)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return "number", _number
-    return ("keyword", lambda said, _: pa.scalar(said == "TRUE")) if pa.types.is_boolean(kind) else None
+    return (
+        ("keyword", lambda said, _: pa.scalar(said == "TRUE"))
+        if pa.types.is_boolean(kind)
+        else None
+    )
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -376,11 +430,16 @@ _REGISTERED: set[str] = set()
 
 
 def _contains(kind: pa.DataType) -> str:
-    """The function of Arrow's, made here since it has none, that says which lists of a type have a value."""
+    """The function of Arrow's, made here since it has none, that says which lists of a type have a
+    value.
+    """
     name = f"sentence_beam_contains_{kind}"
     with _REGISTERING:
         if name not in _REGISTERED:
-            about = {"summary": "whether a list has a value", "description": "null for a list that is null"}
+            about = {
+                "summary": "whether a list has a value",
+                "description": "null for a list that is null",
+            }
             arguments = {"lists": kind, "value": kind.value_type}
             pc.register_scalar_function(_have_value, name, about, arguments, pa.bool_())
             _REGISTERED.add(name)
@@ -415,13 +474,19 @@ def _number(said: str, kind: pa.DataType) -> pa.Scalar:
     if pa.types.is_integer(kind):
         try:
             return pa.scalar(int(said), kind)
-        except (ValueError, OverflowError, pa.ArrowException):  # with a fraction, or beyond the type
+        except (
+            ValueError,
+            OverflowError,
+            pa.ArrowException,
+        ):  # with a fraction, or beyond the type
             return pa.scalar(float(said))
     return pa.scalar(float(said), kind)
 
 
 def _time(said: str, kind: pa.DataType) -> pa.Scalar:
-    """A date, time or moment written as a text; a moment without a zone is one in UTC where the column has a zone."""
+    """A date, time or moment written as a text; a moment without a zone is one in UTC where the
+    column has a zone.
+    """
     if pa.types.is_time(kind):
         return pa.scalar(time.fromisoformat(said), kind)
     try:

@@ -1,4 +1,6 @@
-"""The words of a query in a text: where they are, and the part of the text that has most of them."""
+"""The words of a query in a text: where they are, and the part of the text that has most of
+them.
+"""
 
 import re
 import unicodedata
@@ -17,10 +19,16 @@ class WordPlace(NamedTuple):
 
 
 def words_of(query: str) -> list[str]:
-    """The words to look for; in a run of East Asian characters, which has no blanks, each pair of neighbours."""
+    """The words to look for; in a run of East Asian characters, which has no blanks, each pair of
+    neighbours.
+    """
     found: list[str] = []
     for word in re.findall(r"\w+", query.casefold())[:MOST]:
-        found += [word[i : i + 2] for i in range(len(word) - 1)] if is_wide(word[0]) and len(word) > 2 else [word]
+        found += (
+            [word[i : i + 2] for i in range(len(word) - 1)]
+            if is_wide(word[0]) and len(word) > 2
+            else [word]
+        )
     return list(dict.fromkeys(found))
 
 
@@ -34,7 +42,8 @@ def find_words(text: str, words: list[str]) -> list[WordPlace]:
 
 
 def best_start(text: str, query: str, room: int) -> int:
-    """Where the `room` characters of a text begin that have most of a query's words, in their midst.
+    """Where the `room` characters of a text begin that have most of a query's words, in their
+    midst.
 
     0 if the beginning of the text has most.
     """
@@ -48,7 +57,9 @@ def best_start(text: str, query: str, room: int) -> int:
     places = [one.start for one in found]
     best, first, last = 0.0, 0, 0
     for begin in dict.fromkeys([0, *places]):
-        inside = [one for one in found[bisect_left(places, begin) : bisect_left(places, begin + room)]]
+        inside = [
+            one for one in found[bisect_left(places, begin) : bisect_left(places, begin + room)]
+        ]
         inside = [one for one in inside if one.stop <= begin + room - 2]
         value = sum(weights[number] for number in {one.number for one in inside})
         if value > best:

@@ -35,9 +35,10 @@ def row_type(fields: Mapping[str, Any], added: Mapping[str, Any]) -> RowTypeCons
 class Chunks(beam.PTransform):
     """Documents, as dicts or `beam.Row`s with a text, -> one for each piece, in order.
 
-    A piece has what its document has, its own text, and `piece` (from 0), `pieces`, `start` and `end` in characters,
-    `headings`. `spec` as `--chunks` takes it; `text` names the field; the tokens are those of `model`. A blank document
-    has no piece. Raises `OptionError` for a SPEC that is none, or that cuts nothing.
+    A piece has what its document has, its own text, and `piece` (from 0), `pieces`, `start` and
+    `end` in characters, `headings`. `spec` as `--chunks` takes it; `text` names the field; the
+    tokens are those of `model`. A blank document has no piece. Raises `OptionError` for a SPEC that
+    is none, or that cuts nothing.
     """
 
     def __init__(self, spec: str = "budget", *, model: StrPath = DEFAULT_MODEL, text: str = "text"):
@@ -49,7 +50,9 @@ class Chunks(beam.PTransform):
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         fields = fields_of(documents.element_type)
-        kind = typehints.Dict[str, typehints.Any] if fields is None else row_type(fields, PIECE_TYPES)
+        kind = (
+            typehints.Dict[str, typehints.Any] if fields is None else row_type(fields, PIECE_TYPES)
+        )
         cut = beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
         return documents | "Cut" >> cut.with_output_types(kind)
 
@@ -68,8 +71,16 @@ class CutFn(beam.DoFn):
         fields = document._asdict() if named else document
         text = fields[self._text]
         found = self._cutter.cut([text])[0]
-        for piece, ((start, end), headings) in enumerate(zip(found.spans, found.headings, strict=True)):
-            place = {"piece": piece, "pieces": len(found.spans), "start": start, "end": end, "headings": headings}
+        for piece, ((start, end), headings) in enumerate(
+            zip(found.spans, found.headings, strict=True)
+        ):
+            place = {
+                "piece": piece,
+                "pieces": len(found.spans),
+                "start": start,
+                "end": end,
+                "headings": headings,
+            }
             made = {**fields, self._text: text[start:end], **place}
             yield beam.Row(**made) if named else made
 

@@ -1,4 +1,6 @@
-"""How records of units are written where they travel: packed, since a large run has a million of them."""
+"""How records of units are written where they travel: packed, since a large run has a million of
+them.
+"""
 
 import apache_beam as beam
 

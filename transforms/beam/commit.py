@@ -14,10 +14,12 @@ from transforms.store.runs.result import Result
 
 
 class Commit(beam.PTransform):
-    """What `Settle` gives, and whatever else is known of a run -> its one Result, once it is on record.
+    """What `Settle` gives, and whatever else is known of a run -> its one Result, once it is on
+    record.
 
-    `ids` says that ids which occur twice are counted; else there are as many as in the last snapshot.
-    Where nobody waits for the job, `raises` makes a failed run a failed job; the result is on record before.
+    `ids` says that ids which occur twice are counted; else there are as many as in the last
+    snapshot. Where nobody waits for the job, `raises` makes a failed run a failed job; the result
+    is on record before.
     """
 
     def __init__(self, run: Run, raises: bool = False, ids: bool = False):
@@ -33,7 +35,11 @@ class Commit(beam.PTransform):
             | "Finish" >> beam.ParDo(CommitFn(self._run))
         )
         # A stage of its own: what raises is tried again, and the commit should not be.
-        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure) if self._raises else result
+        return (
+            result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
+            if self._raises
+            else result
+        )
 
 
 class CommitFn(beam.DoFn):

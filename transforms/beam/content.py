@@ -1,4 +1,6 @@
-"""The steps of `--partition content` that read input files: opening them, counting rows, packing these by bucket."""
+"""The steps of `--partition content` that read input files: opening them, counting rows, packing
+these by bucket.
+"""
 
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -22,7 +24,9 @@ from transforms.store.runs.plan import PlannedFile
 
 
 class OpenFilesFn(beam.DoFn):
-    """Files -> the same, with what the footers say of those that were not opened; what is none passes."""
+    """Files -> the same, with what the footers say of those that were not opened; what is none
+    passes.
+    """
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -52,13 +56,16 @@ class CountFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
-    def process(self, item: PlannedFile | ToCount | Passing) -> Iterator[PlannedFile | Span | Passing]:
+    def process(
+        self, item: PlannedFile | ToCount | Passing
+    ) -> Iterator[PlannedFile | Span | Passing]:
         if not isinstance(item, ToCount):
             yield item
             return
         try:
             self._renew()
-            with kept_alive(self._job.root, self._job.run.id):  # a span may be a large compressed file
+            # a span may be a large compressed file
+            with kept_alive(self._job.root, self._job.run.id):
                 counted = content.count_rows(item, self._job)
             yield counted
         except SentenceBeamError as error:
@@ -66,7 +73,9 @@ class CountFn(beam.DoFn):
 
 
 class ReadRowsFn(beam.DoFn):
-    """Spans -> (group of buckets, PackedRows) for all their rows; an empty block for every group of the run."""
+    """Spans -> (group of buckets, PackedRows) for all their rows; an empty block for every group of
+    the run.
+    """
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -77,7 +86,9 @@ class ReadRowsFn(beam.DoFn):
     def process(self, work: ToRead) -> Iterator[Any]:
         key = astuple(work.buckets)
         if work.first:
-            yield from (((*key, group), PackedRows((), b"")) for group in range(work.buckets.groups))
+            yield from (
+                ((*key, group), PackedRows((), b"")) for group in range(work.buckets.groups)
+            )
         try:
             blocks = content.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)

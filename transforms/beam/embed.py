@@ -39,16 +39,18 @@ COUNTED = (
 
 
 class Embed(beam.PTransform):
-    """Plan's `spans` -> `units`, a UnitRecord for each once it is written; `problems`, which end the run instead.
+    """Plan's `spans` -> `units`, a UnitRecord for each once it is written; `problems`, which end
+    the run instead.
 
-    Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None otherwise.
-    `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
+    Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None
+    otherwise. `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
     """
 
     def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
         super().__init__()
         self._job, self._hints = job, hints or {}
-        self._shared = JobsObject(job.run.space.id)  # one for all steps of a process, so that it loads one model
+        # one for all steps of a process, so that it loads one model
+        self._shared = JobsObject(job.run.space.id)
 
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
@@ -60,7 +62,9 @@ class Embed(beam.PTransform):
         return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")
 
     def _by_content(self, spans: beam.PCollection) -> "EmbeddedUnits":
-        read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(PROBLEMS, main="blocks")
+        read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(
+            PROBLEMS, main="blocks"
+        )
         buckets = self._step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
         light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
         # Only what a bucket has too much of travels again, to be shared among workers.
@@ -100,8 +104,10 @@ class EmbedFn(beam.DoFn):
 
         `read_ms` is the time in which their rows were read before.
         """
-        if self._problem is not None:  # the run is lost already; a rerun goes on from what is finished
-            yield TaggedOutput(PROBLEMS, self._problem)  # again: what a bundle that is retried said is forgotten
+        # the run is lost already; a rerun goes on from what is finished
+        if self._problem is not None:
+            # again: what a bundle that is retried said is forgotten
+            yield TaggedOutput(PROBLEMS, self._problem)
             return
         try:
             # A unit may take longer than ten minutes.
@@ -117,7 +123,10 @@ class EmbedFn(beam.DoFn):
     def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
         """Write the units, one at a time, and tell each before it is begun."""
         for rows in units():
-            tell(f"unit {rows.name}" + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else ""))
+            tell(
+                f"unit {rows.name}"
+                + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else "")
+            )
             for _ in self._embedder.embed(iter([rows])):
                 self._renew()
 
@@ -150,7 +159,9 @@ class EmbedSpansFn(EmbedFn):
 
 
 class EmbedBucketsFn(EmbedFn):
-    """(group of buckets, its blocks) -> the units; `pieces` has what the heavy buckets among them hold."""
+    """(group of buckets, its blocks) -> the units; `pieces` has what the heavy buckets among them
+    hold.
+    """
 
     def process(self, grouped: tuple[Key, Iterable[PackedRows]]) -> Iterator[Any]:
         key, blocks = grouped

@@ -45,19 +45,23 @@ class EmbeddedRows(dict[str, beam.PCollection]):
 
 
 class EmbedRows(beam.PTransform):
-    """Rows -> `rows`, the same with their vectors, and `rejected`, those that cannot have one, with a `reason`.
+    """Rows -> `rows`, the same with their vectors, and `rejected`, those that cannot have one, with
+    a `reason`.
 
-    A row is a dict or a `beam.Row` (or NamedTuple) whose field `text` has the text, an (id, text) pair, or many in an
-    Arrow batch. Dicts and rows get `embedding` (float32 [d]), `norm`, `tokens` and `truncated`, batches the same as
-    columns; pairs become (id, embedding), rejected ones (id, text, reason).
+    A row is a dict or a `beam.Row` (or NamedTuple) whose field `text` has the text, an (id, text)
+    pair, or many in an Arrow batch. Dicts and rows get `embedding` (float32 [d]), `norm`, `tokens`
+    and `truncated`, batches the same as columns; pairs become (id, embedding), rejected ones (id,
+    text, reason).
 
-    With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text, and `piece`,
-    `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding). Names in `chunk_prefix` are those of
-    fields; a document whose prefix leaves no token for its pieces is rejected.
+    With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text,
+    and `piece`, `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding). Names
+    in `chunk_prefix` are those of fields; a document whose prefix leaves no token for its pieces is
+    rejected.
 
-    `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until they have the
-    tokens of a unit or their bundle ends. Where another machine does the work its files must make the same `space`, or
-    it fails. Raises OptionError, when the graph is made, for options or a model that do not work.
+    `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until
+    they have the tokens of a unit or their bundle ends. Where another machine does the work its
+    files must make the same `space`, or it fails. Raises OptionError, when the graph is made, for
+    options or a model that do not work.
     """
 
     def __init__(
@@ -81,10 +85,24 @@ class EmbedRows(beam.PTransform):
         deterministic: bool = False,
     ):
         super().__init__()
-        said: dict[str, Any] = {"model": model, "revision": revision, "pooler": pooler, "dtype": dtype}
-        said |= {"calibration": calibration, "prompt": prompt, "prompt_name": prompt_name, "max_tokens": max_tokens}
-        recipe = Recipe.of({**said, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks})
-        self._job = RowsJob.of(recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix)
+        said: dict[str, Any] = {
+            "model": model,
+            "revision": revision,
+            "pooler": pooler,
+            "dtype": dtype,
+        }
+        said |= {
+            "calibration": calibration,
+            "prompt": prompt,
+            "prompt_name": prompt_name,
+            "max_tokens": max_tokens,
+        }
+        recipe = Recipe.of(
+            {**said, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
+        )
+        self._job = RowsJob.of(
+            recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix
+        )
 
     @property
     def space(self) -> Space:
@@ -93,16 +111,22 @@ class EmbedRows(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> Any:
         embedded, rejected = types_of(rows.element_type, self._job)
-        made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(self._job, Shared())).with_outputs(REJECTED, main="rows")
-        # Beam 2.77 loses what a bundle's end gives to a step that takes batches, as WriteToParquet does.
+        made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(self._job, Shared())).with_outputs(
+            REJECTED, main="rows"
+        )
+        # Beam 2.77 loses what a bundle's end gives to a step that takes batches, as WriteToParquet
+        # does.
         return EmbeddedRows(
             rows=made.rows | "Rows" >> beam.Map(lambda row: row).with_output_types(embedded),
-            rejected=made[REJECTED] | "Rejected" >> beam.Map(lambda row: row).with_output_types(rejected),
+            rejected=made[REJECTED]
+            | "Rejected" >> beam.Map(lambda row: row).with_output_types(rejected),
         )
 
 
 class EmbedRowsFn(beam.DoFn):
-    """Elements of a bundle -> elements with vectors, each in its own window; one model a process."""
+    """Elements of a bundle -> elements with vectors, each in its own window; one model a
+    process.
+    """
 
     def __init__(self, job: RowsJob, shared: Shared):
         self._job, self._shared = job, shared
@@ -117,7 +141,10 @@ class EmbedRowsFn(beam.DoFn):
 
     # Beam gives an element of several windows once for each where a window is asked for.
     def process(
-        self, element: Any, window: Any = beam.DoFn.WindowParam, whole: Any = beam.DoFn.WindowedValueParam
+        self,
+        element: Any,
+        window: Any = beam.DoFn.WindowParam,
+        whole: Any = beam.DoFn.WindowedValueParam,
     ) -> Iterator[Any]:
         yield from map(_sent, self._rows.add(element, whole))
 
@@ -164,9 +191,14 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
 
 def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     if job.text not in fields:
-        raise OptionError(f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'")
+        raise OptionError(
+            f"rows have no field {job.text!r}, but {', '.join(fields)}; say text='...'"
+        )
     job.check_names(list(fields))
     job.check_prefix(list(fields))
     added: dict[str, Any] = {"norm": float, "tokens": int, "truncated": bool}
-    added |= {**(PIECE_TYPES if job.adds_pieces else {}), "embedding": typehints.Sequence[np.float32]}
+    added |= {
+        **(PIECE_TYPES if job.adds_pieces else {}),
+        "embedding": typehints.Sequence[np.float32],
+    }
     return row_type(fields, added), row_type(fields, {REASON: str})

@@ -8,7 +8,9 @@ from transforms.steps.fit.gather import Gathered, GatherJob, gather
 
 
 class FitCalibration(beam.PTransform):
-    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the job's output."""
+    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the
+    job's output.
+    """
 
     def __init__(self, job: FitJob):
         super().__init__()
@@ -21,7 +23,8 @@ class FitCalibration(beam.PTransform):
 class Gather(beam.PTransform):
     """Numbered parts of a store's shards -> one Gathered of all of them.
 
-    Moments are exact for any number of shards: what order and split change is rounding (about 1e-15 relative).
+    Moments are exact for any number of shards: what order and split change is rounding (about 1e-15
+    relative).
     """
 
     def __init__(self, job: GatherJob):

@@ -1,4 +1,6 @@
-"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
+"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of
+several.
+"""
 
 import functools
 import os
@@ -8,7 +10,12 @@ from functools import reduce
 from typing import Any, TypeVar
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DebugOptions, DirectOptions, FlinkRunnerOptions, WorkerOptions
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    DirectOptions,
+    FlinkRunnerOptions,
+    WorkerOptions,
+)
 from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.utils.shared import Shared
@@ -22,14 +29,15 @@ CARRIED = "carried"
 
 AnyOutputs = TypeVar("AnyOutputs")
 Item = TypeVar("Item")
-Outputs = Mapping[type, str]  # the output that results of a type go to; all others go to the main one
+# the output that results of a type go to; all others go to the main one
+Outputs = Mapping[type, str]
 
 
 class JobsObject:
     """An object that the steps of one job share in a process, such as the job's model.
 
-    Beam keeps every handle of a shared object for ever. Jobs of one `name` therefore use one handle, and each job's own
-    tag keeps it from the object of the job before.
+    Beam keeps every handle of a shared object for ever. Jobs of one `name` therefore use one
+    handle, and each job's own tag keeps it from the object of the job before.
     """
 
     def __init__(self, name: str):
@@ -47,7 +55,9 @@ def _handle(name: str) -> Shared:
     return Shared()
 
 
-def flat_map(function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str) -> Any:
+def flat_map(
+    function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str
+) -> Any:
     """A step that gives each element's results to outputs by their type."""
     step = beam.FlatMap(_call_by_type, function, outputs, *arguments)
     return step.with_outputs(*dict.fromkeys(outputs.values()), main=main)
@@ -62,8 +72,11 @@ def _call_by_type(
         yield item if tag is None else TaggedOutput(tag, item)
 
 
-def keeping_lease(element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any) -> Any:
-    """What the step makes of an element, a list where that is several; the lease of the run of a key is renewed then.
+def keeping_lease(
+    element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any
+) -> Any:
+    """What the step makes of an element, a list where that is several; the lease of the run of a
+    key is renewed then.
 
     Where nobody waits for the job nobody else renews it, however short each element's work is.
     """
@@ -73,7 +86,9 @@ def keeping_lease(element: Any, key: tuple[str, str], step: Callable[..., Any], 
 
 
 def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
-    """The outputs of a step that has several, each with the type of its elements, which Beam cannot find out."""
+    """The outputs of a step that has several, each with the type of its elements, which Beam cannot
+    find out.
+    """
     for name, kind in types.items():
         getattr(outputs, name).element_type = kind
     return outputs
@@ -92,9 +107,11 @@ class Together(beam.PTransform):
 
 
 class Spread(beam.PTransform):
-    """The same elements, spread over the workers: steps before it are not fused with those after it.
+    """The same elements, spread over the workers: steps before it are not fused with those after
+    it.
 
-    Where they are worked off one after the other there is nothing to spread, and a shuffle would only take time.
+    Where they are worked off one after the other there is nothing to spread, and a shuffle would
+    only take time.
     """
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
@@ -104,8 +121,9 @@ class Spread(beam.PTransform):
 class Merge(beam.PTransform):
     """Collections of a few descriptions each -> one collection.
 
-    Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these must then be
-    materialised, and it takes that only if all are. The runner in this process takes it, and starts in half the time.
+    Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these
+    must then be materialised, and it takes that only if all are. The runner in this process takes
+    it, and starts in half the time.
     """
 
     def expand(self, parts: Any) -> beam.PCollection:
@@ -139,7 +157,9 @@ class MergeAll(beam.CombineFn):
 
 
 def check_worker(run: Run) -> None:
-    """Raise SentenceBeamError where this worker has another Beam than the machine that submitted the job."""
+    """Raise SentenceBeamError where this worker has another Beam than the machine that submitted
+    the job.
+    """
     wanted, found = run.versions.get("apache-beam"), beam.__version__
     if wanted not in (None, found):
         raise SentenceBeamError(
@@ -151,7 +171,8 @@ def check_worker(run: Run) -> None:
 def slots_of(pipeline: beam.Pipeline) -> int | None:
     """The number of elements that are worked off at once, None where that is not known.
 
-    In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be, times their threads.
+    In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be,
+    times their threads.
     """
     options = pipeline.options
     if isinstance(pipeline.runner, FnApiRunner):

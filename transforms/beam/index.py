@@ -1,7 +1,8 @@
-"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall measured.
+"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall
+measured.
 
-An index that exists is updated with what has changed (`UpdateIndex`); where it cannot be, or its quantizer serves its
-rows no longer, one is trained and built (`TrainIndex`).
+An index that exists is updated with what has changed (`UpdateIndex`); where it cannot be, or its
+quantizer serves its rows no longer, one is trained and built (`TrainIndex`).
 """
 
 from collections.abc import Callable, Iterator
@@ -43,15 +44,18 @@ DONE = "done"
 RETRAIN = "retrain"
 METRICS = StageMetrics("index")
 OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
-Done = IndexRecord | Problem  # passes all further steps: an engine holds memory for each output of one
+# passes all further steps: an engine holds memory for each output of one
+Done = IndexRecord | Problem
 
 
 class BuildIndex(beam.PTransform):
-    """What `Settle` gives -> an IndexRecord for the run's manifest, or the Problem that keeps it from being built.
+    """What `Settle` gives -> an IndexRecord for the run's manifest, or the Problem that keeps it
+    from being built.
 
-    Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is built. `merge` makes one
-    segment of an index that has several; a `remembered` request, which nobody made for this run, becomes `auto` where
-    the rows are too few for it. `hints` are Beam resource hints (`accelerator`) for the steps that find its lists.
+    Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is
+    built. `merge` makes one segment of an index that has several; a `remembered` request, which
+    nobody made for this run, becomes `auto` where the rows are too few for it. `hints` are Beam
+    resource hints (`accelerator`) for the steps that find its lists.
     """
 
     def __init__(
@@ -69,22 +73,26 @@ class BuildIndex(beam.PTransform):
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = (
             settled
-            | "Choose" >> beam.FlatMap(keeping_lease, self._run.key, choose_work, self._run, *self._how)
+            | "Choose"
+            >> beam.FlatMap(keeping_lease, self._run.key, choose_work, self._run, *self._how)
             | "SpreadWork" >> Spread()
             | "Which" >> flat_map(lambda work: [work], outputs=OUTPUTS, main="reads")
         )
         updated = chosen.reads | "Update" >> UpdateIndex(self._run.key)
-        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(self._run.key, self._hints)
+        trained = (chosen[RETRAIN], updated[RETRAIN]) | "Train" >> TrainIndex(
+            self._run.key, self._hints
+        )
         done = (updated[DONE], trained) | "Index" >> beam.Flatten()
         done.element_type = typehints.Union[IndexRecord, Problem]
         return done
 
 
 class UpdateIndex(beam.PTransform):
-    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to train instead.
+    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to
+    train instead.
 
-    What is given is spread over the workers already; an IndexRecord or a Problem among it comes out on `done`.
-    `key` is the run's.
+    What is given is spread over the workers already; an IndexRecord or a Problem among it comes out
+    on `done`. `key` is the run's.
     """
 
     def __init__(self, key: tuple[str, str]):
@@ -97,20 +105,34 @@ class UpdateIndex(beam.PTransform):
             | "Read" >> beam.Map(timed, self._key, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
             | "Buckets"
-            >> flat_map(timed_together, self._key, "decide_ms", buckets_to_match, outputs=OUTPUTS, main="buckets")
+            >> flat_map(
+                timed_together,
+                self._key,
+                "decide_ms",
+                buckets_to_match,
+                outputs=OUTPUTS,
+                main="buckets",
+            )
         )
         concluded = (
             decided.buckets
             | "SpreadBuckets" >> Spread()
             | "Match" >> beam.Map(timed, self._key, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
-            | "Decide" >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_segments.decide)
+            | "Decide"
+            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_segments.decide)
             | "SpreadTargets" >> Spread()
-            | "Build" >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
+            | "Build"
+            >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
             | "Built" >> Together()
             | "Conclude"
             >> flat_map(
-                timed_together, self._key, "recall_ms", index_update_recall.conclude, outputs=OUTPUTS, main=DONE
+                timed_together,
+                self._key,
+                "recall_ms",
+                index_update_recall.conclude,
+                outputs=OUTPUTS,
+                main=DONE,
             )
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
@@ -118,7 +140,8 @@ class UpdateIndex(beam.PTransform):
 
 
 class TrainIndex(beam.PTransform):
-    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged shard's Problem.
+    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged
+    shard's Problem.
 
     `key` is the run's, `hints` are Beam resource hints for the steps that find the lists.
     """
@@ -134,7 +157,10 @@ class TrainIndex(beam.PTransform):
             | "SpreadSample" >> Spread()
             | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
         )
-        trained = (sampled, sampled | "Lists" >> FindLists(self._key, self._hints)) | "Sampled" >> Merge()
+        trained = (
+            sampled,
+            sampled | "Lists" >> FindLists(self._key, self._hints),
+        ) | "Sampled" >> Merge()
         return (
             trained
             | "Trained" >> Together()
@@ -142,12 +168,15 @@ class TrainIndex(beam.PTransform):
             | "SpreadBuild" >> Spread()
             | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
             | "Segments" >> Together()
-            | "Conclude" >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
+            | "Conclude"
+            >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
         )
 
 
 class FindLists(beam.PTransform):
-    """Sampled groups -> the cells whose lists have been found by their rows; nothing where an index has no lists."""
+    """Sampled groups -> the cells whose lists have been found by their rows; nothing where an index
+    has no lists.
+    """
 
     def __init__(self, key: tuple[str, str], hints: Hints):
         super().__init__()
@@ -158,14 +187,16 @@ class FindLists(beam.PTransform):
             sampled
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
-            | "Divide" >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", index_train.divide))
+            | "Divide"
+            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", index_train.divide))
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
             works = (
                 clustered
                 | f"Clustered{turn}" >> Together()
-                | f"Again{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.again)
+                | f"Again{turn}"
+                >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.again)
             )
             clustered = self._pass(works, turn)
         return clustered
@@ -177,9 +208,11 @@ class FindLists(beam.PTransform):
             | f"SpreadParts{turn}" >> Spread()
             | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_train.assign)
             | f"Assigned{turn}" >> Together()
-            | f"Allot{turn}" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.allot)
+            | f"Allot{turn}"
+            >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.allot)
             | f"SpreadCells{turn}" >> Spread()
-            | f"Cluster{turn}" >> self._hinted(beam.Map(timed, self._key, "train_ms", index_train.cluster))
+            | f"Cluster{turn}"
+            >> self._hinted(beam.Map(timed, self._key, "train_ms", index_train.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:
@@ -188,13 +221,17 @@ class FindLists(beam.PTransform):
 
 @dataclass(frozen=True)
 class Timed:
-    """What one step of the index hands to the next, and what the steps before it took that no other element tells."""
+    """What one step of the index hands to the next, and what the steps before it took that no other
+    element tells.
+    """
 
     value: Any
     figures: tuple[Figures, ...] = ()
 
 
-def timed(element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any) -> Any:
+def timed(
+    element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any
+) -> Any:
     """What the step makes of an element; the run's lease is renewed meanwhile."""
     if isinstance(element, Done):
         return element

@@ -1,4 +1,6 @@
-"""What a run measures, as Beam's metrics, for whoever watches a job; what an engine does twice counts twice there."""
+"""What a run measures, as Beam's metrics, for whoever watches a job; what an engine does twice
+counts twice there.
+"""
 
 from collections.abc import Mapping
 
@@ -10,11 +12,15 @@ NAMESPACE = "sentence_beam"
 
 
 class StageMetrics:
-    """Counters, and a distribution for each figure of a stage (in whole numbers), under the figure's name."""
+    """Counters, and a distribution for each figure of a stage (in whole numbers), under the
+    figure's name.
+    """
 
     def __init__(self, stage: str, counted: tuple[str, ...] = ()):
         self._counters = {name: Metrics.counter(NAMESPACE, name) for name in counted}
-        self._distributions = {figure.name: Metrics.distribution(NAMESPACE, figure.name) for figure in STAGES[stage]}
+        self._distributions = {
+            figure.name: Metrics.distribution(NAMESPACE, figure.name) for figure in STAGES[stage]
+        }
 
     def count(self, counts: Mapping[str, int]) -> None:
         """Add to the counters."""

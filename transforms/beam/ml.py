@@ -1,4 +1,5 @@
-"""Beam's own interfaces for models around the encoder: RunInference, and MLTransform with what builds on it.
+"""Beam's own interfaces for models around the encoder: RunInference, and MLTransform with what
+builds on it.
 
 Importing this imports torch, since Beam's do.
 """
@@ -9,7 +10,11 @@ from typing import Any, TypedDict, Unpack
 import apache_beam as beam
 import numpy as np
 from apache_beam.ml.inference.base import ModelHandler, PredictionResult, RunInference
-from apache_beam.ml.transforms.base import EmbeddingsManager, EmbeddingTypeAdapter, _TextEmbeddingHandler
+from apache_beam.ml.transforms.base import (
+    EmbeddingsManager,
+    EmbeddingTypeAdapter,
+    _TextEmbeddingHandler,
+)
 
 from transforms.base.values import StrPath
 from transforms.encoder import Encoder
@@ -33,11 +38,12 @@ class EncoderOptions(TypedDict, total=False):
 
 
 class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
-    """The encoder as a handler for `RunInference`: texts -> PredictionResults whose `inference` is float32 [d].
+    """The encoder as a handler for `RunInference`: texts -> PredictionResults whose `inference` is
+    float32 [d].
 
-    A batch is cut by tokens again inside, so that large ones (`min_batch_size`) are good. A text that is none fails its
-    batch. Where workers are other machines their files must make the same space, or loading the model fails. Raises
-    OptionError for options or a model that do not work.
+    A batch is cut by tokens again inside, so that large ones (`min_batch_size`) are good. A text
+    that is none fails its batch. Where workers are other machines their files must make the same
+    space, or loading the model fails. Raises OptionError for options or a model that do not work.
     """
 
     def __init__(
@@ -64,7 +70,10 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
     ) -> Iterable[Any]:
         """The texts with their vectors."""
         vectors = model.encode(list(batch))
-        return [PredictionResult(text, vector, self._space["id"]) for text, vector in zip(batch, vectors, strict=True)]
+        return [
+            PredictionResult(text, vector, self._space["id"])
+            for text, vector in zip(batch, vectors, strict=True)
+        ]
 
     def get_num_bytes(self, batch: Sequence[str]) -> int:
         """The characters of the texts: Beam would pickle them to know."""
@@ -88,8 +97,8 @@ class VectorsHandler(EncoderModelHandler):
 class TextEmbeddings(EmbeddingsManager):
     """The encoder for `MLTransform`: each of the `columns` becomes its vector, a list of floats.
 
-    Or by `type_adapter`, as `create_text_adapter()` of `apache_beam.ml.rag` for its EmbeddableItems. The artifact has
-    the space: what reads it later and loads another model fails.
+    Or by `type_adapter`, as `create_text_adapter()` of `apache_beam.ml.rag` for its
+    EmbeddableItems. The artifact has the space: what reads it later and loads another model fails.
     """
 
     def __init__(
@@ -104,10 +113,17 @@ class TextEmbeddings(EmbeddingsManager):
         **said: Unpack[EncoderOptions],
     ):
         super().__init__(
-            columns=columns, type_adapter=type_adapter, min_batch_size=min_batch_size, max_batch_size=max_batch_size
+            columns=columns,
+            type_adapter=type_adapter,
+            min_batch_size=min_batch_size,
+            max_batch_size=max_batch_size,
         )
         self._handler = VectorsHandler(
-            model, min_batch_size=min_batch_size, max_batch_size=max_batch_size, device=device, **said
+            model,
+            min_batch_size=min_batch_size,
+            max_batch_size=max_batch_size,
+            device=device,
+            **said,
         )
 
     def get_model_handler(self) -> ModelHandler:

@@ -9,7 +9,13 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.beam.graph import PROBLEMS, Merge, MergeAll, typed
 from transforms.corpus import Span
 from transforms.steps.joins.compare import Group
-from transforms.steps.joins.neighbours import BlockRecord, Comparison, NeighbourSearch, NeighboursJob, StoredBlock
+from transforms.steps.joins.neighbours import (
+    BlockRecord,
+    Comparison,
+    NeighbourSearch,
+    NeighboursJob,
+    StoredBlock,
+)
 from transforms.steps.joins.neighbours_result import Ended, conclude
 from transforms.store.records import Problem
 
@@ -17,9 +23,11 @@ DONE = "done"
 
 
 class Neighbours(beam.PTransform):
-    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the Problem that ends it.
+    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the
+    Problem that ends it.
 
-    Groups of a store's rows are shared among the workers, and a block is put together where it is written.
+    Groups of a store's rows are shared among the workers, and a block is put together where it is
+    written.
     """
 
     def __init__(self, job: NeighboursJob):
@@ -30,7 +38,8 @@ class Neighbours(beam.PTransform):
         prepared = (
             sources
             | "SpreadQueries" >> beam.Reshuffle()
-            | "Prepare" >> beam.ParDo(PrepareFn(self._job)).with_outputs(DONE, PROBLEMS, main="groups")
+            | "Prepare"
+            >> beam.ParDo(PrepareFn(self._job)).with_outputs(DONE, PROBLEMS, main="groups")
         )
         typed(prepared, done=BlockRecord, problems=Problem)
         compared = (
@@ -39,7 +48,11 @@ class Neighbours(beam.PTransform):
             | "Compare" >> beam.ParDo(CompareFn(self._job)).with_outputs(PROBLEMS, main="compared")
         )
         typed(compared, problems=Problem)
-        finished = compared.compared | "Blocks" >> beam.GroupByKey() | "Finish" >> beam.ParDo(FinishFn(self._job))
+        finished = (
+            compared.compared
+            | "Blocks" >> beam.GroupByKey()
+            | "Finish" >> beam.ParDo(FinishFn(self._job))
+        )
         everything = (prepared[DONE], prepared[PROBLEMS], compared[PROBLEMS], finished)
         return everything | "Records" >> Merge()
 
@@ -55,7 +68,9 @@ class NeighboursFn(beam.DoFn):
 
 
 class PrepareFn(NeighboursFn):
-    """A source of queries -> (comparison, group) for each group of rows that a block is to be compared with."""
+    """A source of queries -> (comparison, group) for each group of rows that a block is to be
+    compared with.
+    """
 
     def process(self, source: StoredBlock | Span) -> Iterator[Any]:
         for made in self._steps.prepare(source):
@@ -70,7 +85,9 @@ class PrepareFn(NeighboursFn):
 
 
 class CompareFn(NeighboursFn):
-    """(comparison, group) -> the block's name and both, once what the group has is left in a file."""
+    """(comparison, group) -> the block's name and both, once what the group has is left in a
+    file.
+    """
 
     def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
         problem = self._steps.compare(work[0].block, work[1])
@@ -78,9 +95,13 @@ class CompareFn(NeighboursFn):
 
 
 class FinishFn(NeighboursFn):
-    """All of a block -> the BlockRecord of its file; nothing where a group is missing, which has a Problem."""
+    """All of a block -> the BlockRecord of its file; nothing where a group is missing, which has a
+    Problem.
+    """
 
-    def process(self, grouped: tuple[str, Iterable[tuple[Comparison, Group]]]) -> Iterator[BlockRecord | Problem]:
+    def process(
+        self, grouped: tuple[str, Iterable[tuple[Comparison, Group]]]
+    ) -> Iterator[BlockRecord | Problem]:
         works = list(grouped[1])
         comparison = works[0][0]
         if {group for _, group in works} == set(comparison.groups):
@@ -88,7 +109,9 @@ class FinishFn(NeighboursFn):
 
 
 class Conclude(beam.PTransform):
-    """BlockRecords and Problems of a job -> how it ended, as the file beside the neighbours says it."""
+    """BlockRecords and Problems of a job -> how it ended, as the file beside the neighbours says
+    it.
+    """
 
     def __init__(self, output: str, run: str):
         super().__init__()

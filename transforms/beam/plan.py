@@ -1,4 +1,6 @@
-"""Plan: globs -> files -> spans, checked as a whole and put on record before anything is embedded."""
+"""Plan: globs -> files -> spans, checked as a whole and put on record before anything is
+embedded.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -8,7 +10,16 @@ from apache_beam.typehints import typehints
 
 from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import CountFn, OpenFilesFn
-from transforms.beam.graph import CARRIED, PROBLEMS, Spread, Together, check_worker, flat_map, slots_of, typed
+from transforms.beam.graph import (
+    CARRIED,
+    PROBLEMS,
+    Spread,
+    Together,
+    check_worker,
+    flat_map,
+    slots_of,
+    typed,
+)
 from transforms.beam.metrics import StageMetrics
 from transforms.corpus.beside import Beside
 from transforms.steps.options.job import EmbedJob
@@ -29,7 +40,8 @@ OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED}
 
 
 class Plan(beam.PTransform):
-    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end the run instead.
+    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end
+    the run instead.
 
     By content, the lists are `ToRead`, which know the buckets that their rows go into.
     """
@@ -54,7 +66,9 @@ class Plan(beam.PTransform):
         if self._job.by_content:
             return self._by_content(together)
         slots = slots_of(globs.pipeline)
-        return together | "Record" >> flat_map(record, self._job, slots, outputs=OUTPUTS, main="spans")
+        return together | "Record" >> flat_map(
+            record, self._job, slots, outputs=OUTPUTS, main="spans"
+        )
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         slots = slots_of(together.pipeline)
@@ -69,11 +83,13 @@ class Plan(beam.PTransform):
             | "OpenFiles" >> beam.ParDo(OpenFilesFn(self._job))
             | "TogetherOpened" >> Together()
             | "Check" >> beam.FlatMap(content.to_count, self._job)
-            # How many buckets there are must not depend on how the rows lie in files, so the rows are counted first.
+            # How many buckets there are must not depend on how the rows lie in files, so the rows
+            # are counted first.
             | "SpreadSpans" >> Spread()
             | "Count" >> beam.ParDo(CountFn(self._job))
             | "TogetherAgain" >> Together()
-            | "Record" >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
+            | "Record"
+            >> flat_map(content.record, self._job, slots, outputs={Problem: PROBLEMS}, main="spans")
         )
         return Planned(recorded.spans, compared.carried, recorded.problems)
 
@@ -87,7 +103,9 @@ class Planned(NamedTuple):
 
 
 class PlanFilesFn(beam.DoFn):
-    """Files -> what to do with each: carried over unchanged, or cut into spans; what is no list of files passes."""
+    """Files -> what to do with each: carried over unchanged, or cut into spans; what is no list of
+    files passes.
+    """
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -107,7 +125,8 @@ class PlanFilesFn(beam.DoFn):
         except SentenceBeamError as error:
             yield Problem.of(error)
             return
-        # One file may take longer than ten minutes: its checksum, or all of it where unreadable ones are left out.
+        # One file may take longer than ten minutes: its checksum, or all of it where unreadable
+        # ones are left out.
         with kept_alive(self._job.root, self._job.run.id):
             found = self._planner.plan_all(listed.files)
         yield from (item for item in found if isinstance(item, Problem))

@@ -1,4 +1,6 @@
-"""Quantize: units of floats -> the same units in whole numbers, between bounds fitted on all of them."""
+"""Quantize: units of floats -> the same units in whole numbers, between bounds fitted on all of
+them.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,7 +19,8 @@ from transforms.store.runs.lease import Renewal
 class Made(NamedTuple):
     """Units as they are to be committed; problems, which end the run instead.
 
-    `ranges` has the one RangesRecord of a run that fits ranges and has rows; it is None for every other run.
+    `ranges` has the one RangesRecord of a run that fits ranges and has rows; it is None for every
+    other run.
     """
 
     units: beam.PCollection
@@ -33,7 +36,9 @@ def quantized(made: Any, run: Run) -> Made:
 
 
 class Quantize(beam.PTransform):
-    """(units of floats, problems so far) -> `Made`; where there is a problem, nothing is written."""
+    """(units of floats, problems so far) -> `Made`; where there is a problem, nothing is
+    written.
+    """
 
     def __init__(self, run: Run):
         super().__init__()
@@ -48,22 +53,29 @@ class Quantize(beam.PTransform):
             | "Merge" >> beam.CombineGlobally(MergeAll(Measured()))
         )
         fitted = measured | "Keep" >> flat_map(
-            keeping_lease, self._run.key, keep, self._run, outputs={Problem: PROBLEMS}, main="ranges"
+            keeping_lease,
+            self._run.key,
+            keep,
+            self._run,
+            outputs={Problem: PROBLEMS},
+            main="ranges",
         )
         made = (
             units
             | "SpreadUnits" >> beam.Reshuffle()
             | "Write"
-            >> beam.ParDo(QuantizeFn(self._run), AsSingleton(measured), AsIter(problems)).with_outputs(
-                PROBLEMS, main="units"
-            )
+            >> beam.ParDo(
+                QuantizeFn(self._run), AsSingleton(measured), AsIter(problems)
+            ).with_outputs(PROBLEMS, main="units")
         )
         everything = (problems, fitted[PROBLEMS], made[PROBLEMS]) | "Problems" >> Merge()
         return Made(made.units, everything, fitted.ranges)
 
 
 class QuantizeFn(beam.DoFn):
-    """A unit of floats -> the same unit between the ranges, with the counts of how its rows were made."""
+    """A unit of floats -> the same unit between the ranges, with the counts of how its rows were
+    made.
+    """
 
     def __init__(self, run: Run):
         self._run = run
@@ -71,7 +83,9 @@ class QuantizeFn(beam.DoFn):
     def setup(self) -> None:
         self._renew = Renewal(self._run.root, self._run.id, self._run.leased)
 
-    def process(self, unit: UnitRecord, measured: Measured, problems: Iterable[Problem]) -> Iterator[Any]:
+    def process(
+        self, unit: UnitRecord, measured: Measured, problems: Iterable[Problem]
+    ) -> Iterator[Any]:
         if measured.problem is not None or any(True for _ in problems):
             return
         try:

@@ -1,4 +1,6 @@
-"""Recalibrate: written units -> the same rows under another calibration, from their pooled vectors alone."""
+"""Recalibrate: written units -> the same rows under another calibration, from their pooled vectors
+alone.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +17,9 @@ from transforms.store.runs.lease import Renewal
 
 
 class Recalibrate(beam.PTransform):
-    """Units of the last snapshot -> a UnitRecord for each, once it is in the store; `problems` ends the run."""
+    """Units of the last snapshot -> a UnitRecord for each, once it is in the store; `problems` ends
+    the run.
+    """
 
     def __init__(self, job: RecalibrateJob):
         super().__init__()
@@ -25,7 +29,8 @@ class Recalibrate(beam.PTransform):
         made = (
             units
             | "Spread" >> beam.Reshuffle()
-            | "RecalibrateUnits" >> beam.ParDo(RecalibrateFn(self._job)).with_outputs(PROBLEMS, main="units")
+            | "RecalibrateUnits"
+            >> beam.ParDo(RecalibrateFn(self._job)).with_outputs(PROBLEMS, main="units")
         )
         return quantized(made, self._job.run)
 

@@ -1,4 +1,6 @@
-"""Settle: written units -> all that a snapshot will say of them, checked; their records go to a key once."""
+"""Settle: written units -> all that a snapshot will say of them, checked; their records go to a key
+once.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -24,7 +26,8 @@ Numbered = typehints.Tuple[int, bytes]
 class Settle(beam.PTransform):
     """Units and problems of a run -> one Settled, or the one Problem that ends the run.
 
-    `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64 keys; one key sums.
+    `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64
+    keys; one key sums.
     """
 
     def __init__(self, run: Run):
@@ -50,7 +53,9 @@ class Settle(beam.PTransform):
 
 
 class SettleFn(beam.DoFn):
-    """(stretch, its units packed) -> the stretch, settled; problems, which have a key of their own, as they are."""
+    """(stretch, its units packed) -> the stretch, settled; problems, which have a key of their own,
+    as they are.
+    """
 
     def __init__(self, run: Run):
         self._run = run
@@ -69,7 +74,9 @@ class SettleFn(beam.DoFn):
 
 
 def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:
-    """(stretch, packed) of a unit; problems have a key of their own, and need no exchange of their own so."""
+    """(stretch, packed) of a unit; problems have a key of their own, and need no exchange of their
+    own so.
+    """
     if isinstance(found, Problem):
         return PROBLEMS_KEY, json.dumps(asdict(found)).encode()
     return stretch_of(found.unit), pack(found)

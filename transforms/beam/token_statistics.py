@@ -7,12 +7,20 @@ import apache_beam as beam
 
 from transforms.beam.graph import MergeAll
 from transforms.corpus import Span
-from transforms.steps.fit.token_statistics import Counted, CountJob, SpanCounter, plan_spans, write_statistics
+from transforms.steps.fit.token_statistics import (
+    Counted,
+    CountJob,
+    SpanCounter,
+    plan_spans,
+    write_statistics,
+)
 from transforms.store.records import Problem
 
 
 class FitTokenStatistics(beam.PTransform):
-    """Input files -> one FitResult; the statistics are in the job's output folder if it is a success."""
+    """Input files -> one FitResult; the statistics are in the job's output folder if it is a
+    success.
+    """
 
     def __init__(self, job: CountJob):
         super().__init__()

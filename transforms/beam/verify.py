@@ -10,7 +10,9 @@ from transforms.store.verify import Check, Finding
 
 
 class Verify(beam.PTransform):
-    """Anything that is one element -> None, once the file of the job is written; the parts are shared among workers."""
+    """Anything that is one element -> None, once the file of the job is written; the parts are
+    shared among workers.
+    """
 
     def __init__(self, job: VerifyJob):
         super().__init__()
@@ -23,7 +25,8 @@ class Verify(beam.PTransform):
             | "Spread" >> beam.Reshuffle()
             | "Look" >> beam.ParDo(VerifyFn(self._job))
             | "Together" >> Together()
-            | "Conclude" >> beam.Map(lambda found, job: Verification(job).conclude(found), self._job)
+            | "Conclude"
+            >> beam.Map(lambda found, job: Verification(job).conclude(found), self._job)
         )
 
 

@@ -22,7 +22,8 @@ from transforms.space.identity import OUTPUT_FIELDS
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
 TENSORS = "calibration.safetensors"
-CHECKSUM = "sha256"  # in `fitted_on`, where earlier versions pass over it: over all of the file but itself
+# in `fitted_on`, where earlier versions pass over it: over all of the file but itself
+CHECKSUM = "sha256"
 BLOCK_ROWS = 64
 _CORES = Cores()
 _DECIDING = ("method", "parameters", "input_dim", "dim", "tensors")
@@ -33,9 +34,10 @@ _KEYS = {"format", *_DECIDING, "digest", "fitted_on", "summary"}
 class Calibration:
     """A calibration that can be applied.
 
-    `info` is the content of `calibration.json`: `format`, `method` (canonical SPEC), `parameters`, `input_dim`, `dim`,
-    `tensors` (sha256 over names, types, shapes and bytes), `digest`, `fitted_on` {store, run, manifest, space, n,
-    moments, date}, `summary` (spectrum and figures of the fit). `tensors` are what it computes with.
+    `info` is the content of `calibration.json`: `format`, `method` (canonical SPEC), `parameters`,
+    `input_dim`, `dim`, `tensors` (sha256 over names, types, shapes and bytes), `digest`,
+    `fitted_on` {store, run, manifest, space, n, moments, date}, `summary` (spectrum and figures of
+    the fit). `tensors` are what it computes with.
     """
 
     info: Mapping[str, Any]
@@ -78,39 +80,59 @@ class Calibration:
         return self.info["fitted_on"]["space"]["pooled_id"]
 
     def apply(self, pooled: np.ndarray) -> np.ndarray:
-        """Calibrated vectors float32 [n, dim] of pooled vectors float32 [n, p], the same in whatever company.
+        """Calibrated vectors float32 [n, dim] of pooled vectors float32 [n, p], the same in
+        whatever company.
 
         Raises `SpaceMismatchError` for vectors of another width.
         """
         if pooled.ndim != 2 or pooled.shape[1] != self.info["input_dim"]:
             found, wanted = "x".join(map(str, pooled.shape)), self.info["input_dim"]
-            raise SpaceMismatchError(f"calibration {self.info['method']} takes vectors of width {wanted}, not {found}")
+            raise SpaceMismatchError(
+                f"calibration {self.info['method']} takes vectors of width {wanted}, not {found}"
+            )
         method = APPLY[parse_calibration(self.info["method"]).name]
         out = np.empty((len(pooled), self.dim), np.float32)
 
         def calibrate(start: int) -> None:
-            # Matrix products round by their shape: blocks of one size give a row the same bits among any others.
-            rows, block = pooled[start : start + BLOCK_ROWS], np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32)
+            # Matrix products round by their shape: blocks of one size give a row the same bits
+            # among any others.
+            rows, block = (
+                pooled[start : start + BLOCK_ROWS],
+                np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32),
+            )
             block[: len(rows)] = rows
-            out[start : start + len(rows)] = method(self.tensors, self.info["parameters"], block)[: len(rows)]
+            out[start : start + len(rows)] = method(self.tensors, self.info["parameters"], block)[
+                : len(rows)
+            ]
 
         deque(_CORES.map(calibrate, range(0, len(pooled), BLOCK_ROWS)), maxlen=0)
         return out
 
     def to_files(self) -> dict[str, bytes]:
-        """The names and contents of a folder's files; write them in this order, the last one makes it whole."""
+        """The names and contents of a folder's files; write them in this order, the last one makes
+        it whole.
+        """
         data = save({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()})
-        said = {**self.info, "fitted_on": {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)}}
-        info = json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        said = {
+            **self.info,
+            "fitted_on": {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)},
+        }
+        info = (
+            json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+        )
         return {TENSORS: data, INFO: info.encode()}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], where: str = "") -> "Calibration":
-        """The inverse of `to_files`; `where` is the folder, for messages. Raises `OptionError` naming the file."""
+        """The inverse of `to_files`; `where` is the folder, for messages. Raises `OptionError`
+        naming the file.
+        """
         prefix = f"{where.rstrip('/')}/" if where else ""
         missing = next((name for name in (INFO, TENSORS) if name not in files), None)
         if missing:
-            raise OptionError(f"{prefix}{missing} is missing; make a calibration with: sentence-beam fit")
+            raise OptionError(
+                f"{prefix}{missing} is missing; make a calibration with: sentence-beam fit"
+            )
         info = parse_info(files[INFO], f"{prefix}{INFO}")
         said = f"{prefix}{TENSORS} is not the file that {INFO} describes"
         with refuse_damage(said, "fit the calibration again", OptionError):
@@ -121,14 +143,20 @@ class Calibration:
 
 
 def load_calibration(folder: str) -> Calibration:
-    """The calibration in a local folder; `OptionError` naming the file that is missing, damaged or changed."""
+    """The calibration in a local folder; `OptionError` naming the file that is missing, damaged or
+    changed.
+    """
     place = Path(folder).expanduser()
-    found = {name: (place / name).read_bytes() for name in (INFO, TENSORS) if (place / name).is_file()}
+    found = {
+        name: (place / name).read_bytes() for name in (INFO, TENSORS) if (place / name).is_file()
+    }
     return Calibration.from_files(found, str(folder))
 
 
 def parse_info(data: bytes, name: str) -> dict[str, Any]:
-    """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no calibration's."""
+    """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no
+    calibration's.
+    """
     mend = "fit the calibration again"
     with refuse_damage(f"{name} is not valid JSON", mend, OptionError):
         info = json.loads(data)
@@ -145,15 +173,21 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
 
 
 def check_space(info: Mapping[str, Any], space: Space, where: str) -> None:
-    """Raise `SpaceMismatchError` naming the fields in which `space` pools otherwise than the space it was fitted on."""
-    with refuse_damage(f"calibration {where} does not say on which space it was fitted", kind=OptionError):
+    """Raise `SpaceMismatchError` naming the fields in which `space` pools otherwise than the space
+    it was fitted on.
+    """
+    with refuse_damage(
+        f"calibration {where} does not say on which space it was fitted", kind=OptionError
+    ):
         fitted = Space.from_json(info["fitted_on"]["space"])
     what = f"calibration {where} was fitted on another space"
     fitted.check(space, what, "fit one on a store of this space", ignoring=OUTPUT_FIELDS)
 
 
 def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
-    """sha256 in hex over the tensors' names, types, shapes and bytes; how the file lays them out does not matter."""
+    """sha256 in hex over the tensors' names, types, shapes and bytes; how the file lays them out
+    does not matter.
+    """
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = np.ascontiguousarray(tensors[name])

@@ -1,4 +1,6 @@
-"""Figures of a collection of vectors before and after a calibration: spectra, cosines of pairs, their mean."""
+"""Figures of a collection of vectors before and after a calibration: spectra, cosines of pairs,
+their mean.
+"""
 
 import math
 from dataclasses import dataclass
@@ -15,9 +17,10 @@ PAIRED_ROWS = 2000
 class Shape:
     """The distribution of vectors.
 
-    `spectrum`: deviations along the principal directions (singular values of the centred rows over the square root of
-    their number), largest first. `cosines`: share of the pairs of rows in each of 100 bins from -1 to 1. `mean_cosine`
-    over all pairs of different rows (Ethayarajh 2019), None below two rows.
+    `spectrum`: deviations along the principal directions (singular values of the centred rows over
+    the square root of their number), largest first. `cosines`: share of the pairs of rows in each
+    of 100 bins from -1 to 1. `mean_cosine` over all pairs of different rows (Ethayarajh 2019), None
+    below two rows.
     """
 
     spectrum: tuple[float, ...]
@@ -28,7 +31,9 @@ class Shape:
     def of(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
         """The shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
         mean = mean_cosine(rows)
-        return cls(spectrum(covariance), cosine_histogram(rows), mean if math.isfinite(mean) else None)
+        return cls(
+            spectrum(covariance), cosine_histogram(rows), mean if math.isfinite(mean) else None
+        )
 
 
 def spectrum(covariance: np.ndarray) -> tuple[float, ...]:
@@ -38,7 +43,9 @@ def spectrum(covariance: np.ndarray) -> tuple[float, ...]:
 
 
 def cosine_histogram(rows: np.ndarray) -> tuple[float, ...]:
-    """The share of the pairs of the first 2000 rows whose cosine falls into each of 100 bins from -1 to 1."""
+    """The share of the pairs of the first 2000 rows whose cosine falls into each of 100 bins from
+    -1 to 1.
+    """
     rows = unit(rows[:PAIRED_ROWS])
     first, second = np.triu_indices(len(rows), 1)
     counts, _ = np.histogram(np.clip((rows @ rows.T)[first, second], -1, 1), BINS, (-1.0, 1.0))

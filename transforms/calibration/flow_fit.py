@@ -1,4 +1,6 @@
-"""Fitting a normalizing flow by maximum likelihood. Only the flow is trained; the vectors are given."""
+"""Fitting a normalizing flow by maximum likelihood. Only the flow is trained; the vectors are
+given.
+"""
 
 import contextlib
 import math
@@ -23,32 +25,42 @@ _LOOKS = 50  # points of the loss curve
 _WEIGHT_DEVIATION = 0.05
 _SMALLEST_DEVIATION = 1e-6
 _DEVIATION_FLOOR = 1e-3  # of the median deviation
-_NOISE = 1e-6  # components that vary less than this, relative to the others or to their own mean, do not vary
+# components that vary less than this, relative to the others or to their own mean, do not vary
+_NOISE = 1e-6
 
 Progress = Callable[[int, int, float], None]
 
 
 def fit_flow(
-    sample: np.ndarray, parameters: FlowParameters, progress: Progress | None = None, device: str = "auto"
+    sample: np.ndarray,
+    parameters: FlowParameters,
+    progress: Progress | None = None,
+    device: str = "auto",
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The tensors (float32) of a flow under which the sample is as likely as possible, and the history of the fit.
+    """The tensors (float32) of a flow under which the sample is as likely as possible, and the
+    history of the fit.
 
-    `sample` float32 [n, C], in an order that means nothing; the first 2 % are held out. The history holds `steps`,
-    `rows`, `held_out_rows`, `before`, `after` (mean negative log-likelihood of the held-out rows, bits a component) and
-    `curve` ({step, train, held_out}). `progress(step, steps, loss)` is called at each point of the curve. Raises
-    `OptionError` for a sample or parameters that do not work, `SentenceBeamError` where the loss is not finite.
+    `sample` float32 [n, C], in an order that means nothing; the first 2 % are held out. The history
+    holds `steps`, `rows`, `held_out_rows`, `before`, `after` (mean negative log-likelihood of the
+    held-out rows, bits a component) and `curve` ({step, train, held_out}). `progress(step, steps,
+    loss)` is called at each point of the curve. Raises `OptionError` for a sample or parameters
+    that do not work, `SentenceBeamError` where the loss is not finite.
     """
     sample = np.ascontiguousarray(sample, np.float32)
     parameters.check_dim(sample.shape[1])
     if len(sample) < LEAST_ROWS:
         raise OptionError(
-            f"flow: {len(sample)} vectors are too few to fit on; it needs {LEAST_ROWS} or more, and thousands to be of "
-            "use; standardize and whitening need fewer"
+            f"flow: {len(sample)} vectors are too few to fit on; it needs {LEAST_ROWS} or more, and"
+            " thousands to be of use; standardize and whitening need fewer"
         )
     held_out = min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample)))
-    place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+    place = torch.device(
+        ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    )
     rows = torch.from_numpy(sample).to(place)
-    training = Training(parameters, initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu()), place)
+    training = Training(
+        parameters, initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu()), place
+    )
     with _one_thread():
         history = train(training, rows[held_out:], rows[:held_out], progress)
     return training.tensors(), history
@@ -56,7 +68,9 @@ def fit_flow(
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Batches are so small that more threads only wait for each other; one also sums in one order everywhere."""
+    """Batches are so small that more threads only wait for each other; one also sums in one order
+    everywhere.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -66,15 +80,18 @@ def _one_thread() -> Iterator[None]:
 
 
 def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
-    """Tensors before training, float64: each actnorm makes its own output on these rows have mean 0 and variance 1.
+    """Tensors before training, float64: each actnorm makes its own output on these rows have mean 0
+    and variance 1.
 
-    So the map is standardisation, up to the order of the components. `live` uint8 [C] is 0 for components that do not
-    vary: they are only centred, stay near 0, and count in no likelihood.
+    So the map is standardisation, up to the order of the components. `live` uint8 [C] is 0 for
+    components that do not vary: they are only centred, stay near 0, and count in no likelihood.
     """
     random = np.random.default_rng(parameters.seed)
     x, live = rows.double(), varies(rows.double())
     if not live.any():
-        raise OptionError(f"flow: no component of the {len(rows)} vectors varies; there is nothing to fit")
+        raise OptionError(
+            f"flow: no component of the {len(rows)} vectors varies; there is nothing to fit"
+        )
     tensors: dict[str, Tensor] = {"live": live.to(torch.uint8)}
     level = 0
     for at_level, at in parameters.steps():
@@ -84,17 +101,22 @@ def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
         tensors[f"{at}shift"], tensors[f"{at}logs"] = actnorm(x, live)
         if parameters.variant == "paper":
             tensors[f"{at}order"] = torch.from_numpy(random.permutation(2 * half))
-        tensors[f"{at}w1"], tensors[f"{at}w2"] = (_normal(random, size, width) for size in (half, width))
+        tensors[f"{at}w1"], tensors[f"{at}w2"] = (
+            _normal(random, size, width) for size in (half, width)
+        )
         tensors[f"{at}w3"] = torch.zeros(width, half, dtype=torch.float64)
         tensors[f"{at}shift3"], tensors[f"{at}logs3"] = torch.zeros(2, half, dtype=torch.float64)
-        # with w3 = 0 the coupling adds nothing yet, so that the step is its actnorm and its permutation
+        # with w3 = 0 the coupling adds nothing yet, so that the step is its actnorm and its
+        # permutation
         x = permute(tensors, at, _normalised(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
         live = permute(tensors, at, live)
         _initialise_coupling(tensors, at, parameters, x[:, :half])
     return tensors
 
 
-def _initialise_coupling(tensors: dict[str, Tensor], at: str, parameters: FlowParameters, first: Tensor) -> None:
+def _initialise_coupling(
+    tensors: dict[str, Tensor], at: str, parameters: FlowParameters, first: Tensor
+) -> None:
     hidden = first
     for layer in ("1", "2"):
         y = hidden @ tensors[f"{at}w{layer}"]
@@ -106,12 +128,15 @@ def _initialise_coupling(tensors: dict[str, Tensor], at: str, parameters: FlowPa
 def varies(x: Tensor) -> Tensor:
     """Which components of the rows vary by more than rounding, bool [C]."""
     deviation = x.std(dim=0, correction=0)
-    typical = deviation[deviation > 0].median() if (deviation > 0).any() else deviation.new_zeros(())
+    typical = (
+        deviation[deviation > 0].median() if (deviation > 0).any() else deviation.new_zeros(())
+    )
     return ~(deviation <= _NOISE * torch.maximum(typical, x.mean(dim=0).abs()))
 
 
 def actnorm(x: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """Shift and trained log-scale [C] that give the rows mean 0 and variance 1; components not `live` are not blown up.
+    """Shift and trained log-scale [C] that give the rows mean 0 and variance 1; components not
+    `live` are not blown up.
 
     A deviation counts as at least a thousandth of the median one.
     """
@@ -132,7 +157,9 @@ def _normal(random: np.random.Generator, rows: int, columns: int) -> Tensor:
 
 @dataclass
 class Training:
-    """A flow being trained: all its trained tensors are views of one vector, so that an update is a few operations."""
+    """A flow being trained: all its trained tensors are views of one vector, so that an update is a
+    few operations.
+    """
 
     parameters: FlowParameters
     initial: Mapping[str, Tensor]
@@ -150,8 +177,15 @@ class Training:
         self._logs = sum(math.prod(shape) for name, shape in self.shapes.items() if ".logs" in name)
         self.live = self._live()
         self.dim = int(self.initial["live"].sum())
-        self._fixed = {name: value.to(self.device) for name, value in self.initial.items() if name.endswith("order")}
-        self._mean, self._square = torch.zeros_like(flat.to(self.flat)), torch.zeros_like(flat.to(self.flat))
+        self._fixed = {
+            name: value.to(self.device)
+            for name, value in self.initial.items()
+            if name.endswith("order")
+        }
+        self._mean, self._square = (
+            torch.zeros_like(flat.to(self.flat)),
+            torch.zeros_like(flat.to(self.flat)),
+        )
 
     def _live(self) -> Tensor:
         """1 for each step's log-scale that counts in the log-determinant, in their order."""
@@ -177,7 +211,9 @@ class Training:
         return (energy - log_det) / (self.dim * math.log(2))
 
     def step(self, x: Tensor) -> Tensor:
-        """Make one update on a batch and return the loss before it. The objective is twice the loss, as over pairs."""
+        """Make one update on a batch and return the loss before it. The objective is twice the
+        loss, as over pairs.
+        """
         loss = self.loss(x)
         (gradient,) = torch.autograd.grad(2 * loss, self.flat)
         with torch.no_grad():
@@ -192,13 +228,17 @@ class Training:
         self._square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         if self.parameters.variant == "paper":
             mean, square = (1 - beta**self.updates for beta in (0.9, 0.999))
-            self.flat.addcdiv_(self._mean, (self._square / square).sqrt_().add_(1e-8), value=-lr / mean)
+            self.flat.addcdiv_(
+                self._mean, (self._square / square).sqrt_().add_(1e-8), value=-lr / mean
+            )
         else:  # decay on everything and no bias correction, as the authors' code does
             direction = self._mean / self._square.sqrt().add_(1e-6)
             self.flat.mul_(1 - 0.01 * lr).add_(direction, alpha=-lr)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The tensors that are kept of the flow: trained ones float32, permutations int64, `live` uint8."""
+        """The tensors that are kept of the flow: trained ones float32, permutations int64, `live`
+        uint8.
+        """
         flat = self.flat.detach().cpu().float().split(self._sizes)
         trained = {
             name: value.view(shape).numpy().copy()
@@ -208,7 +248,9 @@ class Training:
         return trained | fixed
 
 
-def train(training: Training, rows: Tensor, held_out: Tensor, progress: Progress | None = None) -> dict[str, Any]:
+def train(
+    training: Training, rows: Tensor, held_out: Tensor, progress: Progress | None = None
+) -> dict[str, Any]:
     """Train for the epochs asked for and return the history."""
     batch = min(BATCH, len(rows))
     epochs = training.parameters.epochs
@@ -221,7 +263,9 @@ def train(training: Training, rows: Tensor, held_out: Tensor, progress: Progress
         losses.append(training.step(rows[chosen]))
         if step in marks:
             after = _held_out_loss(training, held_out, step)
-            curve.append({"step": step, "train": float(torch.stack(losses).mean()), "held_out": after})
+            curve.append(
+                {"step": step, "train": float(torch.stack(losses).mean()), "held_out": after}
+            )
             losses.clear()
             if progress is not None:
                 progress(step, steps, after)
@@ -249,8 +293,14 @@ def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[
 
 def _held_out_loss(training: Training, held_out: Tensor, step: int) -> float:
     with torch.no_grad():
-        loss = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024)) / len(held_out)
+        loss = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024)) / len(
+            held_out
+        )
     if not math.isfinite(loss):
-        mend = f"say a lower lr than {training.parameters.lr:g}" if step else "the vectors are not finite or too long"
+        mend = (
+            f"say a lower lr than {training.parameters.lr:g}"
+            if step
+            else "the vectors are not finite or too long"
+        )
         raise SentenceBeamError(f"flow: the loss is not finite after {step} steps; {mend}")
     return loss

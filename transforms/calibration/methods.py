@@ -1,4 +1,6 @@
-"""The functions that fit and apply each calibration, in one table, so that a new one has one place."""
+"""The functions that fit and apply each calibration, in one table, so that a new one has one
+place.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +17,9 @@ FLOOR, NARROW_FLOOR = 1e-8, 1e-6
 
 
 def _apply_affine(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
-    """By torch, whose products keep to the cores of the thread that asks for them; numpy's take all there are."""
+    """By torch, whose products keep to the cores of the thread that asks for them; numpy's take all
+    there are.
+    """
     import torch
 
     found = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
@@ -23,7 +27,8 @@ def _apply_affine(tensors: Tensors, parameters: Parameters, rows: np.ndarray) ->
 
 
 def _apply_flow(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
-    from transforms.calibration.flow import FlowParameters, apply_flow  # torch, which importing this module needs not
+    # torch, which importing this module needs not
+    from transforms.calibration.flow import FlowParameters, apply_flow
 
     return apply_flow(tensors, FlowParameters(**parameters), rows)
 
@@ -44,7 +49,8 @@ APPLY: dict[str, Callable[[Tensors, Parameters, np.ndarray], np.ndarray]] = {
 
 
 def fit_affine(spec: CalibrationSpec, moments: Moments, narrow: bool = False) -> Fitted:
-    """Fit an affine calibration; `narrow`: the rows passed through 16-bit numbers, so that their noise is larger.
+    """Fit an affine calibration; `narrow`: the rows passed through 16-bit numbers, so that their
+    noise is larger.
 
     Raises `OptionError` where the rows are too few or too alike, or do not have so many components.
     """

@@ -1,4 +1,6 @@
-"""Mean and covariance of any number of rows, from parts that merge: float64, whatever the order and the split."""
+"""Mean and covariance of any number of rows, from parts that merge: float64, whatever the order and
+the split.
+"""
 
 from dataclasses import dataclass
 
@@ -11,7 +13,8 @@ BATCH_ROWS = 4096
 class Moments:
     """Count, mean float64 [d], and sum of outer products of deviations from it float64 [d, d].
 
-    Merging is associative and commutative up to rounding (Chan, Golub, LeVeque 1979; about 1e-15 relative).
+    Merging is associative and commutative up to rounding (Chan, Golub, LeVeque 1979; about 1e-15
+    relative).
     """
 
     n: int

@@ -1,4 +1,6 @@
-"""Scores of embeddings: correlation with human judgements, uniformity, alignment, anisotropy. float64 throughout."""
+"""Scores of embeddings: correlation with human judgements, uniformity, alignment, anisotropy.
+float64 throughout.
+"""
 
 import math
 from dataclasses import dataclass
@@ -32,20 +34,26 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's correlation of two lists of numbers, ties by average ranks; NaN where one is constant."""
+    """Spearman's correlation of two lists of numbers, ties by average ranks; NaN where one is
+    constant.
+    """
     return pearson(average_ranks(a), average_ranks(b))
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
     """The ranks of values, from 1, float64 [n]; equal values share the mean of theirs."""
-    _, place, count = np.unique(np.asarray(values, np.float64), return_inverse=True, return_counts=True)
+    _, place, count = np.unique(
+        np.asarray(values, np.float64), return_inverse=True, return_counts=True
+    )
     last = np.cumsum(count)
     return (last - (count - 1) / 2.0)[place]
 
 
 @dataclass(frozen=True)
 class UnitSum:
-    """The sum of unit vectors float64 [d] and their number, from which the mean cosine follows; sums can be merged."""
+    """The sum of unit vectors float64 [d] and their number, from which the mean cosine follows;
+    sums can be merged.
+    """
 
     total: np.ndarray
     count: int
@@ -74,7 +82,8 @@ def mean_cosine(vectors: np.ndarray) -> float:
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:
-    """The mean squared distance of the unit vectors of pairs whose gold score is above 4; NaN where there is none.
+    """The mean squared distance of the unit vectors of pairs whose gold score is above 4; NaN where
+    there is none.
 
     Wang & Isola, arXiv:2005.10242; the threshold is SimCSE's (arXiv:2104.08821).
     """
@@ -85,9 +94,11 @@ def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0
 
 
 def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """ln of the mean of exp(-2 |x-y|^2) over unordered pairs, and its standard error (0: every pair was taken).
+    """ln of the mean of exp(-2 |x-y|^2) over unordered pairs, and its standard error (0: every pair
+    was taken).
 
-    Wang & Isola, arXiv:2005.10242. Above 20 000 rows a seeded sample of ten million pairs. NaN below two rows.
+    Wang & Isola, arXiv:2005.10242. Above 20 000 rows a seeded sample of ten million pairs. NaN
+    below two rows.
     """
     rows = unit(vectors)
     if len(rows) < 2:
@@ -109,7 +120,11 @@ def _sampled_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tup
         i = generator.integers(0, len(rows), 100_000)
         j = (i + generator.integers(1, len(rows), len(i))) % len(rows)
         potential = np.exp(4 * np.einsum("nd,nd->n", rows[i], rows[j]) - 4)
-        total, squares, pairs = total + float(potential.sum()), squares + float(potential @ potential), pairs + len(i)
+        total, squares, pairs = (
+            total + float(potential.sum()),
+            squares + float(potential @ potential),
+            pairs + len(i),
+        )
     mean = total / pairs
     error = math.sqrt(max(squares / pairs - mean**2, 0.0) / pairs) / mean
     return math.log(mean), error

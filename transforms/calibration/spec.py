@@ -1,4 +1,6 @@
-"""SPECs of calibrations: `name:item,item,...`, and the one sum of two, `standardize+remove-top`. No torch, no numpy."""
+"""SPECs of calibrations: `name:item,item,...`, and the one sum of two, `standardize+remove-top`. No
+torch, no numpy.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,8 +14,14 @@ _VARIANCE = Option(("population", "sample"), "population")
 # What may be said of each calibration, defaults from the papers; see the functions that fit them.
 CALIBRATIONS: dict[str, dict[str, Option]] = {
     "standardize": {"variance": _VARIANCE},
-    "remove-top": {"top": Option(("auto",), "auto", number=True), "centred": Option(("yes", "no"), "yes")},
-    "standardize+remove-top": {"variance": _VARIANCE, "top": Option(("auto",), "auto", number=True)},
+    "remove-top": {
+        "top": Option(("auto",), "auto", number=True),
+        "centred": Option(("yes", "no"), "yes"),
+    },
+    "standardize+remove-top": {
+        "variance": _VARIANCE,
+        "top": Option(("auto",), "auto", number=True),
+    },
     "whitening": {
         "width": Option(("all",), "all", number=True),
         "covariance": Option(("sample", "population"), "sample"),
@@ -36,7 +44,8 @@ CALIBRATIONS: dict[str, dict[str, Option]] = {
 POSITIONAL = {"remove-top": "top", "whitening": "width"}
 _ABOVE_ZERO = frozenset(("width", "levels", "depth"))
 _BELOW_ONE = frozenset(("floor", "shrinkage"))
-_COMPONENTS_A_DIRECTION = 100  # Mu & Viswanath, arXiv:1702.01417, section 2: about C / 100 of C components
+# Mu & Viswanath, arXiv:1702.01417, section 2: about C / 100 of C components
+_COMPONENTS_A_DIRECTION = 100
 
 
 _WORDS = frozenset(("all", "auto"))
@@ -50,15 +59,23 @@ class CalibrationSpec:
     parameters: Mapping[str, Value] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The canonical SPEC: keys in one order, defaults left out (a number of directions or components stays)."""
+        """The canonical SPEC: keys in one order, defaults left out (a number of directions or
+        components stays).
+        """
         return "+".join(self._part(name) for name in self.name.split("+"))
 
     def fitted_to(self, width: int) -> "CalibrationSpec":
-        """The same for vectors of so many components: one of each hundred is the direction to remove, one at least."""
+        """The same for vectors of so many components: one of each hundred is the direction to
+        remove, one at least.
+        """
         if self.parameters.get("top") != "auto":
             return self
         return CalibrationSpec(
-            self.name, {**self.parameters, "top": min(max(1, round(width / _COMPONENTS_A_DIRECTION)), width - 1)}
+            self.name,
+            {
+                **self.parameters,
+                "top": min(max(1, round(width / _COMPONENTS_A_DIRECTION)), width - 1),
+            },
         )
 
     def to_json(self) -> dict[str, Value]:
@@ -67,14 +84,24 @@ class CalibrationSpec:
 
     def _part(self, name: str) -> str:
         schema, position = CALIBRATIONS[self.name], POSITIONAL.get(name)
-        items = [str(self.parameters[position])] if position and self.parameters[position] not in _WORDS else []
+        items = (
+            [str(self.parameters[position])]
+            if position and self.parameters[position] not in _WORDS
+            else []
+        )
         keys = [key for key in CALIBRATIONS[name] if key in schema and key != position]
-        items += [f"{key}={self.parameters[key]}" for key in keys if self.parameters[key] != schema[key].default]
+        items += [
+            f"{key}={self.parameters[key]}"
+            for key in keys
+            if self.parameters[key] != schema[key].default
+        ]
         return f"{name}:{','.join(items)}" if items else name
 
 
 def parse_calibration(text: str) -> CalibrationSpec:
-    """The calibration meant by a SPEC; `OptionError` (one line, with what is allowed) where there is none."""
+    """The calibration meant by a SPEC; `OptionError` (one line, with what is allowed) where there
+    is none.
+    """
     parts = [part.partition(":")[::2] for part in re.split(r"\+(?=[a-z])", text)]
     name = "+".join(part for part, _ in parts)
     if name not in CALIBRATIONS:
@@ -86,7 +113,11 @@ def parse_calibration(text: str) -> CalibrationSpec:
             if key in given:
                 raise OptionError(f"calibration {text!r}: {key!r} is given twice; say it once")
             given[key] = _value(text, name, key, word)
-    defaults = {key: option.default for key, option in CALIBRATIONS[name].items() if option.default is not None}
+    defaults = {
+        key: option.default
+        for key, option in CALIBRATIONS[name].items()
+        if option.default is not None
+    }
     return CalibrationSpec(name, {**defaults, **given})
 
 

@@ -1,4 +1,6 @@
-"""What lies beside the files that a run takes, and is not taken: counted by folder and by reason."""
+"""What lies beside the files that a run takes, and is not taken: counted by folder and by
+reason.
+"""
 
 import functools
 from collections import Counter
@@ -22,11 +24,15 @@ class Beside:
 
     @classmethod
     def of(cls, paths: Iterable[str], globs: frozenset[str], hidden: bool) -> "Beside":
-        """The counts of what lies beside the files of one glob, less what others of the run take."""
+        """The counts of what lies beside the files of one glob, less what others of the run
+        take.
+        """
         all_globs = _compiled(globs, hidden)
         folders: dict[str, Counter[str]] = {}
         for path in paths:
-            if path not in globs and not any(glob.takes(path) or glob.enters(path) for glob in all_globs):
+            if path not in globs and not any(
+                glob.takes(path) or glob.enters(path) for glob in all_globs
+            ):
                 folders.setdefault(folder_of(path), Counter())[_reason(path, hidden)] += 1
         return cls({folder: dict(counts) for folder, counts in folders.items()})
 
@@ -39,9 +45,16 @@ class Beside:
 
 
 def merged(found: Iterable[Any]) -> Beside:
-    """The counts among other elements of a plan as one; a folder that two globs look at counts once."""
+    """The counts among other elements of a plan as one; a folder that two globs look at counts
+    once.
+    """
     return Beside(
-        {folder: counts for item in found if isinstance(item, Beside) for folder, counts in item.folders.items()}
+        {
+            folder: counts
+            for item in found
+            if isinstance(item, Beside)
+            for folder, counts in item.folders.items()
+        }
     )
 
 

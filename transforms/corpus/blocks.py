@@ -25,7 +25,8 @@ COMPRESSION = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_le
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Packed rows of one group of buckets; `counts` are the rows of each bucket, `read_ms` the time to read them.
+    """Packed rows of one group of buckets; `counts` are the rows of each bucket, `read_ms` the time
+    to read them.
 
     Pieces of documents count as parts of one: a document is one row in all.
     """
@@ -39,8 +40,8 @@ class PackedRows:
 class Packer:
     """Rows, collected as they are read and returned as one packed block for each group of buckets.
 
-    Where the groups are so many that their blocks would be of a few rows, rows wait on disk for more. `read_ms` is the
-    time that reading them took.
+    Where the groups are so many that their blocks would be of a few rows, rows wait on disk for
+    more. `read_ms` is the time that reading them took.
     """
 
     buckets: Buckets
@@ -56,7 +57,9 @@ class Packer:
             self.size += self.tables[-1].nbytes
 
     def relieve(self) -> Iterator[tuple[int, PackedRows]]:
-        """Where more rows are in memory than may be: their blocks if these are large enough, else none, for now."""
+        """Where more rows are in memory than may be: their blocks if these are large enough, else
+        none, for now.
+        """
         if self.size <= HELD_BYTES:
             return
         waiting = sum(map(len, self.tables)) + (self.spill.rows if self.spill else 0)
@@ -90,7 +93,9 @@ class Packer:
         parts = min(self.buckets.groups, SPILLED_PARTS)
         self.spill = self.spill or WaitingRows(parts)
         table = self._sorted()
-        group = buckets_of(as_hashes(table.column("hash")), self.buckets.bits) // self.buckets.per_group
+        group = (
+            buckets_of(as_hashes(table.column("hash")), self.buckets.bits) // self.buckets.per_group
+        )
         self.spill.add(table, group * parts // self.buckets.groups)
         self.tables, self.size = [], 0
 
@@ -102,14 +107,18 @@ def by_hash(table: pa.Table) -> pa.Table:
 
 
 def _blocks(table: pa.Table, buckets: Buckets, read_ms: float) -> Iterator[tuple[int, PackedRows]]:
-    """(group, packed rows) for rows in order of their hash; `read_ms` is the time that reading one of them took."""
+    """(group, packed rows) for rows in order of their hash; `read_ms` is the time that reading one
+    of them took.
+    """
     table = _texts_once(table)
     bucket, per_group = buckets_of(as_hashes(table.column("hash")), buckets.bits), buckets.per_group
     parts = _parts(table)
     groups, starts = np.unique(bucket // per_group, return_index=True)
     for group, start, stop in zip(groups, starts, [*starts[1:], len(table)], strict=True):
         here = slice(start, stop)
-        counts = np.bincount(bucket[here] - group * per_group, None if parts is None else parts[here], per_group)
+        counts = np.bincount(
+            bucket[here] - group * per_group, None if parts is None else parts[here], per_group
+        )
         data = pack(table.slice(start, stop - start))
         yield int(group), PackedRows(tuple(counts.tolist()), data, read_ms * float(stop - start))
 
@@ -122,21 +131,35 @@ def _parts(table: pa.Table) -> np.ndarray | None:
 
 
 def _table(rows: UnitRows) -> pa.Table:
-    """The good rows as a table, then the rejected ones, with their excerpt as text and a hash of all that is known."""
+    """The good rows as a table, then the rejected ones, with their excerpt as text and a hash of
+    all that is known.
+    """
     bad, texts = rows.rejects, [*rows.texts, *(r.excerpt for r in rows.rejects)]
-    hashes = row_hashes(rows.texts) + [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in bad]
+    hashes = row_hashes(rows.texts) + [
+        row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in bad
+    ]
     columns = {
         "hash": pa.array(hashes, pa.binary(16)),
         "id": pa.array([*rows.ids, *(r.id for r in bad)], pa.string()),
         "text": pa.array(texts, pa.large_string()),
-        "file": pa.array([*map(rows.file_of, range(len(rows.texts))), *(r.file for r in bad)], pa.string()),
+        "file": pa.array(
+            [*map(rows.file_of, range(len(rows.texts))), *(r.file for r in bad)], pa.string()
+        ),
         "row": pa.array([*rows.positions, *(r.row for r in bad)], pa.int64()),
         "reason": pa.array([None] * len(rows.texts) + [r.reason for r in bad], pa.string()),
     }
-    for name, column in zip(rows.kept.column_names, rows.kept.columns, strict=True) if rows.kept is not None else ():
-        columns[KEPT + name] = pa.chunked_array([*column.chunks, pa.nulls(len(bad), column.type)], column.type)
-    for name, column in zip(TABLE.names, rows.pieces.columns, strict=True) if rows.pieces is not None else ():
-        columns[PIECE + name] = pa.chunked_array([*column.chunks, pa.nulls(len(bad), column.type)], column.type)
+    for name, column in (
+        zip(rows.kept.column_names, rows.kept.columns, strict=True) if rows.kept is not None else ()
+    ):
+        columns[KEPT + name] = pa.chunked_array(
+            [*column.chunks, pa.nulls(len(bad), column.type)], column.type
+        )
+    for name, column in (
+        zip(TABLE.names, rows.pieces.columns, strict=True) if rows.pieces is not None else ()
+    ):
+        columns[PIECE + name] = pa.chunked_array(
+            [*column.chunks, pa.nulls(len(bad), column.type)], column.type
+        )
     return pa.table(columns)
 
 
@@ -175,11 +198,15 @@ def unpack(blocks: Iterable[bytes]) -> pa.Table | None:
 
 def _in_order(table: pa.Table) -> pa.Table:
     """The rows in order of hash, id and kept values."""
-    return _ties_ordered(table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending"), ("id", "ascending")])))
+    return _ties_ordered(
+        table.take(pc.sort_indices(table, sort_keys=[("hash", "ascending"), ("id", "ascending")]))
+    )
 
 
 def _ties_ordered(table: pa.Table) -> pa.Table:
-    """The rows, those of one hash and id by all else that is stored: their order in the input must not show."""
+    """The rows, those of one hash and id by all else that is stored: their order in the input must
+    not show.
+    """
     kept = [name for name in table.column_names if name.startswith((KEPT, PIECE))]
     ids, hashes = table.column("id").combine_chunks(), as_hashes(table.column("hash"))
     if not kept or len(table) < 2:
@@ -194,7 +221,9 @@ def _ties_ordered(table: pa.Table) -> pa.Table:
     return table.take(pa.array(order)) if len(tied) else table
 
 
-def slices(packed: list[bytes], buckets: Buckets, group: int) -> Iterator[tuple[int, pa.Table | None]]:
+def slices(
+    packed: list[bytes], buckets: Buckets, group: int
+) -> Iterator[tuple[int, pa.Table | None]]:
     """(bucket, its rows) for every bucket of a group, from the group's blocks.
 
     The rows of a large group wait on disk: those of eight buckets are in memory at a time.
@@ -206,21 +235,30 @@ def slices(packed: list[bytes], buckets: Buckets, group: int) -> Iterator[tuple[
     spill = WaitingRows(buckets.per_group // BUCKETS_PER_GROUP)
     for data in packed:
         table = pa.ipc.open_stream(data).read_all()
-        table = table.set_column(table.column_names.index("text"), "text", table.column("text").cast(pa.large_string()))
+        table = table.set_column(
+            table.column_names.index("text"), "text", table.column("text").cast(pa.large_string())
+        )
         bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
         spill.add(table, (bucket - first) // BUCKETS_PER_GROUP)
     for part, rows in spill.read():
         here = range(first + part * BUCKETS_PER_GROUP, first + (part + 1) * BUCKETS_PER_GROUP)
-        yield from _slices(None if rows is None else _texts_once(_in_order(rows.combine_chunks())), buckets, here)
+        yield from _slices(
+            None if rows is None else _texts_once(_in_order(rows.combine_chunks())), buckets, here
+        )
 
 
-def _slices(table: pa.Table | None, buckets: Buckets, numbers: range) -> Iterator[tuple[int, pa.Table | None]]:
+def _slices(
+    table: pa.Table | None, buckets: Buckets, numbers: range
+) -> Iterator[tuple[int, pa.Table | None]]:
     """(bucket, its rows) for each of these buckets, from their rows in order of hash."""
     if table is None:
         yield from ((number, None) for number in numbers)
         return
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
-    starts, stops = np.searchsorted(bucket, numbers, "left"), np.searchsorted(bucket, numbers, "right")
+    starts, stops = (
+        np.searchsorted(bucket, numbers, "left"),
+        np.searchsorted(bucket, numbers, "right"),
+    )
     for number, start, stop in zip(numbers, starts, stops, strict=True):
         yield number, table.slice(start, stop - start)
 
@@ -243,10 +281,14 @@ def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
         ids=good.column("id").to_pylist(),
         texts=[values[place] for place in text.indices.to_pylist()],
         positions=good.column("row").to_pylist(),
-        kept=good.select(kept).rename_columns([c.removeprefix(KEPT) for c in kept]) if kept else None,
+        kept=good.select(kept).rename_columns([c.removeprefix(KEPT) for c in kept])
+        if kept
+        else None,
         rejects=_rejects(table.filter(pc.is_valid(table.column("reason")))),
         files=good.column("file").to_pylist(),
-        pieces=good.select(pieces).rename_columns([c.removeprefix(PIECE) for c in pieces]) if pieces else None,
+        pieces=good.select(pieces).rename_columns([c.removeprefix(PIECE) for c in pieces])
+        if pieces
+        else None,
     )
 
 

@@ -1,4 +1,6 @@
-"""Buckets: the row hashes cut into 2**bits equal ranges, each a unit, whatever files its rows are in."""
+"""Buckets: the row hashes cut into 2**bits equal ranges, each a unit, whatever files its rows are
+in.
+"""
 
 import hashlib
 import re
@@ -27,7 +29,9 @@ NAME = re.compile(r"(\d{1,2})-([0-9a-f]+)(?:\.(\d+))?")
 
 @dataclass(frozen=True)
 class Buckets:
-    """2**`bits` buckets for `rows` rows. They were chosen for `chosen_rows` of `chosen_tokens` (estimated) in all."""
+    """2**`bits` buckets for `rows` rows. They were chosen for `chosen_rows` of `chosen_tokens`
+    (estimated) in all.
+    """
 
     bits: Annotated[int, partial(count, most=32)]
     rows: int
@@ -37,10 +41,13 @@ class Buckets:
     @classmethod
     def choose(cls, rows: int, tokens: int, unit_tokens: int, least: int = 0) -> "Buckets":
         """Buckets of a unit's size at most, on average; at least 2**`least` of them."""
-        return cls(max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens)
+        return cls(
+            max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens
+        )
 
     def for_rows(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
-        """The same buckets for the rows of another run, or more of them where the rows have more than doubled.
+        """The same buckets for the rows of another run, or more of them where the rows have more
+        than doubled.
 
         >>> first = Buckets.choose(rows=100, tokens=1000, unit_tokens=500)
         >>> [first.for_rows(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
@@ -62,22 +69,29 @@ class Buckets:
 
     @property
     def block_rows(self) -> int:
-        """The rows that a block should have on average: 384, so that few have less than 256; of long texts 384 KB."""
+        """The rows that a block should have on average: 384, so that few have less than 256; of
+        long texts 384 KB.
+        """
         return max(1, min(BLOCK_ROWS, int(BLOCK_BYTES / max(1.0, self.row_bytes))))
 
     @property
     def per_group(self) -> int:
-        """The number of buckets that travel together, and are embedded one after the other: a power of two.
+        """The number of buckets that travel together, and are embedded one after the other: a power
+        of two.
 
-        Eight, as far as that leaves 64 groups to spread; of a large corpus more, up to 128 MB of text, so that those
-        who read it do not have to read too much before each group has a block's rows.
+        Eight, as far as that leaves 64 groups to spread; of a large corpus more, up to 128 MB of
+        text, so that those who read it do not have to read too much before each group has a block's
+        rows.
 
-        >>> [Buckets(n, 2600 << n, 2600 << n, 250_000 << n).per_group for n in (4, 8, 12, 16, 20, 24)]
+        >>> bits = (4, 8, 12, 16, 20, 24)
+        >>> [Buckets(n, 2600 << n, 2600 << n, 250_000 << n).per_group for n in bits]
         [1, 4, 8, 8, 128, 128]
         """
         most = max(1, self.count // GROUPS_WANTED)
         size = min(BUCKETS_PER_GROUP, most)
-        while 2 * size <= most and 2 * size * self.rows * self.row_bytes <= GROUP_BYTES * self.count:
+        while (
+            2 * size <= most and 2 * size * self.rows * self.row_bytes <= GROUP_BYTES * self.count
+        ):
             read = self.block_rows * self.count // size
             if read * READS_LEAST <= self.rows and read * self.row_bytes <= READ_BYTES:
                 break
@@ -94,7 +108,8 @@ class Buckets:
         return Bucket(self.bits, bucket).name
 
     def pieces(self, rows: float) -> int:
-        """The number of pieces into which a bucket of so many rows is cut: one unless it is heavy, else a power of two.
+        """The number of pieces into which a bucket of so many rows is cut: one unless it is heavy,
+        else a power of two.
 
         >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]
         [1, 1, 8, 16]
@@ -113,7 +128,9 @@ def buckets_of(hashes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(number, rows) of each of so many buckets that has rows: those, int64 in order, whose `bucket` is that number."""
+    """(number, rows) of each of so many buckets that has rows: those, int64 in order, whose
+    `bucket` is that number.
+    """
     numbers = bucket.astype(np.int64, copy=False)
     ends = np.cumsum(np.bincount(numbers, minlength=buckets))
     for number, places in enumerate(np.split(np.argsort(numbers, kind="stable"), ends[:-1])):
@@ -122,7 +139,9 @@ def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarr
 
 
 def piece_of(row_id: str, pieces: int) -> int:
-    """The number of the piece of a heavy bucket that a row belongs to: the first bits of its id's hash."""
+    """The number of the piece of a heavy bucket that a row belongs to: the first bits of its id's
+    hash.
+    """
     first = int.from_bytes(hashlib.blake2b(row_id.encode(), digest_size=8).digest(), "big")
     return first * pieces >> 64
 

@@ -1,6 +1,7 @@
 """The types that kept columns can be given, and values of any column read as one of them.
 
-A value is read from its text: what a CSV file has, what JSON writes. Columns of Arrow types of the same kind are cast.
+A value is read from its text: what a CSV file has, what JSON writes. Columns of Arrow types of the
+same kind are cast.
 """
 
 import math
@@ -21,26 +22,30 @@ from transforms.corpus.column_values import Reasons, first_reasons, values_as_te
 MEANT = {
     "string": "str", "text": "str", "varchar": "str", "utf8": "str", "char": "str",
     "integer": "int", "int32": "int", "int64": "int", "long": "int", "bigint": "int",
-    "double": "float", "real": "float", "float32": "float", "float64": "float", "number": "float", "decimal": "float",
-    "numeric": "float",
-    "boolean": "bool",
-    "datetime": "timestamp", "timestamptz": "timestamp",
+    "double": "float", "real": "float", "float32": "float", "float64": "float", "number": "float",
+    "decimal": "float", "numeric": "float", "boolean": "bool", "datetime": "timestamp",
+    "timestamptz": "timestamp",
 }  # fmt: skip
 # The beginnings of Arrow's names of types.
 _NEAREST = {
-    "int": "int", "uint": "int", "double": "float", "float": "float", "halffloat": "float", "decimal": "float",
-    "bool": "bool", "date": "date", "timestamp": "timestamp",
+    "int": "int", "uint": "int", "double": "float", "float": "float", "halffloat": "float",
+    "decimal": "float", "bool": "bool", "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _INT = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-_BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(("false", "f", "no", "n", "0"), False)
+_BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(
+    ("false", "f", "no", "n", "0"), False
+)
 # A column in a list: its name in quotes with a type or without one, or all that a comma ends.
-_ITEM = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"(?::(?P<kind>\w*))?\s*|(?P<plain>(?!")[^,]*))(?:,|$)')
+_ITEM = re.compile(
+    r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"(?::(?P<kind>\w*))?\s*|(?P<plain>(?!")[^,]*))(?:,|$)'
+)
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A type by the word for it: the type of its column in a shard, and the function that reads a value's text.
+    """A type by the word for it: the type of its column in a shard, and the function that reads a
+    value's text.
 
     `read` raises ValueError or OverflowError for text that is no value of the type.
     """
@@ -58,7 +63,11 @@ class KeptColumn(NamedTuple):
 
     def __str__(self) -> str:
         kind = f":{self.kind}" if self.kind else ""
-        if self.name.strip() == self.name and not self.name.startswith('"') and not set(self.name) & set(",:"):
+        if (
+            self.name.strip() == self.name
+            and not self.name.startswith('"')
+            and not set(self.name) & set(",:")
+        ):
             return self.name + kind
         quoted = self.name.replace('"', '""')
         return f'"{quoted}"{kind}'
@@ -113,10 +122,12 @@ STR = TYPES["str"]  # what CSV and JSON give where nothing else is said
 
 
 def parse_columns(text: str) -> tuple[KeptColumn, ...]:
-    """The columns in a comma-separated list, each with a type after a colon or without one; none for an empty text.
+    """The columns in a comma-separated list, each with a type after a colon or without one; none
+    for an empty text.
 
-    A name that has a comma, or a colon before the word for a type, stands in double quotes, its own quotes doubled.
-    Raises OptionError for a name that comes twice, and for what is nearly the word for a type.
+    A name that has a comma, or a colon before the word for a type, stands in double quotes, its own
+    quotes doubled. Raises OptionError for a name that comes twice, and for what is nearly the word
+    for a type.
 
     >>> [str(column) for column in parse_columns('price:int,dc:title,"dc:date","a,b":str')]
     ['price:int', '"dc:title"', '"dc:date"', '"a,b":str']
@@ -125,7 +136,9 @@ def parse_columns(text: str) -> tuple[KeptColumn, ...]:
     while at < len(text):
         item = _ITEM.match(text, at)
         if item is None:
-            raise OptionError(f"{text}: {text[at:][:40]!r} is not a name in quotes, a type and a comma")
+            raise OptionError(
+                f"{text}: {text[at:][:40]!r} is not a name in quotes, a type and a comma"
+            )
         at = item.end()
         if item["quoted"] is not None:
             found.append(KeptColumn(item["quoted"].replace('""', '"'), _kind(item["kind"])))
@@ -144,7 +157,9 @@ def _kind(word: str | None) -> str | None:
 
 
 def _plain_column(text: str) -> KeptColumn:
-    """Parse an item without quotes; what follows a colon and is far from every type belongs to the name."""
+    """Parse an item without quotes; what follows a colon and is far from every type belongs to the
+    name.
+    """
     name, _, word = text.rpartition(":")
     if not name:
         return KeptColumn(text)
@@ -162,7 +177,9 @@ def _meant(word: str) -> str | None:
 def _no_type(word: str, otherwise: str = "") -> OptionError:
     meant = _meant(word)
     near = f"; did you mean {meant}?" if meant else ""
-    return OptionError(f"{word!r} is no type of a column (choose from {', '.join(TYPES)}){near}{otherwise}")
+    return OptionError(
+        f"{word!r} is no type of a column (choose from {', '.join(TYPES)}){near}{otherwise}"
+    )
 
 
 def not_of_type(name: str, kind: ColumnType) -> str:
@@ -182,7 +199,8 @@ def word_for(arrow: str) -> str:
 def word_for_values(values: Iterable[Any]) -> str:
     """The word for the type of a column with these JSON values, "" if all are null.
 
-    Whole numbers and others are floats. Values of several types, lists and objects are str: they are kept as text.
+    Whole numbers and others are floats. Values of several types, lists and objects are str: they
+    are kept as text.
     """
     words = {_word_for_value(value) for value in values if value is not None}
     if words == {"int", "float"}:
@@ -219,7 +237,9 @@ def can_read(found: pa.DataType, kind: ColumnType) -> bool:
 
 
 def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
-    """A column that `can_read` accepted, as a type, and reasons against the values that are none, null there."""
+    """A column that `can_read` accepted, as a type, and reasons against the values that are none,
+    null there.
+    """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.type == kind.arrow:
@@ -231,8 +251,12 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
     return pa.array(values, kind.arrow), first_reasons(reasons, others)
 
 
-def read_texts(texts: Iterable[str | None], name: str, kind: ColumnType) -> tuple[list[Any], Reasons]:
-    """The values of a column's texts, None for a null, and reasons against texts that are no value of its type."""
+def read_texts(
+    texts: Iterable[str | None], name: str, kind: ColumnType
+) -> tuple[list[Any], Reasons]:
+    """The values of a column's texts, None for a null, and reasons against texts that are no value
+    of its type.
+    """
     values: list[Any] = []
     reasons: list[str | None] = []
     for text in texts:
@@ -252,17 +276,27 @@ def _plain(found: pa.DataType) -> pa.DataType:
 
 
 def _is_text(found: pa.DataType) -> bool:
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+    return (
+        pa.types.is_string(found)
+        or pa.types.is_large_string(found)
+        or pa.types.is_string_view(found)
+    )
 
 
 def _is_bytes(found: pa.DataType) -> bool:
-    return pa.types.is_binary(found) or pa.types.is_large_binary(found) or pa.types.is_binary_view(found)
+    return (
+        pa.types.is_binary(found)
+        or pa.types.is_large_binary(found)
+        or pa.types.is_binary_view(found)
+    )
 
 
 def _casts(found: pa.DataType, kind: ColumnType) -> bool:
     """Whether Arrow has the values of one type as another: the same numbers, the same times."""
     if kind.word in ("int", "float"):
-        return pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+        return (
+            pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+        )
     if kind.word == "date":
         return pa.types.is_date(found)
     if kind.word == "timestamp":
@@ -284,7 +318,8 @@ def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reas
         cast = [_cast_or_null(value, kind) for value in column]
     reason = not_of_type(name, kind)
     reasons: Reasons = [
-        reason if before.is_valid and not after.is_valid else None for before, after in zip(column, cast, strict=True)
+        reason if before.is_valid and not after.is_valid else None
+        for before, after in zip(column, cast, strict=True)
     ]
     return pa.array(cast, kind.arrow), reasons
 

@@ -28,14 +28,17 @@ def count_rows(span: Span) -> int:
 
 
 def count_up_to(span: Span, most: int) -> int:
-    """The number of rows in a span, or `most` if it has more, which are not read. Raises as `count_rows` does."""
+    """The number of rows in a span, or `most` if it has more, which are not read. Raises as
+    `count_rows` does.
+    """
     if span.rows is not None:
         return min(span.rows, most)
     return sum(1 for _ in islice(_row_starts(span), most))
 
 
 def rows_about(span: Span) -> float | None:
-    """About how many rows a span has, by its first megabytes; None for formats where that does not tell.
+    """About how many rows a span has, by its first megabytes; None for formats where that does not
+    tell.
 
     Raises SentenceBeamError naming a file that cannot be read.
     """
@@ -82,7 +85,9 @@ def _rows_in(file: InputFile, head: bytes) -> int:
 
 
 def limit_spans(spans: list[Span], limit: int) -> list[Span]:
-    """The spans that hold the first `limit` rows; files are read up to there where their rows have to be counted."""
+    """The spans that hold the first `limit` rows; files are read up to there where their rows have
+    to be counted.
+    """
     kept = []
     for span in spans:
         if limit <= 0:
@@ -98,7 +103,9 @@ def limit_spans(spans: list[Span], limit: int) -> list[Span]:
 def _cut(span: Span, limit: int) -> Span:
     if span.rows is not None:
         rows = min(span.rows, limit)
-        return replace(span, rows=rows, stop=span.start + rows, tokens=span.tokens * rows // span.rows)
+        return replace(
+            span, rows=rows, stop=span.start + rows, tokens=span.tokens * rows // span.rows
+        )
     rows, stop = 0, span.stop
     for start in _row_starts(span):
         if rows == limit:

@@ -1,9 +1,10 @@
 """CSV and TSV: the dialect, told from the head of a file, its header, and its rows.
 
-The first row is the header. Delimiter: the one that the file was given, else a tab for TSV, else whichever of comma,
-semicolon, tab and bar the header has most of. Values may stand in double quotes and then hold delimiters, line ends and
-doubled quotes; where the head of a file makes no sense so and does without, its quotes are plain characters. The
-encoding is UTF-8, or UTF-16 by its byte order mark. A row that is too long is passed over, and a CutRow stands for it.
+The first row is the header. Delimiter: the one that the file was given, else a tab for TSV, else
+whichever of comma, semicolon, tab and bar the header has most of. Values may stand in double quotes
+and then hold delimiters, line ends and doubled quotes; where the head of a file makes no sense so
+and does without, its quotes are plain characters. The encoding is UTF-8, or UTF-16 by its byte
+order mark. A row that is too long is passed over, and a CutRow stands for it.
 """
 
 import contextlib
@@ -32,14 +33,18 @@ UNQUOTED = re.compile(r'[^"]*(?:""[^"]*)*')
 
 
 class CutRow(list[str]):
-    """Stands for a row of more than MOST_CHARACTERS characters; its one value is the beginning of the row."""
+    """Stands for a row of more than MOST_CHARACTERS characters; its one value is the beginning of
+    the row.
+    """
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file is to be read; `header` has the names of its columns, none for a file without a row.
+    """How a file is to be read; `header` has the names of its columns, none for a file without a
+    row.
 
-    Blanks around names are left out, unless two names would become one; `trimmed` are the names that had any.
+    Blanks around names are left out, unless two names would become one; `trimmed` are the names
+    that had any.
     """
 
     encoding: str
@@ -49,7 +54,9 @@ class Dialect:
     trimmed: tuple[str, ...] = ()
 
     def place_of(self, name: str) -> int | None:
-        """The place of a column, None if there is none; a name may be asked for with the blanks around it."""
+        """The place of a column, None if there is none; a name may be asked for with the blanks
+        around it.
+        """
         names = (name, name.strip())
         return next((self.header.index(known) for known in names if known in self.header), None)
 
@@ -61,7 +68,9 @@ class Dialect:
 
 
 class _FieldLimit:
-    """How many readers need csv's limit for a field, which all of a process share, to be ours, and what it was."""
+    """How many readers need csv's limit for a field, which all of a process share, to be ours, and
+    what it was.
+    """
 
     lock = threading.Lock()
     readers = 0
@@ -70,7 +79,9 @@ class _FieldLimit:
 
 @contextlib.contextmanager
 def long_fields() -> Iterator[None]:
-    """Let csv read fields of any length that a row may have; the limit is put back once nobody needs this one."""
+    """Let csv read fields of any length that a row may have; the limit is put back once nobody
+    needs this one.
+    """
     with _FieldLimit.lock:
         if _FieldLimit.readers == 0:
             _FieldLimit.before = csv.field_size_limit(MOST_CHARACTERS + PIECE)
@@ -85,10 +96,12 @@ def long_fields() -> Iterator[None]:
 
 
 def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[list[str]]]:
-    """Blocks of rows below the header, read by a dialect (default: the one that the file's head tells).
+    """Blocks of rows below the header, read by a dialect (default: the one that the file's head
+    tells).
 
-    Bytes that are no UTF-8 are lone surrogates. An empty line is no row, but in a file of one column. Raises
-    SentenceBeamError for a file that is cut short, corrupt, or quoted in no way that can be followed.
+    Bytes that are no UTF-8 are lone surrogates. An empty line is no row, but in a file of one
+    column. Raises SentenceBeamError for a file that is cut short, corrupt, or quoted in no way that
+    can be followed.
     """
     dialect = dialect or dialect_of(file)
     with open_unchanged(file) as raw:
@@ -99,7 +112,9 @@ def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[l
         lines.detach()
 
 
-def _blocks(file: InputFile, dialect: Dialect, lines: io.TextIOWrapper) -> Iterator[list[list[str]]]:
+def _blocks(
+    file: InputFile, dialect: Dialect, lines: io.TextIOWrapper
+) -> Iterator[list[list[str]]]:
     bounded = _BoundedRows(lines, dialect)
     reader, block, size = dialect.rows(bounded), [], 0
     try:
@@ -116,15 +131,16 @@ def _blocks(file: InputFile, dialect: Dialect, lines: io.TextIOWrapper) -> Itera
                 block, size = [], 0
     except csv.Error as error:
         raise SentenceBeamError(
-            f"{file.path}, line {reader.line_num}: {error}; mend its quotes (a value with quotes stands in quotes, and "
-            "has its own doubled) or leave it out of --input"
+            f"{file.path}, line {reader.line_num}: {error}; mend its quotes (a value with quotes"
+            " stands in quotes, and has its own doubled) or leave it out of --input"
         ) from error
     if block:
         yield block
 
 
 class _BoundedRows:
-    """Lines for `csv.reader`, which holds a whole row at a time: of a row that is too long, lines that end it.
+    """Lines for `csv.reader`, which holds a whole row at a time: of a row that is too long, lines
+    that end it.
 
     `end` is called after each row. Memory holds a row of MOST_CHARACTERS at most.
     """
@@ -150,12 +166,17 @@ class _BoundedRows:
                 yield self._long(line, before > 0)
 
     def _long(self, piece: str, within: bool) -> str:
-        """The line of which a piece was read; if its row is too long, a line that ends the row, with all of it read.
+        """The line of which a piece was read; if its row is too long, a line that ends the row,
+        with all of it read.
 
         `within` says that the line begins within quotes.
         """
         pieces = [piece]
-        while self._size <= MOST_CHARACTERS and not piece.endswith(NEWLINES) and (piece := next(self._pieces, "")):
+        while (
+            self._size <= MOST_CHARACTERS
+            and not piece.endswith(NEWLINES)
+            and (piece := next(self._pieces, ""))
+        ):
             pieces.append(piece)
             self._size += len(piece)
         if self._size <= MOST_CHARACTERS:
@@ -164,7 +185,9 @@ class _BoundedRows:
         quotes = Quotes(self._dialect, within)
         for held in pieces:
             quotes.read(held)
-        while not (quotes.are_closed and piece.endswith(NEWLINES)) and (piece := next(self._pieces, "")):
+        while not (quotes.are_closed and piece.endswith(NEWLINES)) and (
+            piece := next(self._pieces, "")
+        ):
             quotes.read(piece)
         if not quotes.are_closed:
             raise csv.Error("unexpected end of data")
@@ -172,7 +195,9 @@ class _BoundedRows:
 
 
 def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
-    """The lines of text, a long one in pieces of PIECE characters or one more; CRLF is in one piece."""
+    """The lines of text, a long one in pieces of PIECE characters or one more; CRLF is in one
+    piece.
+    """
     piece = text.readline(PIECE)
     while piece:
         after = ""
@@ -219,19 +244,28 @@ class Quotes:
 
 @functools.lru_cache(16)
 def dialect_of(file: InputFile) -> Dialect:
-    """How the file is to be read. Raises SentenceBeamError for a file that is cut short or corrupt."""
+    """How the file is to be read. Raises SentenceBeamError for a file that is cut short or
+    corrupt.
+    """
     text, encoding, is_whole = _text_of_head(file)
     delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
     quoted, plain = Dialect(encoding, delimiter, True), Dialect(encoding, delimiter, False)
-    dialect = plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
+    dialect = (
+        plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
+    )
     return _with_header(dialect, text)
 
 
 def unquoted(file: InputFile) -> Dialect:
-    """How a file is to be read whose quotes are plain characters. Raises SentenceBeamError as `dialect_of`."""
+    """How a file is to be read whose quotes are plain characters. Raises SentenceBeamError as
+    `dialect_of`.
+    """
     text, encoding, _ = _text_of_head(file)
     return _with_header(
-        Dialect(encoding, file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text)), False), text
+        Dialect(
+            encoding, file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text)), False
+        ),
+        text,
     )
 
 
@@ -244,11 +278,15 @@ def _with_header(dialect: Dialect, text: str) -> Dialect:
     names = tuple(name.strip() for name in header)
     if len(set(names)) < len(set(header)):
         return replace(dialect, header=header)
-    return replace(dialect, header=names, trimmed=tuple(name for name in header if name != name.strip()))
+    return replace(
+        dialect, header=names, trimmed=tuple(name for name in header if name != name.strip())
+    )
 
 
 def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
-    """The text at the head of a file, in whole lines, its encoding, and whether it is all of the file."""
+    """The text at the head of a file, in whole lines, its encoding, and whether it is all of the
+    file.
+    """
     with open_unchanged(file) as raw:
         head = b"".join(whole(file, _head(decompressed(file, raw))))
     is_whole, encoding = len(head) < HEAD, encoding_of(head)
@@ -277,6 +315,7 @@ def _fits(dialect: Dialect, text: str, is_whole: bool) -> bool:
         with long_fields():
             widths += (len(row) for row in dialect.rows(io.StringIO(text, newline="")) if row)
     except csv.Error as error:
-        if is_whole or "unexpected end of data" not in str(error):  # a row that goes on behind the head
+        # a row that goes on behind the head
+        if is_whole or "unexpected end of data" not in str(error):
             return False
     return len(set(widths)) <= 1

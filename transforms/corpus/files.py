@@ -1,4 +1,6 @@
-"""Input files: globs, formats, relative paths, and the check that a file is still the one that was planned."""
+"""Input files: globs, formats, relative paths, and the check that a file is still the one that was
+planned.
+"""
 
 import bz2
 import contextlib
@@ -54,11 +56,12 @@ PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
 class InputFile:
     """One input file as it was when the run listed it.
 
-    `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of the content,
-    `version` of this very file (see storage.Entry); `compression` is a suffix or "". `delimiter` is what CSV and TSV
-    are to be read by, None where the file tells. `before` begin the names of the last snapshot's units that may hold
-    its texts: of the file of this name, then of one with the same bytes; "" where there is none. `types` are the words
-    for the types of kept columns that the plan found out from the files, by name.
+    `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of
+    the content, `version` of this very file (see storage.Entry); `compression` is a suffix or "".
+    `delimiter` is what CSV and TSV are to be read by, None where the file tells. `before` begin the
+    names of the last snapshot's units that may hold its texts: of the file of this name, then of
+    one with the same bytes; "" where there is none. `types` are the words for the types of kept
+    columns that the plan found out from the files, by name.
     """
 
     path: str
@@ -121,7 +124,9 @@ def _suffix(relative: str) -> str:
 
 
 def is_utf8(text: str | None) -> bool:
-    """Whether a text can be encoded: lone surrogates, which JSON and file names can bring, cannot."""
+    """Whether a text can be encoded: lone surrogates, which JSON and file names can bring,
+    cannot.
+    """
     try:
         (text or "").encode("utf8")
     except UnicodeEncodeError:
@@ -136,14 +141,17 @@ def check_distinct(files: list[InputFile]) -> None:
         other = seen.setdefault(file.relative, file.path)
         if other != file.path:
             raise OptionError(
-                f"--input: {other} and {file.path} both give the relative path {file.relative}; "
-                "use one --input whose fixed part is above both (a pattern that the shell leaves alone, in quotes)"
+                f"--input: {other} and {file.path} both give the relative path {file.relative}; use"
+                " one --input whose fixed part is above both (a pattern that the shell leaves"
+                " alone, in quotes)"
             )
 
 
 def broken_link(path: str) -> SentenceBeamError:
     """The error of a link to nothing."""
-    return SentenceBeamError(f"{path} is a link to a file that is not there; mend the link or remove it")
+    return SentenceBeamError(
+        f"{path} is a link to a file that is not there; mend the link or remove it"
+    )
 
 
 def check_unchanged(file: InputFile) -> None:
@@ -152,14 +160,20 @@ def check_unchanged(file: InputFile) -> None:
         return  # whoever read it read that one
     entry = storage.storage_of(file.path).stat(file.path)
     if entry is None:
-        raise InputChangedError(f"{file.path} was removed while the run read it; run again on a settled input")
+        raise InputChangedError(
+            f"{file.path} was removed while the run read it; run again on a settled input"
+        )
     if entry.version != file.version:
-        raise InputChangedError(f"{file.path} changed while the run read it; run again on a settled input")
+        raise InputChangedError(
+            f"{file.path} changed while the run read it; run again on a settled input"
+        )
 
 
 @contextlib.contextmanager
 def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
-    """The file's bytes as stored; raises InputChangedError if it is replaced before or while it is read."""
+    """The file's bytes as stored; raises InputChangedError if it is replaced before or while it is
+    read.
+    """
     check_unchanged(file)
     with storage.storage_of(file.path).open(file.path, file.entry) as f:
         yield f
@@ -167,7 +181,8 @@ def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
 
 
 class _ZstdReader(io.RawIOBase):
-    """zstd frames one after the other; a truncated last frame raises EOFError, as gzip's reader does.
+    """zstd frames one after the other; a truncated last frame raises EOFError, as gzip's reader
+    does.
 
     A few packed bytes are unpacked at a time, since they may hold 32,768 times as many.
     """
@@ -209,7 +224,12 @@ class _ZstdReader(io.RawIOBase):
         return data
 
 
-_READERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".zst": _ZstdReader, ".bz2": bz2.open, ".xz": lzma.open}
+_READERS: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".zst": _ZstdReader,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+}
 
 
 def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:

@@ -1,6 +1,8 @@
-"""Groups: small files that share units, so that a thousand files of two lines do not make a thousand shards.
+"""Groups: small files that share units, so that a thousand files of two lines do not make a
+thousand shards.
 
-A file's group is the first bits of the hash of its relative path: a file that is new or changed touches one group.
+A file's group is the first bits of the hash of its relative path: a file that is new or changed
+touches one group.
 """
 
 import hashlib
@@ -15,7 +17,13 @@ import pyarrow as pa
 from transforms.corpus.files import BY_LINE, InputFile
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import MOST, UnitRows, read_span
-from transforms.corpus.spans import BYTES_PER_TOKEN, PACKS, TEXT_BYTES_PER_TOKEN, Span, estimated_tokens
+from transforms.corpus.spans import (
+    BYTES_PER_TOKEN,
+    PACKS,
+    TEXT_BYTES_PER_TOKEN,
+    Span,
+    estimated_tokens,
+)
 
 SMALL = 16  # so many small files make a unit at most; fewer are no reason to group them
 GROWTH = 4  # times the tokens for which the number of groups was chosen
@@ -25,7 +33,9 @@ NAME = re.compile(r"f(\d{1,2})-([0-9a-f]+)(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class GroupSpan:
-    """Spans of small files, read one after the other into the units of one group. They count rows, from 0 on."""
+    """Spans of small files, read one after the other into the units of one group. They count rows,
+    from 0 on.
+    """
 
     name: str
     spans: tuple[Span, ...]
@@ -69,11 +79,14 @@ def _tokens_by_size(file: InputFile) -> int:
 
 
 def choose_bits(small: list[InputFile], unit_tokens: int, known: int | None) -> int | None:
-    """The bits of the groups' number: those known, unless groups have become large; None for too few small files.
+    """The bits of the groups' number: those known, unless groups have become large; None for too
+    few small files.
 
     >>> files = [InputFile("", "", "text", "", 3000, "", "") for _ in range(100)]
-    >>> choose_bits(files, 20_000, None), choose_bits(files[:15], 20_000, None), choose_bits(files, 20_000, 1)
-    (3, None, 1)
+    >>> choose_bits(files, 20_000, None), choose_bits(files[:15], 20_000, None)
+    (3, None)
+    >>> choose_bits(files, 20_000, 1)
+    1
     """
     units = sum(map(_tokens_by_size, small)) / unit_tokens
     if known is not None and units <= GROWTH << known:
@@ -122,7 +135,9 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
     yield _joined(group, name, (start, None), held)
 
 
-def _joined(group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]) -> UnitRows:
+def _joined(
+    group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]
+) -> UnitRows:
     kept = [part.kept for part in parts if part.kept is not None]
     return replace(
         parts[0],
@@ -136,7 +151,11 @@ def _joined(group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: 
         kept=pa.concat_tables(kept) if kept else None,
         rejects=_all(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
-        prefixes=_all(part.prefixes or [] for part in parts) if any(part.prefixes for part in parts) else None,
+        prefixes=(
+            _all(part.prefixes or [] for part in parts)
+            if any(part.prefixes for part in parts)
+            else None
+        ),
         sources=tuple(span.file for span in group.spans),
     )
 

@@ -1,4 +1,6 @@
-"""The rows of heavy buckets, of which a text is in very many rows, on their way to the pieces that share them."""
+"""The rows of heavy buckets, of which a text is in very many rows, on their way to the pieces that
+share them.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,11 +16,14 @@ from transforms.corpus.waiting import WaitingRows
 PIECE = "number of the piece"  # a column while rows wait
 
 
-def cut(packed: Iterable[bytes], buckets: Buckets, heavy: dict[int, int]) -> Iterator[tuple[int, int, bytes]]:
-    """(bucket, piece, block) for the rows of blocks that are in heavy buckets, which have so many pieces each.
+def cut(
+    packed: Iterable[bytes], buckets: Buckets, heavy: dict[int, int]
+) -> Iterator[tuple[int, int, bytes]]:
+    """(bucket, piece, block) for the rows of blocks that are in heavy buckets, which have so many
+    pieces each.
 
-    A piece gets one block of all its rows, since most blocks have few rows for each of many pieces. More rows than may
-    be in memory wait on disk.
+    A piece gets one block of all its rows, since most blocks have few rows for each of many pieces.
+    More rows than may be in memory wait on disk.
     """
     pieces = [(bucket, k) for bucket, count in heavy.items() for k in range(count)]
     parts = min(len(pieces), SPILLED_PARTS)
@@ -49,22 +54,30 @@ def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
 
 
 def _heavy_rows(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> pa.Table:
-    """The rows of a block that are in heavy buckets, with the texts of these only, and the number of each one's piece.
+    """The rows of a block that are in heavy buckets, with the texts of these only, and the number
+    of each one's piece.
 
     Pieces are numbered through all heavy buckets.
     """
     table = pa.ipc.open_stream(data).read_all()
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     places = np.flatnonzero(np.isin(bucket, list(heavy)))
-    table, bucket = pa.ipc.open_stream(pack(table.take(pa.array(places)))).read_all(), bucket[places]
+    table, bucket = (
+        pa.ipc.open_stream(pack(table.take(pa.array(places)))).read_all(),
+        bucket[places],
+    )
     names = (i if i is not None else f"{file}#{row}" for i, file, row in _whereabouts(table))
     firsts = dict(zip(heavy, np.cumsum([0, *heavy.values()]).tolist(), strict=False))
-    number = [firsts[b] + piece_of(name, heavy[b]) for name, b in zip(names, bucket.tolist(), strict=True)]
+    number = [
+        firsts[b] + piece_of(name, heavy[b]) for name, b in zip(names, bucket.tolist(), strict=True)
+    ]
     return table.append_column(PIECE, pa.array(number, pa.int64()))
 
 
 def _write_down(held: list[pa.Table], spill: WaitingRows, parts: int, pieces: int) -> None:
-    """Move rows to disk, those of neighbouring pieces together, and with each part only the texts that it has."""
+    """Move rows to disk, those of neighbouring pieces together, and with each part only the texts
+    that it has.
+    """
     if not held:
         return
     table = pa.concat_tables(held)
@@ -79,7 +92,9 @@ def _by_piece(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     table = table.unify_dictionaries().combine_chunks()
     table = table.take(pc.sort_indices(table, sort_keys=[(PIECE, "ascending")]))
     numbers, starts = np.unique(table.column(PIECE).to_numpy(), return_index=True)
-    for number, start, stop in zip(numbers.tolist(), starts, [*starts[1:], len(table)], strict=True):
+    for number, start, stop in zip(
+        numbers.tolist(), starts, [*starts[1:], len(table)], strict=True
+    ):
         yield number, table.slice(start, stop - start)
 
 

@@ -1,4 +1,6 @@
-"""Input that a Python program gives: names of files, or rows as data frames, tables, columns, texts or dicts."""
+"""Input that a Python program gives: names of files, or rows as data frames, tables, columns, texts
+or dicts.
+"""
 
 import glob
 import os
@@ -21,11 +23,17 @@ LONGEST_NAME = 200  # bytes; file systems take 255, and what is made of it has a
 DIGITS = 16  # of the sha256 by which a batch without a name is named
 STORED = ("gs://", "s3://")
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # of a data frame of pandas
-_VIEWS = {pa.string_view(): pa.string(), pa.large_string(): pa.string(), pa.binary_view(): pa.binary()}
+_VIEWS = {
+    pa.string_view(): pa.string(),
+    pa.large_string(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
 
 
 class ArrowStream(Protocol):
-    """Whatever gives Arrow data: data frames and columns of pandas and Polars, tables of Arrow, relations of DuckDB."""
+    """Whatever gives Arrow data: data frames and columns of pandas and Polars, tables of Arrow,
+    relations of DuckDB.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
@@ -37,8 +45,9 @@ Files: TypeAlias = StrPath | Iterable[os.PathLike[str]]
 def input_of(given: Rows | Files) -> tuple[str, ...] | pa.Table:
     """The files that are named by a pattern, a path or several paths; else the rows, as a table.
 
-    Rows are whatever gives Arrow data, a dict of columns, dicts, or texts (column `text`). Raises OptionError for
-    anything else, for what Arrow has no type for, and for texts that are all names of files.
+    Rows are whatever gives Arrow data, a dict of columns, dicts, or texts (column `text`). Raises
+    OptionError for anything else, for what Arrow has no type for, and for texts that are all names
+    of files.
     """
     if isinstance(given, str | os.PathLike):
         return (as_text(given),)
@@ -47,11 +56,15 @@ def input_of(given: Rows | Files) -> tuple[str, ...] | pa.Table:
             return _of_arrow(given)
         return _of_columns(given) if isinstance(given, Mapping) else _of_items(list(given))
     except (pa.ArrowException, TypeError) as error:
-        raise OptionError(f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts") from None
+        raise OptionError(
+            f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts"
+        ) from None
 
 
 def batch_name(text: str) -> str:
-    """Return the name of a batch of rows. Raises OptionError for text that cannot be the name of a file."""
+    """Return the name of a batch of rows. Raises OptionError for text that cannot be the name of a
+    file.
+    """
     if (
         not isinstance(text, str)
         or not text.strip()
@@ -59,7 +72,10 @@ def batch_name(text: str) -> str:
         or set(text) & NOT_IN_NAMES
         or len(text.encode()) > LONGEST_NAME
     ):
-        raise OptionError(f"batch: {text!r} is no name; take up to {LONGEST_NAME} letters, digits, blanks and hyphens")
+        raise OptionError(
+            f"batch: {text!r} is no name; take up to {LONGEST_NAME} letters, digits, blanks and"
+            " hyphens"
+        )
     return text
 
 
@@ -72,7 +88,9 @@ def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
     try:
         pq.write_table(rows.combine_chunks(), path, row_group_size=ROWS_IN_A_GROUP)
     except pa.ArrowException as error:
-        raise OptionError(f"the rows cannot be written as Parquet ({first_line(error)}); cast the column") from None
+        raise OptionError(
+            f"the rows cannot be written as Parquet ({first_line(error)}); cast the column"
+        ) from None
     file = f"{name or storage.sha256_of(path)[0][:DIGITS]}.parquet"
     os.rename(path, os.path.join(folder, file))
     return file
@@ -84,7 +102,9 @@ def _of_arrow(rows: Any) -> pa.Table:
     column = pa.chunked_array([rows] if isinstance(rows, pa.Array) else rows)
     if pa.types.is_struct(column.type):
         table = pa.Table.from_struct_array(column)
-        return _with_file_types(table.drop_columns(list(filter(_UNNAMED_INDEX.fullmatch, table.column_names))))
+        return _with_file_types(
+            table.drop_columns(list(filter(_UNNAMED_INDEX.fullmatch, table.column_names)))
+        )
     return _with_file_types(pa.table({TEXT: column}))
 
 
@@ -94,12 +114,15 @@ def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
             raise OptionError(f"column {name!r} has a name that is no text; rename it")
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
             raise OptionError(
-                f"column {name!r} holds one value ({type(values).__name__}), no list; a dict holds columns, as in "
-                "{'text': ['one', 'two']}; for rows give a list of dicts"
+                f"column {name!r} holds one value ({type(values).__name__}), no list; a dict holds"
+                " columns, as in {'text': ['one', 'two']}; for rows give a list of dicts"
             )
     counts = {name: len(values) for name, values in columns.items()}
     if len(set(counts.values())) > 1:
-        raise OptionError(f"columns of different lengths: {', '.join(f'{name} {n}' for name, n in counts.items())}")
+        raise OptionError(
+            "columns of different lengths:"
+            f" {', '.join(f'{name} {n}' for name, n in counts.items())}"
+        )
     return _with_file_types(pa.table({name: _column(values) for name, values in columns.items()}))
 
 
@@ -112,12 +135,18 @@ def _of_items(items: list[Any]) -> tuple[str, ...] | pa.Table:
     if paths and paths == len(items):
         return tuple(map(as_text, items))
     if paths:
-        raise OptionError(f"{paths} of {len(items)} items are paths of files; give paths alone, or rows alone")
+        raise OptionError(
+            f"{paths} of {len(items)} items are paths of files; give paths alone, or rows alone"
+        )
     for place, item in enumerate(items):
         if not isinstance(item, str | Mapping):
-            raise OptionError(f"row {place} is neither a text nor a dict ({type(item).__name__}); give one kind")
+            raise OptionError(
+                f"row {place} is neither a text nor a dict ({type(item).__name__}); give one kind"
+            )
         if isinstance(item, str) != isinstance(items[0], str):
-            raise OptionError(f"row {place} is not of the kind of row 0; give texts or dicts, not both")
+            raise OptionError(
+                f"row {place} is not of the kind of row 0; give texts or dicts, not both"
+            )
     if items and isinstance(items[0], Mapping):
         return pa.Table.from_pylist([dict(item) for item in items], schema=_schema(items))
     _check_texts(items)
@@ -127,15 +156,21 @@ def _of_items(items: list[Any]) -> tuple[str, ...] | pa.Table:
 def _check_texts(texts: Sequence[str]) -> None:
     """Raise OptionError for texts of which all name files: a list of texts is taken for rows."""
     if texts and all(map(_names_files, texts)):
-        what = "the text is the name of a file" if len(texts) == 1 else f"all {len(texts)} texts are names of files"
+        what = (
+            "the text is the name of a file"
+            if len(texts) == 1
+            else f"all {len(texts)} texts are names of files"
+        )
         raise OptionError(
-            f"{what} ({texts[0]}); to embed files give paths, as in [Path({texts[0]!r})], to embed the names "
-            f"themselves give dicts, as in [{{{TEXT!r}: {texts[0]!r}}}]"
+            f"{what} ({texts[0]}); to embed files give paths, as in [Path({texts[0]!r})], to embed"
+            f" the names themselves give dicts, as in [{{{TEXT!r}: {texts[0]!r}}}]"
         )
 
 
 def _names_files(text: str) -> bool:
-    """Whether a text is the name of a file or folder, a pattern that some have, a table, or a URL of object storage."""
+    """Whether a text is the name of a file or folder, a pattern that some have, a table, or a URL
+    of object storage.
+    """
     if text.startswith(STORED) or is_table(text):
         return True
     try:
@@ -145,11 +180,15 @@ def _names_files(text: str) -> bool:
 
 
 def _schema(items: Iterable[Mapping[str, Any]]) -> pa.Schema:
-    """The columns of all dicts, in the order in which they first come; a key that a row has not is null there."""
+    """The columns of all dicts, in the order in which they first come; a key that a row has not is
+    null there.
+    """
     names = dict.fromkeys(name for item in items for name in item)
     return pa.schema([(name, pa.array([item.get(name) for item in items]).type) for name in names])
 
 
 def _with_file_types(table: pa.Table) -> pa.Table:
     """The table with the types that Parquet files have."""
-    return table.cast(pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema]))
+    return table.cast(
+        pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema])
+    )

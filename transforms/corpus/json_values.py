@@ -30,8 +30,8 @@ def read_json(file: InputFile) -> Iterator[list[Any]]:
             yield from whole(file, _blocks(source))
         except _NoJsonError as error:
             raise SentenceBeamError(
-                f"{file.path} is no JSON at character {source.before + source.place} ({error}); mend it or leave it "
-                "out of --input"
+                f"{file.path} is no JSON at character {source.before + source.place} ({error});"
+                " mend it or leave it out of --input"
             ) from error
 
 
@@ -41,7 +41,9 @@ class _NoJsonError(SentenceBeamError):
 
 @dataclass
 class _JsonText:
-    """Text as it comes: `text` from `place` on is not taken yet, and `before` characters came before `text`."""
+    """Text as it comes: `text` from `place` on is not taken yet, and `before` characters came
+    before `text`.
+    """
 
     parts: Iterator[str]
     text: str = ""
@@ -78,7 +80,10 @@ class _JsonText:
             except RecursionError as error:
                 raise _NoJsonError("brackets too deep") from error
             except json.JSONDecodeError as error:
-                cut = error.msg.startswith("Unterminated string") or error.pos >= len(self.text) - NEAR_THE_END
+                cut = (
+                    error.msg.startswith("Unterminated string")
+                    or error.pos >= len(self.text) - NEAR_THE_END
+                )
                 if cut and self.more():
                     continue
                 raise _NoJsonError(error.msg) from error

@@ -1,8 +1,8 @@
 """Lines of text files, plain or compressed, by uncompressed byte offset.
 
-A line belongs to the range that holds its first byte, so ranges that tile a file give every line exactly once.
-A line ends with LF or CRLF; the empty end after a final newline is no line. Of a line that is too long for a row only
-the beginning is held, as a CutLine.
+A line belongs to the range that holds its first byte, so ranges that tile a file give every line
+exactly once. A line ends with LF or CRLF; the empty end after a final newline is no line. Of a line
+that is too long for a row only the beginning is held, as a CutLine.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,8 @@ class CutLine(bytes):
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
     """Blocks of (byte offset, line without its ending) for the lines that start in [start, stop).
 
-    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text with a mark of UTF-16.
+    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text with a
+    mark of UTF-16.
     """
     with open_unchanged(file) as raw:
         if file.compression:
@@ -41,9 +42,13 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
 
 
 def refuse_utf16(file: InputFile, head: bytes) -> None:
-    """Raise SentenceBeamError for a mark of UTF-16: most of such text would pass for UTF-8 with NUL bytes."""
+    """Raise SentenceBeamError for a mark of UTF-16: most of such text would pass for UTF-8 with NUL
+    bytes.
+    """
     if head.startswith(UTF16_BOMS):
-        raise SentenceBeamError(f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8")
+        raise SentenceBeamError(
+            f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8"
+        )
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
@@ -53,15 +58,20 @@ def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
 
 
 def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
-    """The blocks; whatever decompressing or decoding them raises becomes one line that names the file."""
+    """The blocks; whatever decompressing or decoding them raises becomes one line that names the
+    file.
+    """
     try:
         yield from blocks
     except SentenceBeamError:
         raise
-    except Exception as error:  # each decompressor has errors of its own: OSError, EOFError, LZMAError, ZstdError
+    except (
+        Exception
+    ) as error:  # each decompressor has errors of its own: OSError, EOFError, LZMAError, ZstdError
         check_unchanged(file)  # one that is being written over looks corrupt
         raise SentenceBeamError(
-            f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out of --input"
+            f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out"
+            " of --input"
         ) from error
 
 
@@ -73,8 +83,8 @@ def encoding_of(head: bytes) -> str:
 
 
 def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
-    """Offset of the first line that starts at or after `start`, the reader left there; some offset from `stop` on
-    where none starts before it (a line may be longer than many ranges)."""
+    """Offset of the first line that starts at or after `start`, the reader left there; some offset
+    from `stop` on where none starts before it (a line may be longer than many ranges)."""
     if start == 0:
         return 0
     raw.seek(start - 1)
@@ -89,8 +99,12 @@ def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
     return position
 
 
-def _blocks_of_lines(reader: BinaryIO, offset: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
-    """Cut what the reader still holds, which begins a line at `offset`, into lines; a long one comes in parts."""
+def _blocks_of_lines(
+    reader: BinaryIO, offset: int, stop: int | None
+) -> Iterator[list[tuple[int, bytes]]]:
+    """Cut what the reader still holds, which begins a line at `offset`, into lines; a long one
+    comes in parts.
+    """
     begun = _BegunLine()
     while stop is None or offset < stop:
         block = reader.read(_read_size(offset + begun.size, stop))
@@ -114,7 +128,9 @@ def _blocks_of_lines(reader: BinaryIO, offset: int, stop: int | None) -> Iterato
 
 
 class _BegunLine:
-    """What was read of a line that goes on: all of it, or the beginning if it is too long for a row already."""
+    """What was read of a line that goes on: all of it, or the beginning if it is too long for a row
+    already.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -154,4 +170,7 @@ def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes
         lines.append((start, line.removesuffix(b"\r")))
     if len(text) <= MOST_BYTES:
         return lines
-    return [(start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING])) for start, line in lines]
+    return [
+        (start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING]))
+        for start, line in lines
+    ]

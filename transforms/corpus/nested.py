@@ -1,4 +1,5 @@
-"""Columns by name, those inside of others by dotted names: `meta.lang` is the field `lang` of `meta`.
+"""Columns by name, those inside of others by dotted names: `meta.lang` is the field `lang` of
+`meta`.
 
 A column whose own name has the dots comes before a field of another.
 """
@@ -29,7 +30,9 @@ def value_at(row: dict[str, Any], name: str) -> Any:
 
 
 def value_as_text(value: Any) -> str | None:
-    """A value as text: strings as they are, what JSON can say as compact JSON, anything else as Python prints it."""
+    """A value as text: strings as they are, what JSON can say as compact JSON, anything else as
+    Python prints it.
+    """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (dict, list, bool, int, float)):
@@ -44,7 +47,11 @@ def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
         return fields[0].type if len(fields) == 1 else None
     head, dot, rest = name.partition(".")
     inner = [field.type for field in schema if field.name == head]
-    return type_at(inner[0], rest) if dot and len(inner) == 1 and pa.types.is_struct(inner[0]) else None
+    return (
+        type_at(inner[0], rest)
+        if dot and len(inner) == 1 and pa.types.is_struct(inner[0])
+        else None
+    )
 
 
 def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
@@ -64,14 +71,18 @@ def _field_at(array: pa.Array, name: str) -> pa.Array:
 
 def roots(schema: pa.Schema, names: list[str]) -> list[str]:
     """The columns of the schema that hold the named ones, each once."""
-    return list(dict.fromkeys(name if name in schema.names else name.partition(".")[0] for name in names))
+    return list(
+        dict.fromkeys(name if name in schema.names else name.partition(".")[0] for name in names)
+    )
 
 
 def all_names(schema: pa.Schema | pa.StructType, above: str = "") -> list[str]:
     """The names of all columns, of structs those of their fields."""
     names = []
     for field in schema:
-        inside = all_names(field.type, f"{above}{field.name}.") if pa.types.is_struct(field.type) else []
+        inside = (
+            all_names(field.type, f"{above}{field.name}.") if pa.types.is_struct(field.type) else []
+        )
         names += inside or [above + field.name]
     return names
 
@@ -80,5 +91,7 @@ def all_keys(row: dict[str, Any], above: str = "") -> list[str]:
     """The keys of a JSON object, of objects in it those of their own."""
     keys = []
     for key, value in row.items():
-        keys += (all_keys(value, f"{above}{key}.") if isinstance(value, dict) else []) or [above + key]
+        keys += (all_keys(value, f"{above}{key}.") if isinstance(value, dict) else []) or [
+            above + key
+        ]
     return keys

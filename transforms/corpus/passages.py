@@ -8,7 +8,9 @@ _WORDS = re.compile(r"\w{3,}")
 
 
 class Piece(NamedTuple):
-    """A piece of a document: what names the document, its number, its place in characters, and its text."""
+    """A piece of a document: what names the document, its number, its place in characters, and its
+    text.
+    """
 
     document: tuple[str, bytes]
     number: int
@@ -17,8 +19,12 @@ class Piece(NamedTuple):
     text: str
 
 
-def in_context(before: Piece | None, here: Piece | None, after: Piece | None) -> tuple[str, int, int]:
-    """The text of a piece and of those beside it that are its document's next ones, and where in it the piece is."""
+def in_context(
+    before: Piece | None, here: Piece | None, after: Piece | None
+) -> tuple[str, int, int]:
+    """The text of a piece and of those beside it that are its document's next ones, and where in it
+    the piece is.
+    """
     if here is None:
         return "", 0, 0
     text, start = here.text, 0
@@ -39,15 +45,17 @@ def _between(first: Piece, second: Piece) -> str:
 def passage(text: str, start: int, end: int, query: str, width: int) -> str:
     """Whole sentences of a text, of at most `width` characters unless one alone has more.
 
-    The first of them is in the piece `text[start:end]`: the one that shares most words with the query. Those after it
-    and before it are added in turn.
+    The first of them is in the piece `text[start:end]`: the one that shares most words with the
+    query. Those after it and before it are added in turn.
     """
     spans = _sentences(text)
     words = set(_WORDS.findall(query.lower()))
     inside = [n for n, (first, stop) in enumerate(spans) if first < end and stop > start]
     if not inside:
         return text[start:end]
-    shared = {n: len(words.intersection(_WORDS.findall(text[slice(*spans[n])].lower()))) for n in inside}
+    shared = {
+        n: len(words.intersection(_WORDS.findall(text[slice(*spans[n])].lower()))) for n in inside
+    }
     low = high = max(inside, key=lambda n: (shared[n], -n))
     grows = True
     while grows:
@@ -61,7 +69,8 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
 
 def _sentences(text: str) -> list[tuple[int, int]]:
     """The spans of a text's sentences, without the blanks around them."""
-    from transforms.corpus.chunks.ends import Level, text_ends  # what finds sentences takes its time to load
+    # what finds sentences takes its time to load
+    from transforms.corpus.chunks.ends import Level, text_ends
 
     ends = text_ends(text)
     places = [0, *ends.places[ends.levels >= Level.INNER].tolist()]

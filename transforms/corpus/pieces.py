@@ -1,4 +1,6 @@
-"""Documents cut into pieces: rows into more rows, and the sums that say whether all pieces are there."""
+"""Documents cut into pieces: rows into more rows, and the sums that say whether all pieces are
+there.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,7 +18,8 @@ from transforms.space import row_hashes
 if TYPE_CHECKING:
     from transforms.corpus.chunks.cut import Cutter, Pieces
 
-# A piece's number in its document, how many it has, the characters that it is, and the hash of the whole document.
+# A piece's number in its document, how many it has, the characters that it is, and the hash of the
+# whole document.
 PIECES = pa.schema(
     [
         ("piece", pa.int32()),
@@ -26,13 +29,19 @@ PIECES = pa.schema(
         ("doc_hash", pa.binary(16)),
     ]
 )
-BEFORE = pa.field("before", pa.int32())  # characters before the piece in what goes into the model; in no shard
+# characters before the piece in what goes into the model; in no shard
+BEFORE = pa.field("before", pa.int32())
 TABLE = PIECES.append(BEFORE)
-_STEP, _MIX = np.uint64(0x9E3779B97F4A7C15), (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_STEP, _MIX = (
+    np.uint64(0x9E3779B97F4A7C15),
+    (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)),
+)
 
 
 def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) -> UnitRows:
-    """The pieces of a unit's documents, a row each; a kept column with the text has the piece there."""
+    """The pieces of a unit's documents, a row each; a kept column with the text has the piece
+    there.
+    """
     texts, spans, before = [], [], []
     for number, (text, pieces) in enumerate(zip(rows.texts, found, strict=True)):
         for (start, end), headings in zip(pieces.spans, pieces.headings, strict=True):
@@ -51,13 +60,17 @@ def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) ->
         [bytes(one) for one in hashes[document]],
         before,
     ]
-    table = pa.table([pa.array(c, f.type) for c, f in zip(columns, TABLE, strict=True)], schema=TABLE)
+    table = pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, TABLE, strict=True)], schema=TABLE
+    )
     cut = replace(_of_documents(rows, document), texts=texts, prefixes=None, pieces=table)
     return _with_own_text(cut, text_column)
 
 
 def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
-    """The pieces of a unit's documents. Raises OptionError naming one whose prefix leaves no room for a piece."""
+    """The pieces of a unit's documents. Raises OptionError naming one whose prefix leaves no room
+    for a piece.
+    """
     found = []
     for number, pieces in enumerate(cut_where_possible(rows, cutter)):
         if isinstance(pieces, OptionError):
@@ -69,7 +82,11 @@ def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
 
 def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | OptionError]":
     """The pieces of each document, or the error of one whose prefix leaves no room for a piece."""
-    prefix = None if rows.prefixes is None else lambda number, headings: prefix_of(rows, number, headings)
+    prefix = (
+        None
+        if rows.prefixes is None
+        else lambda number, headings: prefix_of(rows, number, headings)
+    )
     try:
         return cutter.cut(rows.texts, prefix)
     except OptionError:  # of one of them, or of several
@@ -78,7 +95,9 @@ def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | O
 
 def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces | OptionError":
     try:
-        return cutter.cut([rows.texts[number]], lambda _, headings: prefix_of(rows, number, headings))[0]
+        return cutter.cut(
+            [rows.texts[number]], lambda _, headings: prefix_of(rows, number, headings)
+        )[0]
     except OptionError as error:
         return error
 
@@ -113,14 +132,18 @@ def own_texts(rows: UnitRows) -> list[str]:
     """The rows' texts; of pieces without what stands before them."""
     if rows.pieces is None:
         return rows.texts
-    return [text[n:] for text, n in zip(rows.texts, rows.pieces.column("before").to_pylist(), strict=True)]
+    return [
+        text[n:]
+        for text, n in zip(rows.texts, rows.pieces.column("before").to_pylist(), strict=True)
+    ]
 
 
 def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
-    """The pieces in units of about `unit_tokens`: one document may have more of them than a unit should hold.
+    """The pieces in units of about `unit_tokens`: one document may have more of them than a unit
+    should hold.
 
-    A unit that ends inside a document ends, in its file, where that begins. The rejected rows are in the last one, and
-    so is the whole range of a group.
+    A unit that ends inside a document ends, in its file, where that begins. The rejected rows are
+    in the last one, and so is the whole range of a group.
     """
     ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in rows.texts])
     if not len(ends) or ends[-1] <= 2 * MOST * unit_tokens:
@@ -128,7 +151,9 @@ def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
         return
     start, place = 0, rows.start
     while start < len(ends):
-        stop = int(np.searchsorted(ends, unit_tokens + (ends[start - 1] if start else 0), side="right"))
+        stop = int(
+            np.searchsorted(ends, unit_tokens + (ends[start - 1] if start else 0), side="right")
+        )
         stop = max(stop, start + 1)
         is_last = stop == len(ends)
         end = rows.stop if is_last else place if rows.sources else rows.positions[stop]
@@ -164,17 +189,23 @@ def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
 
 
 def piece_sums(pieces: pa.Table) -> tuple[int, int]:
-    """Sums of hashes, below 2**64: over the pieces there are, and over those that documents which begin here must have.
+    """Sums of hashes, below 2**64: over the pieces there are, and over those that documents which
+    begin here must have.
 
-    Over all units of a snapshot the two are equal, where every document's pieces 0 to n - 1 are there, once each.
+    Over all units of a snapshot the two are equal, where every document's pieces 0 to n - 1 are
+    there, once each.
     """
     hashes = as_hashes(pieces.column("doc_hash"))
-    piece, count = (pieces.column(name).to_numpy().astype(np.uint64) for name in ("piece", "pieces"))
+    piece, count = (
+        pieces.column(name).to_numpy().astype(np.uint64) for name in ("piece", "pieces")
+    )
     document = _mixed(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
     first = piece == 0
     wanted = count[first].astype(np.int64)
     each = np.arange(wanted.sum()) - np.repeat(np.cumsum(wanted) - wanted, wanted)
-    return _summed(document, piece), _summed(np.repeat(document[first], wanted), each.astype(np.uint64))
+    return _summed(document, piece), _summed(
+        np.repeat(document[first], wanted), each.astype(np.uint64)
+    )
 
 
 def _summed(document: np.ndarray, piece: np.ndarray) -> int:

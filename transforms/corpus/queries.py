@@ -28,7 +28,9 @@ class QueryFiles:
         return Columns(self.text_column or "text", self.id_column)
 
     def list(self) -> list[InputFile]:
-        """The files, sorted by relative path. Raises the errors of `embed`, which name `--queries`."""
+        """The files, sorted by relative path. Raises the errors of `embed`, which name
+        `--queries`.
+        """
         try:
             return list_files(self.patterns, self.format or "auto", self.delimiter)
         except OptionError as error:
@@ -37,7 +39,9 @@ class QueryFiles:
 
 @dataclass(frozen=True)
 class TextQueries:
-    """Queries in the order of their files: what each is called, its text, and the number of rows without a text."""
+    """Queries in the order of their files: what each is called, its text, and the number of rows
+    without a text.
+    """
 
     names: Sequence[str]
     texts: Sequence[str]
@@ -45,10 +49,11 @@ class TextQueries:
 
 
 def read_queries(asked: QueryFiles) -> TextQueries:
-    """All queries of some files. A query is called by its id column, or by its text if there is none.
+    """All queries of some files. A query is called by its id column, or by its text if there is
+    none.
 
-    Blank lines and rows without a text are left out. Raises OptionError for files without a query and for a row that
-    cannot be read, and SentenceBeamError for a file that cannot be read.
+    Blank lines and rows without a text are left out. Raises OptionError for files without a query
+    and for a row that cannot be read, and SentenceBeamError for a file that cannot be read.
     """
     names: list[str] = []
     texts: list[str] = []
@@ -67,4 +72,6 @@ def _refuse_unreadable(rejects: Sequence[Rejected]) -> None:
     """Raise OptionError for the first rejected row that is not merely without a text."""
     for reject in rejects:
         if reject.reason not in (BLANK_LINE, *NO_TEXT):
-            raise OptionError(f"--queries {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this row")
+            raise OptionError(
+                f"--queries {reject.file}: {reject.reason} ({reject.excerpt!r}); mend this row"
+            )

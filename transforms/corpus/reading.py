@@ -1,4 +1,6 @@
-"""All rows of the files that `--input` names, for what reads a collection once and keeps nothing of it."""
+"""All rows of the files that `--input` names, for what reads a collection once and keeps nothing of
+it.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,8 +13,14 @@ from transforms.corpus.spans import UNIT_TOKENS, plan_file
 
 
 def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
-    """The files that the patterns name, each once. Raises the errors that `embed` raises for them."""
-    files = [file for pattern in patterns for file in match_inputs(pattern, file_format, delimiter=delimiter)]
+    """The files that the patterns name, each once. Raises the errors that `embed` raises for
+    them.
+    """
+    files = [
+        file
+        for pattern in patterns
+        for file in match_inputs(pattern, file_format, delimiter=delimiter)
+    ]
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 

@@ -1,4 +1,6 @@
-"""Blocks of rows as each input format gives them, each row with the reason against it, if there is one."""
+"""Blocks of rows as each input format gives them, each row with the reason against it, if there is
+one.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,11 +53,13 @@ OTHER_WIDTH = "not as many values as the header has names"
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the input with text and id (None: made from path and position), and those carried along.
+    """The columns of the input with text and id (None: made from path and position), and those
+    carried along.
 
-    Where a `template` is given, the text is made of the columns that it names, which a file or a row may lack. `prefix`
-    is one for what stands before every piece of a document, "" for nothing. `types` are the words for the types that
-    kept columns are read as, by name; of others tables keep their own types, and other files give strings.
+    Where a `template` is given, the text is made of the columns that it names, which a file or a
+    row may lack. `prefix` is one for what stands before every piece of a document, "" for nothing.
+    `types` are the words for the types that kept columns are read as, by name; of others tables
+    keep their own types, and other files give strings.
     """
 
     text: str = "text"
@@ -97,14 +101,20 @@ class Columns:
     @property
     def wanted(self) -> list[str]:
         """The names of all these columns, each once."""
-        return list(dict.fromkeys([*self.texts, *self.of_prefix, *([self.id] if self.id else []), *self.keep]))
+        return list(
+            dict.fromkeys(
+                [*self.texts, *self.of_prefix, *([self.id] if self.id else []), *self.keep]
+            )
+        )
 
 
 @dataclass
 class Rows:
-    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so far.
+    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so
+    far.
 
-    `prefixes` are what stands before the pieces of each row, cut where headings go; empty where nothing does.
+    `prefixes` are what stands before the pieces of each row, cut where headings go; empty where
+    nothing does.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -116,7 +126,9 @@ class Rows:
 
     def slice(self, start: int, stop: int) -> "Rows":
         """Rows [start, stop) of a block (which has one kept table at most)."""
-        part = [column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)]
+        part = [
+            column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)
+        ]
         kept = [table.slice(start, stop - start) for table in self.kept]
         return Rows(*part, kept, self.prefixes[start:stop])  # type: ignore[arg-type, call-arg]
 
@@ -161,7 +173,9 @@ def _parquet_blocks(span: Span, columns: Columns) -> Iterator[Block]:
     with parquet_file(span.file) as parquet:
         try:
             names, threads = columns.wanted, storage.threads_may_read(span.file.path)
-            for batch in parquet.iter_batches(READ_ROWS, list(span.row_groups), names, use_threads=threads):
+            for batch in parquet.iter_batches(
+                READ_ROWS, list(span.row_groups), names, use_threads=threads
+            ):
                 batch = batch.slice(0, left)
                 if batch.num_rows:
                     yield _batch_rows(span.file, columns, batch, position)
@@ -190,7 +204,11 @@ def _batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positi
         column, others = _kept_column(batch, columns, name)
         reasons = first_reasons(reasons, others)
         carried.append(column)
-    kept = [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))] if columns.keep else []
+    kept = (
+        [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))]
+        if columns.keep
+        else []
+    )
     return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
@@ -207,7 +225,9 @@ def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], R
     """Texts, reasons against them, and sizes in bytes."""
     if columns.of_text is None:
         text = _large(column_at(batch, columns.text))
-        return *decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+        return *decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(
+            zero_copy_only=False
+        )
     rows, reasons = named_values(batch, columns.of_text.names)
     texts = [columns.of_text.fill(row.get) for row in rows]
     return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
@@ -246,14 +266,19 @@ def _line_blocks(span: Span, columns: Columns) -> Iterator[Block]:
 def _json_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     position = 0
     for values in read_json(file):
-        parsed = [_object_row(columns, value, _row_id(file, columns, n)) for n, value in enumerate(values, position)]
+        parsed = [
+            _object_row(columns, value, _row_id(file, columns, n))
+            for n, value in enumerate(values, position)
+        ]
         yield _parsed_rows(columns, range(position, position + len(parsed)), parsed), _sizes(parsed)
         position += len(values)
 
 
 def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     dialect, position = dialect_of(file), 0
-    places = {name: place for name in columns.wanted if (place := dialect.place_of(name)) is not None}
+    places = {
+        name: place for name in columns.wanted if (place := dialect.place_of(name)) is not None
+    }
     for rows in read_csv(file):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -263,13 +288,17 @@ def _csv_blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
             elif len(row) == len(dialect.header):
                 parsed.append(_csv_row(columns, places, row, default))
             else:
-                parsed.append(_Parsed(_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH))
+                parsed.append(
+                    _Parsed(_readable(dialect.delimiter.join(row)[:EXCERPT]), default, OTHER_WIDTH)
+                )
         yield _parsed_rows(columns, range(position, position + len(parsed)), parsed), _sizes(parsed)
         position += len(rows)
 
 
 class _Parsed(NamedTuple):
-    """A row: its text, its id, the reason against it, the kept values, and what stands before its pieces."""
+    """A row: its text, its id, the reason against it, the kept values, and what stands before its
+    pieces.
+    """
 
     text: str | None
     id: str | None
@@ -279,9 +308,13 @@ class _Parsed(NamedTuple):
 
 
 def _parsed_rows(columns: Columns, positions: Iterable[int], parsed: list[_Parsed]) -> Rows:
-    texts, ids, reasons, kept, prefixes = map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [], [])
+    texts, ids, reasons, kept, prefixes = (
+        map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [], [])
+    )
     tables = [_kept_table(columns, kept)] if columns.keep and kept else []
-    return Rows(list(positions), texts, ids, reasons, tables, prefixes if columns.before_pieces else [])
+    return Rows(
+        list(positions), texts, ids, reasons, tables, prefixes if columns.before_pieces else []
+    )
 
 
 def _prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
@@ -300,11 +333,20 @@ def _row_id(file: InputFile, columns: Columns, number: int) -> str | None:
 
 def _kept_table(columns: Columns, rows: list[Mapping[str, Any]]) -> pa.Table:
     kinds = {name: columns.kinds.get(name, STR) for name in columns.keep}
-    return pa.table({name: pa.array([row.get(name) for row in rows], kind.arrow) for name, kind in kinds.items()})
+    return pa.table(
+        {
+            name: pa.array([row.get(name) for row in rows], kind.arrow)
+            for name, kind in kinds.items()
+        }
+    )
 
 
-def _kept_values(columns: Columns, texts: Mapping[str, str | None]) -> tuple[Mapping[str, Any], str | None]:
-    """The kept values of a row, read from their texts, and the reason against the row where one is not of its type."""
+def _kept_values(
+    columns: Columns, texts: Mapping[str, str | None]
+) -> tuple[Mapping[str, Any], str | None]:
+    """The kept values of a row, read from their texts, and the reason against the row where one is
+    not of its type.
+    """
     if not columns.kinds:
         return texts, None
     values: dict[str, Any] = {}
@@ -319,7 +361,9 @@ def _kept_values(columns: Columns, texts: Mapping[str, str | None]) -> tuple[Map
 
 def _whole_file(file: InputFile, columns: Columns) -> Block:
     data = read_file(file)
-    return _parsed_rows(columns, [0], [_plain_row(columns, file.relative, data)]), np.array([len(data)], np.int64)
+    return _parsed_rows(columns, [0], [_plain_row(columns, file.relative, data)]), np.array(
+        [len(data)], np.int64
+    )
 
 
 def _text_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _Parsed:
@@ -353,8 +397,12 @@ def _jsonl_row(file: InputFile, columns: Columns, offset: int, line: bytes) -> _
     return _object_row(columns, row, default, source)
 
 
-def _object_row(columns: Columns, row: Any, default: str | None, source: str | None = None) -> _Parsed:
-    """The row of a JSON value; `default` is its id where no column has it, `source` the JSON, if that is at hand."""
+def _object_row(
+    columns: Columns, row: Any, default: str | None, source: str | None = None
+) -> _Parsed:
+    """The row of a JSON value; `default` is its id where no column has it, `source` the JSON, if
+    that is at hand.
+    """
 
     def rejected(row_id: str | None, reason: str) -> _Parsed:
         return _Parsed((json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason)
@@ -386,7 +434,9 @@ def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
     return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))
 
 
-def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: str | None) -> _Parsed:
+def _csv_row(
+    columns: Columns, places: dict[str, int], row: list[str], default: str | None
+) -> _Parsed:
     """The row of CSV values; an empty one is null."""
     kept = {name: _csv_kept(columns, name, row[places[name]]) for name in columns.keep}
     if columns.of_text is None:
@@ -404,7 +454,9 @@ def _csv_row(columns: Columns, places: dict[str, int], row: list[str], default: 
 
 
 def _csv_kept(columns: Columns, name: str, value: str) -> str | None:
-    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not text."""
+    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not
+    text.
+    """
     if columns.kinds.get(name, STR) is STR:
         return value or None
     return value.strip() or None

@@ -1,4 +1,6 @@
-"""Rows: a span read, checked and cut into units. Bad rows are set aside with a reason, never dropped."""
+"""Rows: a span read, checked and cut into units. Bad rows are set aside with a reason, never
+dropped.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -21,7 +23,9 @@ from transforms.corpus.row_blocks import (
 )
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 
-MOST = 1.25  # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no tiny shard
+# times a unit's tokens: two neighbours of that together are one unit, and what is left makes no
+# tiny shard
+MOST = 1.25
 
 
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows
@@ -47,10 +51,11 @@ def blank_lines(rejects: Iterable[Rejected]) -> int:
 class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
-    [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start, stop) has the number of
-    the bucket, and `files` has the file of each row; so for a group of small files, whose `sources` are these files and
-    whose rows [start, stop) count. `prefixes` are those of documents that are to be cut; where they are cut, `pieces`
-    has the place of each row (`corpus.pieces`), and `texts` are what goes into the model. Where that is not the texts,
+    [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start,
+    stop) has the number of the bucket, and `files` has the file of each row; so for a group of
+    small files, whose `sources` are these files and whose rows [start, stop) count. `prefixes` are
+    those of documents that are to be cut; where they are cut, `pieces` has the place of each row
+    (`corpus.pieces`), and `texts` are what goes into the model. Where that is not the texts,
     `parts` or `windows` of the encoder say what it is (`steps.inputs`).
     """
 
@@ -72,7 +77,9 @@ class UnitRows:
 
     @property
     def read(self) -> int:
-        """The number of rows read, good and rejected; of pieces, that of the documents that begin here."""
+        """The number of rows read, good and rejected; of pieces, that of the documents that begin
+        here.
+        """
         return self.documents + len(self.rejects)
 
     @property
@@ -95,9 +102,10 @@ class UnitRows:
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
     """The span's units in order; at least one, if only an empty one.
 
-    Each has a quarter more than `unit_tokens` at most, or is one row that is larger.
-    A unit is named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at most.
-    Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
+    Each has a quarter more than `unit_tokens` at most, or is one row that is larger. A unit is
+    named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at
+    most. Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that
+    changed.
     """
     pieces = _cut(blocks_of(span, columns), unit_tokens)
     previous, held = next(pieces, (Rows(), 0.0))
@@ -114,7 +122,9 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
 
 
 def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, float]]:
-    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger, and their tokens."""
+    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger, and their
+    tokens.
+    """
     current, used = Rows(), 0.0
     for block, sizes in blocks:
         cost = sizes / BYTES_PER_TOKEN + TOKENS_PER_ROW
@@ -140,9 +150,25 @@ def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> 
     if not faults:
         kept = pa.concat_tables(rows.kept) if rows.kept else None
         ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
-        return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, [], prefixes=rows.prefixes or None)
+        return UnitRows(
+            name,
+            span.file,
+            *bounds,
+            ids,
+            texts,
+            positions,
+            kept,
+            [],
+            prefixes=rows.prefixes or None,
+        )
     rejects = [
-        Rejected(rows.ids[i], rows.positions[i], reason, (rows.texts[i] or "")[:EXCERPT], span.file.relative)
+        Rejected(
+            rows.ids[i],
+            rows.positions[i],
+            reason,
+            (rows.texts[i] or "")[:EXCERPT],
+            span.file.relative,
+        )
         for i, reason in faults.items()
     ]
     good = [i for i in range(len(rows.ids)) if i not in faults]
@@ -150,13 +176,21 @@ def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> 
     columns = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
     ids, texts, positions = cast(_Good, tuple(columns))
     prefixes = [rows.prefixes[i] for i in good] if rows.prefixes else None
-    return UnitRows(name, span.file, *bounds, ids, texts, positions, kept, rejects, prefixes=prefixes)
+    return UnitRows(
+        name, span.file, *bounds, ids, texts, positions, kept, rejects, prefixes=prefixes
+    )
 
 
 def _faults(rows: Rows, empty: str) -> dict[int, str]:
-    """The reason against each row that is not good, by its place; `empty` is the one against a text that is blank."""
+    """The reason against each row that is not good, by its place; `empty` is the one against a text
+    that is blank.
+    """
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
-    found = [i for i, (why, text, id_) in enumerate(columns) if why or id_ is None or not text or text.isspace()]
+    found = [
+        i
+        for i, (why, text, id_) in enumerate(columns)
+        if why or id_ is None or not text or text.isspace()
+    ]
     return {i: rows.reasons[i] or _fault(rows.texts[i], rows.ids[i], empty) for i in found}
 
 

@@ -18,7 +18,9 @@ from transforms.corpus.tables import read_table, table_schema
 
 @dataclass(frozen=True)
 class Raw:
-    """A row as it is in its file: its number from 1, without a header, and its values; or what is wrong with it."""
+    """A row as it is in its file: its number from 1, without a header, and its values; or what is
+    wrong with it.
+    """
 
     number: int
     values: Sequence[Any] = ()
@@ -26,7 +28,9 @@ class Raw:
 
 
 def header_of(file: InputFile) -> list[str]:
-    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file without columns."""
+    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file
+    without columns.
+    """
     if file.format in ("csv", "tsv"):
         names = list(_dialect(file).header)
     elif file.format in ("jsonl", "json"):
@@ -35,7 +39,9 @@ def header_of(file: InputFile) -> list[str]:
         with parquet_file(file) as parquet:
             names = parquet.schema_arrow.names
     elif file.format == "text":
-        raise OptionError(f"{file.path} is plain text and has no columns; give TSV, CSV, JSON lines or Parquet")
+        raise OptionError(
+            f"{file.path} is plain text and has no columns; give TSV, CSV, JSON lines or Parquet"
+        )
     else:
         names = table_schema(file).names
     if not names:
@@ -46,7 +52,8 @@ def header_of(file: InputFile) -> list[str]:
 def rows_of(file: InputFile, columns: Sequence[str]) -> Iterator[Raw]:
     """The rows of a file, in its order, with the values of these columns.
 
-    TSV has no quoting, as in the files that `evaluate` reads. Raises SentenceBeamError for a file that cannot be read.
+    TSV has no quoting, as in the files that `evaluate` reads. Raises SentenceBeamError for a file
+    that cannot be read.
     """
     if file.format in ("csv", "tsv"):
         return _separated(file, columns)

@@ -1,4 +1,6 @@
-"""Tables other than Parquet, read batch by batch: Arrow IPC (files and streams, Feather), ORC and Avro."""
+"""Tables other than Parquet, read batch by batch: Arrow IPC (files and streams, Feather), ORC and
+Avro.
+"""
 
 import contextlib
 import functools
@@ -54,7 +56,8 @@ def orc_rows(file: InputFile) -> int:
 def read_table(file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Batches of the named columns of the schema, in the file's order.
 
-    Raises SentenceBeamError where the file cannot be read, InputChangedError where it changed meanwhile.
+    Raises SentenceBeamError where the file cannot be read, InputChangedError where it changed
+    meanwhile.
     """
     with _readable(file) as raw:
         batches = {"arrow": _arrow_batches, "orc": _orc_batches, "avro": _avro_batches}[file.format]
@@ -65,17 +68,21 @@ def read_table(file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def _readable(file: InputFile) -> Iterator[BinaryIO]:
-    """The file's bytes; whatever else is raised while they are read becomes one line that names the file."""
+    """The file's bytes; whatever else is raised while they are read becomes one line that names the
+    file.
+    """
     try:
         with open_unchanged(file) as raw:
             yield raw
     except SentenceBeamError:
         raise
-    except Exception as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
+    except (
+        Exception
+    ) as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
         check_unchanged(file)  # one that is being written over looks corrupt
         raise SentenceBeamError(
-            f"{file.path} is not a readable {NAMES[file.format]} file ({first_line(error).rstrip('.')}); replace it or "
-            "leave it out of --input"
+            f"{file.path} is not a readable {NAMES[file.format]} file"
+            f" ({first_line(error).rstrip('.')}); replace it or leave it out of --input"
         ) from error
 
 
@@ -101,13 +108,17 @@ def _arrow_batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(raw: BinaryIO) -> None:
-    """Raise EOFError where a stream, read to its end, lacks the mark with which writers close it."""
+    """Raise EOFError where a stream, read to its end, lacks the mark with which writers close
+    it.
+    """
     end = raw.tell()
     raw.seek(0)
     if raw.read(len(MESSAGE)) == MESSAGE:  # streams of before 2019 begin otherwise
         raw.seek(max(0, end - len(STREAM_END)))
         if raw.read(len(STREAM_END)) != STREAM_END:
-            raise EOFError("the mark of its end is missing: it was cut short, or its writer did not close it")
+            raise EOFError(
+                "the mark of its end is missing: it was cut short, or its writer did not close it"
+            )
 
 
 def _orc(raw: BinaryIO) -> Any:
@@ -132,11 +143,15 @@ def _avro_schema(reader: Any) -> pa.Schema:
     written = reader.writer_schema
     if not isinstance(written, dict) or written.get("type") != "record":
         raise ValueError("its rows are no records")
-    return pa.schema([(field["name"], _avro_type(field["type"]) or pa.string()) for field in written["fields"]])
+    return pa.schema(
+        [(field["name"], _avro_type(field["type"]) or pa.string()) for field in written["fields"]]
+    )
 
 
 def _avro_type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type, None for one whose values are taken as text (see `value_as_text`)."""
+    """The Arrow type of an Avro type, None for one whose values are taken as text (see
+    `value_as_text`).
+    """
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         return _avro_type(others[0]) if len(others) == 1 else None

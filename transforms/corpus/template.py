@@ -16,7 +16,9 @@ Value = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Template:
-    """`names` of columns and the plain text around them: `around` has one more, before, between and behind them."""
+    """`names` of columns and the plain text around them: `around` has one more, before, between and
+    behind them.
+    """
 
     around: tuple[str, ...]
     names: tuple[str, ...]
@@ -31,7 +33,9 @@ class Template:
         return self.parts(value, HEADINGS)
 
     def fill(self, value: Value) -> str:
-        """The text with the values of the names, none of those that are None; "" where all of them are blank."""
+        """The text with the values of the names, none of those that are None; "" where all of them
+        are blank.
+        """
         return "".join(self.parts(value, "")) if self.has_text(value) else ""
 
     def has_text(self, value: Value) -> bool:
@@ -51,7 +55,8 @@ class Template:
 
 @functools.lru_cache(64)
 def parse(text: str) -> Template:
-    r"""The template that a text writes: names in braces, doubled braces for braces, `\n`, `\t` and `\\` escaped.
+    r"""The template that a text writes: names in braces, doubled braces for braces, `\n`, `\t` and
+    `\\` escaped.
 
     Raises OptionError for braces that do not match and for names with conversions or formats.
     """
@@ -66,7 +71,9 @@ def parse(text: str) -> Template:
             continue
         if not name.strip() or form or conversion:
             said = f"{{{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
-            raise OptionError(f"{text!r}: {said} is no column's name; write a name alone between braces")
+            raise OptionError(
+                f"{text!r}: {said} is no column's name; write a name alone between braces"
+            )
         names.append(name)
         around.append("")
     return Template(tuple(around), tuple(names))
@@ -75,5 +82,7 @@ def parse(text: str) -> Template:
 def text_template(text: str) -> str:
     """A template of texts, checked: it names a column. Raises OptionError for others."""
     if not parse(text).names:
-        raise OptionError(f"{text!r} names no column; write its name in braces, as in '{{title}}\\n\\n{{body}}'")
+        raise OptionError(
+            f"{text!r} names no column; write its name in braces, as in '{{title}}\\n\\n{{body}}'"
+        )
     return text

@@ -11,7 +11,9 @@ OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class WaitingRows:
-    """Tables of one schema, cut into parts, each a temporary file that no worker leaves when it dies."""
+    """Tables of one schema, cut into parts, each a temporary file that no worker leaves when it
+    dies.
+    """
 
     def __init__(self, parts: int):
         self.rows = 0
@@ -26,11 +28,17 @@ class WaitingRows:
         for number in np.unique(part).tolist():
             if number not in self._writers:
                 self._files[number] = tempfile.TemporaryFile()
-                self._writers[number] = pa.ipc.new_stream(self._files[number], table.schema, options=OPTIONS)
-            self._writers[number].write_table(table.slice(starts[number], starts[number + 1] - starts[number]))
+                self._writers[number] = pa.ipc.new_stream(
+                    self._files[number], table.schema, options=OPTIONS
+                )
+            self._writers[number].write_table(
+                table.slice(starts[number], starts[number + 1] - starts[number])
+            )
 
     def read(self) -> Iterator[tuple[int, pa.Table | None]]:
-        """(part, its rows) for every part in order, None where it has none; read ones are removed."""
+        """(part, its rows) for every part in order, None where it has none; read ones are
+        removed.
+        """
         for number in range(self._parts):
             writer = self._writers.pop(number, None)
             if writer is None:

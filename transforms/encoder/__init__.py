@@ -1,4 +1,6 @@
-"""From texts to vectors: loading a model, tokenizing, batching, the forward pass, and what follows the pooler."""
+"""From texts to vectors: loading a model, tokenizing, batching, the forward pass, and what follows
+the pooler.
+"""
 
 from transforms.base.imports import uncollected
 

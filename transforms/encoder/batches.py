@@ -32,9 +32,9 @@ class BatchStats:
 class Batch:
     """Texts that go through the model together, longest first.
 
-    `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64, `types` as `ids`;
-    `masks` [n] int64 the place of the template's mask in each text. The last `fill` texts are copies of the one before
-    them, there to give the batch its size.
+    `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64,
+    `types` as `ids`; `masks` [n] int64 the place of the template's mask in each text. The last
+    `fill` texts are copies of the one before them, there to give the batch its size.
     """
 
     rows: np.ndarray
@@ -55,7 +55,9 @@ class Batch:
         return int(self.lengths[0])
 
     def stats(self, pads: bool) -> BatchStats:
-        """The counts of a run of this batch, by a pass that `pads` texts to the longest or by one that does not."""
+        """The counts of a run of this batch, by a pass that `pads` texts to the longest or by one
+        that does not.
+        """
         run, real = len(self.ids), len(self.ids) - self.fill * int(self.lengths[-1])
         return BatchStats(real, self.width * len(self.rows) if pads else run, 1)
 
@@ -74,7 +76,9 @@ class Batch:
         return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks, fill)
 
     def filled(self, texts: int) -> "Batch":
-        """The batch with copies of its last text after it, `texts` in all; its texts must be of one length."""
+        """The batch with copies of its last text after it, `texts` in all; its texts must be of one
+        length.
+        """
         count = len(self.rows)
         places = np.minimum(np.arange(texts), count - 1)
         ids = self.ids.reshape(count, -1)[places].ravel()
@@ -92,10 +96,11 @@ class UnitBatches:
 
 
 def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iterator[Batch]:
-    """Batches of at most `budget` tokens, padding included (or one text), over all texts that have a token.
+    """Batches of at most `budget` tokens, padding included (or one text), over all texts that have
+    a token.
 
-    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone. `equal`: texts of a batch
-    are of one length.
+    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone.
+    `equal`: texts of a batch are of one length.
     """
     whole = _longest_first(tokenized)
     for start, stop in pairwise(cut_rows(whole.lengths, budget, equal)):
@@ -103,10 +108,11 @@ def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iter
 
 
 def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
-    """Batches whose shape depends on the length of their texts alone, whatever other texts there are.
+    """Batches whose shape depends on the length of their texts alone, whatever other texts there
+    are.
 
-    All texts of a batch are equally long, and there are `budget // length` of them (at least one), copies of the last
-    making up the number.
+    All texts of a batch are equally long, and there are `budget // length` of them (at least one),
+    copies of the last making up the number.
     """
     whole = _longest_first(tokenized)
     bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
@@ -127,8 +133,12 @@ def _longest_first(tokenized: Tokenized) -> Batch:
 
 
 def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]:
-    """Bounds of batches of rows sorted longest first: the first row of every batch, and the number of rows."""
-    ends = np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths)) if equal else [len(lengths)]
+    """Bounds of batches of rows sorted longest first: the first row of every batch, and the number
+    of rows.
+    """
+    ends = (
+        np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths)) if equal else [len(lengths)]
+    )
     cuts = [0]
     for end in ends:
         while cuts[-1] < end:

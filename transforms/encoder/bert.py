@@ -23,10 +23,12 @@ ROWS_HINT = 512
 
 @dataclass(frozen=True)
 class PackedLinear:
-    """A linear layer, x -> x weight' + bias; `packed`: the weight in oneDNN's layout, None where torch has none.
+    """A linear layer, x -> x weight' + bias; `packed`: the weight in oneDNN's layout, None where
+    torch has none.
 
-    Laying the weight out again for every product costs a tenth of it, and the activation goes into the same pass over
-    the output. Kernels are compiled for each shape and kept, so that callers should use few numbers of rows.
+    Laying the weight out again for every product costs a tenth of it, and the activation goes into
+    the same pass over the output. Kernels are compiled for each shape and kept, so that callers
+    should use few numbers of rows.
     """
 
     weight: Tensor
@@ -35,8 +37,13 @@ class PackedLinear:
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "PackedLinear":
-        """The weights of one layer, or of several that read the same input, their outputs side by side."""
-        return cls.pack(torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers]))
+        """The weights of one layer, or of several that read the same input, their outputs side by
+        side.
+        """
+        return cls.pack(
+            torch.cat([layer.weight for layer in layers]),
+            torch.cat([layer.bias for layer in layers]),
+        )
 
     @classmethod
     def pack(cls, weight: Tensor, bias: Tensor) -> "PackedLinear":
@@ -50,11 +57,16 @@ class PackedLinear:
 
     def gelu(self, x: Tensor) -> Tensor:
         """The exact GELU of the layer's output, [n, out]."""
-        return F.gelu(F.linear(x, self.weight, self.bias)) if self.packed is None else self._run(x, "gelu")
+        return (
+            F.gelu(F.linear(x, self.weight, self.bias))
+            if self.packed is None
+            else self._run(x, "gelu")
+        )
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
         """The layer's output plus `residual`, both [n, out]."""
-        return self._run(x, "none").add_(residual)  # as a step of the kernel's own this takes longer
+        # as a step of the kernel's own this takes longer
+        return self._run(x, "none").add_(residual)
 
     def _run(self, x: Tensor, activation: str) -> Tensor:
         if self.packed is None:
@@ -69,7 +81,10 @@ def _pack(weight: Tensor) -> Tensor | None:
     """
     if weight.device.type != "cpu":
         return None
-    if weight.dtype not in (torch.float32, torch.bfloat16) or not torch.backends.mkldnn.is_available():
+    if (
+        weight.dtype not in (torch.float32, torch.bfloat16)
+        or not torch.backends.mkldnn.is_available()
+    ):
         return None
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return None
@@ -92,7 +107,9 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The query and key weights of one attention head, each H -> H / heads; `below`: the layer that they read."""
+    """The query and key weights of one attention head, each H -> H / heads; `below`: the layer that
+    they read.
+    """
 
     below: int
     query: PackedLinear
@@ -100,7 +117,9 @@ class HeadWeights:
 
 
 class BertWeights:
-    """The weights of a model as far as `needs` asks: its embeddings, the blocks up to the deepest one, the heads."""
+    """The weights of a model as far as `needs` asks: its embeddings, the blocks up to the deepest
+    one, the heads.
+    """
 
     def __init__(self, model: Any, needs: Needs) -> None:
         self.heads: int = model.config.num_attention_heads
@@ -109,13 +128,22 @@ class BertWeights:
         self._embeddings = model.embeddings
         self._project = getattr(model, "embeddings_project", nn.Identity())
         self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
-        self._gelu = isinstance(self._activate, nn.Module) and type(self._activate).__name__ == "GELUActivation"
+        self._gelu = (
+            isinstance(self._activate, nn.Module)
+            and type(self._activate).__name__ == "GELUActivation"
+        )
         self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
-        self._probes = {(block, head): _read_head(model, block, head) for block, head in needs.heads}
-        self._padding_id = None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
+        self._probes = {
+            (block, head): _read_head(model, block, head) for block, head in needs.heads
+        }
+        self._padding_id = (
+            None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
+        )
 
     def embed(self, batch: Batch) -> Tensor:
-        """The states [N, H] that enter the first block: words, positions and token types embedded."""
+        """The states [N, H] that enter the first block: words, positions and token types
+        embedded.
+        """
         types = np.zeros_like(batch.ids) if batch.types is None else batch.types
         inputs = {
             "input_ids": batch.ids,
@@ -132,7 +160,9 @@ class BertWeights:
         run_block: Callable[[BlockWeights, Tensor], Tensor],
         own_attention: Callable[[HeadWeights, Tensor], Tensor],
     ) -> LayerStates:
-        """The needed layers and heads of the first `tokens` rows, after the blocks have run over `state` [N, H]."""
+        """The needed layers and heads of the first `tokens` rows, after the blocks have run over
+        `state` [N, H].
+        """
         found = LayerStates()
         for layer in range(len(self._blocks) + 1):
             state = run_block(self._blocks[layer - 1], state) if layer else state
@@ -144,7 +174,9 @@ class BertWeights:
         return found
 
     def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
-        """The block's output [N, H] from its attention's output `mixed` and its input `state`, both [N, H]."""
+        """The block's output [N, H] from its attention's output `mixed` and its input `state`, both
+        [N, H].
+        """
         middle = _normed(block.out_norm, block.out.add(mixed, state))
         raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
         return _normed(block.down_norm, block.down.add(raised, middle))
@@ -159,7 +191,10 @@ def _read_head(model: Any, block: int, head: int) -> HeadWeights:
     attention = model.encoder.layer[block - 1].attention.self
     size = attention.query.weight.shape[0] // model.config.num_attention_heads
     rows = slice((head - 1) * size, head * size)
-    query, key = (PackedLinear.pack(part.weight[rows], part.bias[rows]) for part in (attention.query, attention.key))
+    query, key = (
+        PackedLinear.pack(part.weight[rows], part.bias[rows])
+        for part in (attention.query, attention.key)
+    )
     return HeadWeights(block - 1, query, key)
 
 
@@ -176,7 +211,9 @@ def _read_block(layer: Any) -> BlockWeights:
 
 
 def text_positions(batch: Batch, padding_id: int | None) -> np.ndarray:
-    """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens in a text out."""
+    """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens
+    in a text out.
+    """
     starts = np.repeat(batch.offsets[:-1], batch.lengths)
     if padding_id is None:
         return np.arange(len(batch.ids)) - starts

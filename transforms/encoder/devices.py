@@ -1,8 +1,8 @@
 """Batches side by side: every device of the machine works on whole batches of its own.
 
-Devices take their batches from one queue, in which units follow each other. The thread of each hands it work on a CUDA
-stream of its own and stays ahead of it, so that a faster device takes more batches; tokens and vectors are copied on
-streams beside it, while the next batch is computed.
+Devices take their batches from one queue, in which units follow each other. The thread of each
+hands it work on a CUDA stream of its own and stays ahead of it, so that a faster device takes more
+batches; tokens and vectors are copied on streams beside it, while the next batch is computed.
 """
 
 import os
@@ -28,7 +28,9 @@ AHEAD = 2  # batches that a device has been given and has not finished
 
 @dataclass(frozen=True)
 class PassedBatch:
-    """What a device makes of a batch: its `parts`, in main memory once `wait` has given the seconds that it took."""
+    """What a device makes of a batch: its `parts`, in main memory once `wait` has given the seconds
+    that it took.
+    """
 
     parts: list[PooledBatch]
     wait: Callable[[], float]
@@ -57,8 +59,11 @@ class Devices:
         # neither the threads nor what they are given know this object: they end where it is dropped
         self._executor = ThreadPoolExecutor(len(replicas), "device", _start, (self._own, free))
 
-    def map(self, work: Work[Item], items: Iterable[Item], told: Callable[[Item], None]) -> Iterator[PassedBatch]:
-        """The items, batches or others that `work` knows, as they pass, in order; all are in the queue on return.
+    def map(
+        self, work: Work[Item], items: Iterable[Item], told: Callable[[Item], None]
+    ) -> Iterator[PassedBatch]:
+        """The items, batches or others that `work` knows, as they pass, in order; all are in the
+        queue on return.
 
         `told` is given each item that has been handed to its device.
         """
@@ -87,7 +92,8 @@ class _Lane:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
         self._stream = torch.cuda.Stream(replica.device) if replica.device.type == "cuda" else None
-        if self._stream is not None:  # what loading has left there; a stream of its own waits for no other
+        # what loading has left there; a stream of its own waits for no other
+        if self._stream is not None:
             self._stream.wait_stream(torch.cuda.default_stream(replica.device))
         self._running: deque[PassedBatch] = deque()
 
@@ -104,7 +110,9 @@ class _Lane:
 
 
 def _handed_over(work: Callable[[Item], list[PooledBatch]], item: Item, stream: Any) -> PassedBatch:
-    """A batch, or another piece of work, on its way through a GPU, and its vectors back to main memory."""
+    """A batch, or another piece of work, on its way through a GPU, and its vectors back to main
+    memory.
+    """
     began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     began.record(stream)
     parts = work(item)
@@ -116,7 +124,9 @@ def _handed_over(work: Callable[[Item], list[PooledBatch]], item: Item, stream: 
         copied.synchronize()
         return began.elapsed_time(ended) / 1000
 
-    return PassedBatch([replace(part, vectors=vectors, status=status) for part, vectors, status in pairs], wait)
+    return PassedBatch(
+        [replace(part, vectors=vectors, status=status) for part, vectors, status in pairs], wait
+    )
 
 
 def resolve_device(device: str) -> torch.device:
@@ -125,7 +135,8 @@ def resolve_device(device: str) -> torch.device:
 
 
 def resolve_devices(device: str) -> list[torch.device]:
-    """The devices that an option means: `auto` every GPU, else the CPU; `cuda` every GPU; `cuda:1` that one; `cpu`.
+    """The devices that an option means: `auto` every GPU, else the CPU; `cuda` every GPU; `cuda:1`
+    that one; `cpu`.
 
     Raises `OptionError` for a device that this machine does not have.
     """
@@ -143,9 +154,10 @@ def resolve_devices(device: str) -> list[torch.device]:
 def _set_environment() -> None:
     """Say what torch and cuBLAS read when they first use a GPU, where nobody has said it.
 
-    Memory in segments that grow, since batches are of all sizes; products that do not depend on what other streams of
-    the process compute; cuDNN's attention after torch's own. Convolutions and LSTMs in float32 are rounded as float32,
-    which cuDNN does not do by itself; said here once, since it is for all threads.
+    Memory in segments that grow, since batches are of all sizes; products that do not depend on
+    what other streams of the process compute; cuDNN's attention after torch's own. Convolutions and
+    LSTMs in float32 are rounded as float32, which cuDNN does not do by itself; said here once,
+    since it is for all threads.
     """
     allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
     if not any(name in os.environ for name in allocator):
@@ -153,7 +165,8 @@ def _set_environment() -> None:
         if tell := getattr(torch._C, "_accelerator_setAllocatorSettings", None):
             tell(_GROWING)  # also where the environment was read when torch was imported
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    # on Hopper torch would take it first, and it plans each new shape anew; padded batches are nearly all of new ones
+    # on Hopper torch would take it first, and it plans each new shape anew; padded batches are
+    # nearly all of new ones
     os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
     torch.backends.cudnn.allow_tf32 = False
 

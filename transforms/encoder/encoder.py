@@ -40,16 +40,18 @@ from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
 Progress = Callable[[int, int], None]
-_WINDOW_BATCHES = {"cpu": 16, "cuda": 4}  # batches of windows whose token states are in memory together
+# batches of windows whose token states are in memory together
+_WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
 
 
 @dataclass(frozen=True)
 class Embedded:
     """What an encoder makes of `B` texts, in input order.
 
-    `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled` [B, P] float32, None
-    where it is `vectors` (not normalised) or `vectors * norms`; `status` [B] uint8 (see `pooling.Status`); `stats`.
-    `seconds` is how long the devices computed, `idle` how many they had had nothing to do when these texts came.
+    `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled`
+    [B, P] float32, None where it is `vectors` (not normalised) or `vectors * norms`; `status` [B]
+    uint8 (see `pooling.Status`); `stats`. `seconds` is how long the devices computed, `idle` how
+    many they had had nothing to do when these texts came.
     """
 
     vectors: np.ndarray
@@ -64,8 +66,8 @@ class Embedded:
 class Encoder:
     """A loaded model with its pooler and calibration; threads may share it.
 
-    What `encode` does in one go are steps that threads may take side by side, for one list of texts after the other:
-    `tokenize`, `plan`, `start`, which waits for nothing, and `finish`.
+    What `encode` does in one go are steps that threads may take side by side, for one list of texts
+    after the other: `tokenize`, `plan`, `start`, which waits for nothing, and `finish`.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class Encoder:
         self._routes = routes
         self._calibration = calibration
         self.device = devices[0]
-        self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
+        self._tokenizer = TextTokenizer(
+            files, space.prompt, space.max_tokens, space.pooler["parts"][0]
+        )
         replicas = [self._replica(files, device, tables or {}) for device in devices]
         self._pooler = replicas[0].pooler
         self._together = replicas[0].forward.together
@@ -97,7 +101,8 @@ class Encoder:
         self._cores = Cores()
         self._spreads = on_cores and asked is None
         self._devices = None if on_cores else Devices(replicas)
-        self._late = ThreadPoolExecutor(1, "late")  # of a CPU: documents in windows, one unit after the other
+        # of a CPU: documents in windows, one unit after the other
+        self._late = ThreadPoolExecutor(1, "late")
         self._one_at_a_time = threading.RLock()
         self._ended = 0.0  # when (perf_counter) the devices were through with what they had
 
@@ -123,19 +128,30 @@ class Encoder:
     ) -> "Encoder":
         """An encoder for `minilm`, a local directory or a hub id.
 
-        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the device computes natively
-        and the model can; `normalize` None: what the modules say for auto, True for every other pooler; `calibration` a
-        folder that `fit` made, or what was read from one, "" for none, also where an export has one. It must have been
-        fitted on vectors pooled as these are, but for the prompt, since queries may have one of their own.
-        `deterministic`: a text's vector is the same to the bit whatever its neighbours and the number of threads. A
-        folder that `export` made has its own values for what is not given. `route`: the way of texts that are given
-        none, in a model that has several.
-        Raises `OptionError` for options or files that do not work.
+        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the
+        device computes natively and the model can; `normalize` None: what the modules say for auto,
+        True for every other pooler; `calibration` a folder that `fit` made, or what was read from
+        one, "" for none, also where an export has one. It must have been fitted on vectors pooled
+        as these are, but for the prompt, since queries may have one of their own. `deterministic`:
+        a text's vector is the same to the bit whatever its neighbours and the number of threads. A
+        folder that `export` made has its own values for what is not given. `route`: the way of
+        texts that are given none, in a model that has several. Raises `OptionError` for options or
+        files that do not work.
         """
         fitted = calibration if isinstance(calibration, Calibration) else None
         folder = "" if isinstance(calibration, Calibration) else calibration
-        said: dict[str, Any] = {"model": model, "revision": revision, "pooler": pooler, "dtype": dtype}
-        said |= {"prompt": prompt, "prompt_name": prompt_name, "max_tokens": max_tokens, "normalize": normalize}
+        said: dict[str, Any] = {
+            "model": model,
+            "revision": revision,
+            "pooler": pooler,
+            "dtype": dtype,
+        }
+        said |= {
+            "prompt": prompt,
+            "prompt_name": prompt_name,
+            "max_tokens": max_tokens,
+            "normalize": normalize,
+        }
         recipe = Recipe.of({**said, "truncate_dim": truncate_dim, "calibration": folder})
         return cls.of(recipe, Machine(device, tokens_per_batch, deterministic), fitted, route)
 
@@ -147,12 +163,18 @@ class Encoder:
         calibration: Calibration | None = None,
         route: str = DOCUMENT,
     ) -> "Encoder":
-        """The encoder of a recipe, its calibration read from its folder where none is given; raises as `load` does."""
+        """The encoder of a recipe, its calibration read from its folder where none is given; raises
+        as `load` does.
+        """
         machine = machine or Machine()
         places, files = resolve_devices(machine.device), recipe.files(route)
         routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
         said = recipe.as_exported(files)
-        fitted = load_calibration(said.calibration) if said.calibration and calibration is None else calibration
+        fitted = (
+            load_calibration(said.calibration)
+            if said.calibration and calibration is None
+            else calibration
+        )
         tables = load_tables(parse_pooler(said.pooler))
 
         def make(dtype: str) -> "Encoder":
@@ -178,20 +200,24 @@ class Encoder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer, which cuts nothing off; special tokens and prompt are not its business."""
+        """The model's tokenizer, which cuts nothing off; special tokens and prompt are not its
+        business.
+        """
         return self._tokenizer.whole
 
     @property
     def room(self) -> int | None:
-        """How many tokens of its own a text may have before it is cut off; None where nothing is cut."""
+        """How many tokens of its own a text may have before it is cut off; None where nothing is
+        cut.
+        """
         return self._tokenizer.room
 
     def encode(self, texts: str | Sequence[str], route: str | None = None) -> np.ndarray:
         """The final vectors [n, dim] float32 in input order; of one text that is no list, [dim].
 
-        An empty text is its special tokens alone. `route`: `query`, `document` or another way that the model has for
-        texts (sentence-transformers' Router); a model without any takes all texts alike.
-        Raises `OptionError` with the place of an item that is no text or that has no token.
+        An empty text is its special tokens alone. `route`: `query`, `document` or another way that
+        the model has for texts (sentence-transformers' Router); a model without any takes all texts
+        alike. Raises `OptionError` with the place of an item that is no text or that has no token.
         """
         if self._routes is not None and route is not None:
             other = self._routes.other(route)
@@ -202,7 +228,9 @@ class Encoder:
         tokenized = self.tokenize(texts)
         empty = np.flatnonzero(tokenized.lengths == 0)
         if len(empty):
-            raise OptionError(f"text {empty[0]}: {texts[empty[0]]!r} has no token here; leave it out")
+            raise OptionError(
+                f"text {empty[0]}: {texts[empty[0]]!r} has no token here; leave it out"
+            )
         return self.embed(tokenized).vectors
 
     def tokenize(self, texts: Sequence[str]) -> Tokenized:
@@ -228,7 +256,8 @@ class Encoder:
         return UnitBatches(len(tokenized.counts), list(self._plan(tokenized)))
 
     def start(self, unit: UnitBatches, progress: Progress | None = None) -> Passing:
-        """Hand the batches over; the devices take them when they are through with what they had before.
+        """Hand the batches over; the devices take them when they are through with what they had
+        before.
 
         On a CPU one batch alone runs at once, on all cores.
         """
@@ -243,7 +272,9 @@ class Encoder:
             return Passing(unit.rows, through, len(self._replicas), begun)
         work = partial(_passed, self._alone, told)
         if self._on_many_cores(unit.batches):
-            return Passing(unit.rows, self._cores.map(work, unit.batches), torch.get_num_threads(), begun)
+            return Passing(
+                unit.rows, self._cores.map(work, unit.batches), torch.get_num_threads(), begun
+            )
         with self._one_at_a_time, torch.inference_mode():
             return Passing(unit.rows, iter([work(batch) for batch in unit.batches]), 1, begun)
 
@@ -255,10 +286,11 @@ class Encoder:
 
     @torch.inference_mode()
     def finish_means(self, passing: Passing, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
-        """The final vectors of documents from those of their pieces, `bounds[d]` to `bounds[d + 1]` for document `d`.
+        """The final vectors of documents from those of their pieces, `bounds[d]` to `bounds[d + 1]`
+        for document `d`.
 
-        Pooled vectors are averaged, each weighted by its piece's own `tokens` [n], and only then calibrated and
-        normalised.
+        Pooled vectors are averaged, each weighted by its piece's own `tokens` [n], and only then
+        calibrated and normalised.
         """
         unit = pooled_unit(passing, self._pooled_dim())
         means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
@@ -271,22 +303,26 @@ class Encoder:
         window: int | None = None,
         overlap: int | None = None,
     ) -> Windows:
-        """Documents for late chunking, with the spans of their pieces in characters; may run beside `embed_pieces`.
+        """Documents for late chunking, with the spans of their pieces in characters; may run beside
+        `embed_pieces`.
 
-        `window` most tokens that go through the model at once, special tokens and prompt among them (None: what it
-        takes); `overlap` those that windows of a document share (None: an eighth). Raises `OptionError` for a pooler, a
-        model or numbers that this does not go with.
+        `window` most tokens that go through the model at once, special tokens and prompt among them
+        (None: what it takes); `overlap` those that windows of a document share (None: an eighth).
+        Raises `OptionError` for a pooler, a model or numbers that this does not go with.
         """
         reads_last = any(part["name"] == "last-token" for part in self.space.pooler["parts"])
         if reads_last and self._alone.forward.is_causal:
-            raise OptionError("chunks late: pooler last-token of a causal model reads one token; use chunks budget")
+            raise OptionError(
+                "chunks late: pooler last-token of a causal model reads one token; use chunks"
+                " budget"
+            )
         return make_windows(self._tokenizer, texts, spans, window, overlap)
 
     def embed_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> Embedded:
         """The vectors of pieces, pooled from the states of their windows' tokens.
 
-        `wanted`: places of pieces, ascending, None for all. A piece that is its whole document has the vector that
-        `encode` gives.
+        `wanted`: places of pieces, ascending, None for all. A piece that is its whole document has
+        the vector that `encode` gives.
         """
         return self.finish(self.start_pieces(self.plan_pieces(windows, wanted)))
 
@@ -310,7 +346,11 @@ class Encoder:
         """Pieces through a CPU: windows side by side, one a core, where there are several."""
 
         def each(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
-            return self._cores.map(work, batches) if self._on_many_cores(batches) else map(work, batches)
+            return (
+                self._cores.map(work, batches)
+                if self._on_many_cores(batches)
+                else map(work, batches)
+            )
 
         def work(unit: PiecesUnit) -> list[PooledBatch]:
             parts = [part for batch in self.start(unit.whole).passed for part in batch.parts]
@@ -337,15 +377,25 @@ class Encoder:
             return plan_alike(tokenized, self.tokens_per_batch)
         if self._together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        budget = spread(self.tokens_per_batch, len(tokenized.ids)) if self._spreads else self.tokens_per_batch
+        budget = (
+            spread(self.tokens_per_batch, len(tokenized.ids))
+            if self._spreads
+            else self.tokens_per_batch
+        )
         return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
 
-    def _replica(self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]) -> Replica:
+    def _replica(
+        self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]
+    ) -> Replica:
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             model = load_model(files, self.space.dtype, device)
-            layers = load_layers(files.modules.layers if "then" in self.space.pooler else (), device)
+            layers = load_layers(
+                files.modules.layers if "then" in self.space.pooler else (), device
+            )
             pooler = load_pooler(files, self.space, self._tokenizer, tables, device)
-            return Replica(device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers)
+            return Replica(
+                device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers
+            )
 
     def _pooled_dim(self) -> int:
         then = self.space.pooler.get("then")
@@ -363,7 +413,9 @@ def _untold(_: object) -> None:
 
 
 class Routes:
-    """The encoders of a model's other ways for texts; `load` makes one of a route's name, when it is first needed."""
+    """The encoders of a model's other ways for texts; `load` makes one of a route's name, when it
+    is first needed.
+    """
 
     def __init__(self, modules: StModules, load: Callable[..., Encoder]) -> None:
         self._modules, self._load = modules, load
@@ -372,7 +424,9 @@ class Routes:
 
     def other(self, route: str) -> Encoder | None:
         """The encoder of a route; None where texts take the one that is loaded already."""
-        if route == self._modules.route or (not self._modules.routes and route in (DOCUMENT, QUERY)):
+        if route == self._modules.route or (
+            not self._modules.routes and route in (DOCUMENT, QUERY)
+        ):
             return None
         if not self._modules.routes:
             raise OptionError(f"route {route!r}: this model has none; leave it out")

@@ -1,4 +1,6 @@
-"""Writing an encoder as a folder that `Encoder.load` reads, and sentence-transformers where it has such a pooler."""
+"""Writing an encoder as a folder that `Encoder.load` reads, and sentence-transformers where it has
+such a pooler.
+"""
 
 import json
 import os
@@ -28,9 +30,11 @@ _NAMES = {ours: theirs for theirs, ours in POOLING_MODES.items()}
 
 @dataclass(frozen=True)
 class Export:
-    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the calibration.
+    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the
+    calibration.
 
-    `query_prompt` is the store's, if it remembers one, `metric` that by which its vectors are compared.
+    `query_prompt` is the store's, if it remembers one, `metric` that by which its vectors are
+    compared.
     """
 
     files: ModelFiles
@@ -42,7 +46,9 @@ class Export:
 
 
 def write_export(export: Export, folder: Path) -> str | None:
-    """Write the encoder into an empty local folder; returns why sentence-transformers cannot load it, or None."""
+    """Write the encoder into an empty local folder; returns why sentence-transformers cannot load
+    it, or None.
+    """
     _copy_model(export, folder / MODEL)
     if export.calibration is not None:
         (folder / CALIBRATION).mkdir()
@@ -58,24 +64,40 @@ def write_export(export: Export, folder: Path) -> str | None:
 def why_not_sentence_transformers(export: Export) -> str | None:
     """The reason for which sentence-transformers cannot make these vectors; None where it can."""
     modules = export.files.modules
-    if modules.routes or modules.static or any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn")):
-        return "its modules are more than a transformer and a pooling; the folder in `model` is the model's own"
+    if (
+        modules.routes
+        or modules.static
+        or any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn"))
+    ):
+        return (
+            "its modules are more than a transformer and a pooling; the folder in `model` is the"
+            " model's own"
+        )
     for part in PoolerSpec.from_json(export.space.pooler).parts:
         options = dict(part.options)
         ranks = ("counted", "attended") if options.get("count") == "all" else ("attended",)
         usual = options.get("layer") == "last" and options.get("rank", "attended") in ranks
         if part.name not in _NAMES or not usual or options["count"] not in ("all", "no-prompt"):
             return f"it has no pooler {part}"
-    if export.calibration is not None and parse_calibration(export.calibration.info["method"]).name not in AFFINE:
+    if (
+        export.calibration is not None
+        and parse_calibration(export.calibration.info["method"]).name not in AFFINE
+    ):
         return f"it has no calibration {export.calibration.info['method']}"
     return None
 
 
 def _copy_model(export: Export, folder: Path) -> None:
-    """Copy the model's directory, with float32 and the space's number of tokens in its configuration."""
+    """Copy the model's directory, with float32 and the space's number of tokens in its
+    configuration.
+    """
 
     def unwanted(_: str, names: list[str]) -> set[str]:
-        return {name for name in names if "." in name and not name.endswith(_COPIED) and name not in own_code}
+        return {
+            name
+            for name in names
+            if "." in name and not name.endswith(_COPIED) and name not in own_code
+        }
 
     # of the CNN head, for sentence-transformers; nothing here runs it
     own_code = ("modeling_cnn.py",) if export.files.has_cnn_head else ()
@@ -97,7 +119,11 @@ def _describe(export: Export, folder: Path) -> Exported:
     space, parts = export.space, parse_pooler(export.pooler).parts
     return Exported(
         model=MODEL,
-        pooler=str(PoolerSpec(tuple(_with_table(part, folder, number) for number, part in enumerate(parts)))),
+        pooler=str(
+            PoolerSpec(
+                tuple(_with_table(part, folder, number) for number, part in enumerate(parts))
+            )
+        ),
         prompt=space.prompt,
         max_tokens=space.max_tokens,
         normalize=space.normalize,
@@ -116,12 +142,16 @@ def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
 
 
 def _write_modules(export: Export, folder: Path) -> None:
-    """Write the modules Transformer, Pooling, the model's own layers, Dense (calibrate, truncate) and Normalize."""
+    """Write the modules Transformer, Pooling, the model's own layers, Dense (calibrate, truncate)
+    and Normalize.
+    """
     files = export.files
     listed: list[dict[str, Any]] = []
 
     def add(kind: str, path: str) -> None:
-        listed.append({"idx": len(listed), "name": str(len(listed)), "path": path, "type": _ST + kind})
+        listed.append(
+            {"idx": len(listed), "name": str(len(listed)), "path": path, "type": _ST + kind}
+        )
 
     add("Transformer", "/".join(filter(None, (MODEL, files.modules.transformer))))
     add("Pooling", "1_Pooling")
@@ -135,7 +165,9 @@ def _write_modules(export: Export, folder: Path) -> None:
         add("Normalize", "normalized")
         (folder / "normalized").mkdir()
     (folder / "modules.json").write_text(_json(listed), encoding="utf-8")
-    (folder / "config_sentence_transformers.json").write_text(_json(_prompts(export)), encoding="utf-8")
+    (folder / "config_sentence_transformers.json").write_text(
+        _json(_prompts(export)), encoding="utf-8"
+    )
 
 
 def _pooling(export: Export) -> dict[str, Any]:
@@ -146,14 +178,20 @@ def _pooling(export: Export) -> dict[str, Any]:
 
 
 def _dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix [p, dim] and offset [dim], float64, that calibrate and truncate a pooled vector."""
+    """The matrix [p, dim] and offset [dim], float64, that calibrate and truncate a pooled
+    vector.
+    """
     if export.calibration is None:
         layers = export.space.pooler.get("then")
         spec = PoolerSpec.from_json(export.space.pooler)
-        width = layers[-1]["dim"] if layers else spec.dim(export.files.hidden, export.files.embedding)
+        width = (
+            layers[-1]["dim"] if layers else spec.dim(export.files.hidden, export.files.embedding)
+        )
         matrix, offset = np.eye(width), np.zeros(width)
     else:
-        matrix, offset = affine_map(export.calibration.tensors, export.calibration.info["input_dim"])
+        matrix, offset = affine_map(
+            export.calibration.tensors, export.calibration.info["input_dim"]
+        )
     return matrix[:, : export.space.dim], offset[: export.space.dim]
 
 

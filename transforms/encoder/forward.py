@@ -1,4 +1,6 @@
-"""The forward pass: a batch of token ids -> packed token states of what a pooler needs -> pooled vectors."""
+"""The forward pass: a batch of token ids -> packed token states of what a pooler needs -> pooled
+vectors.
+"""
 
 import logging
 from collections.abc import Callable
@@ -33,12 +35,14 @@ _LONGEST = 512  # tokens that a text has, where there is no limit, as far as mem
 class Forward:
     """A model's forward pass as far as a pooler needs it; its results are packed token states.
 
-    `together`: which texts may share a batch; `objection`: what spoke against a pass without padding, where one was
-    tried; `token_bytes`: about how much memory each token takes. Raises `UnfitModelError` where the model cannot run,
-    or not twice alike.
+    `together`: which texts may share a batch; `objection`: what spoke against a pass without
+    padding, where one was tried; `token_bytes`: about how much memory each token takes. Raises
+    `UnfitModelError` where the model cannot run, or not twice alike.
     """
 
-    def __init__(self, files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> None:
+    def __init__(
+        self, files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
+    ) -> None:
         _check_vocabulary(files, model, tokenizer)
         models = ByLength(model)
         self._device = next(model.parameters()).device
@@ -55,7 +59,9 @@ class Forward:
         self.token_bytes = token_bytes(files, model, needs, tokenizer.limit or _LONGEST)
         self.together, self.objection = BatchSharing.PACKED, ""
         if needs.layers or needs.heads:
-            self._runner, self.together, self.objection = _make_runner(files, models, tokenizer, needs)
+            self._runner, self.together, self.objection = _make_runner(
+                files, models, tokenizer, needs
+            )
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
@@ -74,12 +80,16 @@ class Forward:
             prompt_tokens=self._prompt_tokens,
             head=self._head,
             own_attention=found.heads,
-            mask=None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks),
+            mask=(
+                None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks)
+            ),
             bare_mask=self._bare_mask(batch),
         )
 
     def _embedded(self, batch: Batch) -> Tensor:
-        """The rows of the embedding matrix for a batch's tokens; I-BERT's module gives their scale beside them."""
+        """The rows of the embedding matrix for a batch's tokens; I-BERT's module gives their scale
+        beside them.
+        """
         found = self._embedding(to_device(batch.ids, self._device))
         rows: Tensor = found[0] if isinstance(found, tuple) else found
         return rows
@@ -104,7 +114,8 @@ class Forward:
 def _make_runner(
     files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
 ) -> tuple[Runner, BatchSharing, str]:
-    """A pass over the blocks, which texts may share a batch, and what spoke against a pass without padding.
+    """A pass over the blocks, which texts may share a batch, and what spoke against a pass without
+    padding.
 
     A pass without padding where there is one and it agrees with the model's own, else that one.
     """
@@ -119,11 +130,15 @@ def _make_runner(
                 unpadded.fuse_norms()
             return unpadded, BatchSharing.PACKED, ""
     if objection:
-        _LOGGER.warning("%s: %s: texts of a batch are padded: %s", files.folder, files.family, objection)
+        _LOGGER.warning(
+            "%s: %s: texts of a batch are padded: %s", files.folder, files.family, objection
+        )
     return padded, probe.together(), objection
 
 
-def _unpadded(files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs) -> tuple[Runner | None, str]:
+def _unpadded(
+    files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
+) -> tuple[Runner | None, str]:
     """A pass without padding, None where there is none; and why not, where it might have been."""
     kernel = kernel_for(model)
     if files.family in bert.FAMILIES and kernel is not None:
@@ -142,13 +157,15 @@ def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -
     known, rows = tokenizer.vocabulary, embedding_rows(model)
     if known > rows:
         raise OptionError(
-            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token embeddings; "
-            "save the model again after resize_token_embeddings"
+            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token"
+            " embeddings; save the model again after resize_token_embeddings"
         )
 
 
 def _check_embedding_width(files: ModelFiles, model: Any) -> None:
-    """Raise UnfitModelError if the rows of the embedding matrix are not as wide as the space says."""
+    """Raise UnfitModelError if the rows of the embedding matrix are not as wide as the space
+    says.
+    """
     width = model.get_input_embeddings().weight.shape[1]
     if width != files.embedding:
         raise UnfitModelError(
@@ -158,7 +175,9 @@ def _check_embedding_width(files: ModelFiles, model: Any) -> None:
 
 
 def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
-    """Those of the token ids whose embeddings are finite: one row of NaN spoils a few texts, not the model."""
+    """Those of the token ids whose embeddings are finite: one row of NaN spoils a few texts, not
+    the model.
+    """
     rows = model.get_input_embeddings().weight[torch.from_numpy(ids)]
     finite = torch.isfinite(rows).all(dim=1).cpu().numpy()
     return ids[finite] if finite.any() else ids
@@ -170,10 +189,14 @@ def embedding_rows(model: Any) -> int:
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
-    """The tanh pooler, a function [B, H] -> [B, H]; BERT keeps its tanh inside, ALBERT and BigBird beside it."""
+    """The tanh pooler, a function [B, H] -> [B, H]; BERT keeps its tanh inside, ALBERT and BigBird
+    beside it.
+    """
     pooler = model.pooler
     if isinstance(pooler, nn.Linear):
-        activation = model.pooler_activation if hasattr(model, "pooler_activation") else model.activation
+        activation = (
+            model.pooler_activation if hasattr(model, "pooler_activation") else model.activation
+        )
         return lambda first: activation(pooler(first.to(pooler.weight.dtype)))
     return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
 

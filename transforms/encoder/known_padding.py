@@ -1,7 +1,8 @@
-"""Attention masks made without a look at them: whether texts are padded is known before they are copied to a GPU.
+"""Attention masks made without a look at them: whether texts are padded is known before they are
+copied to a GPU.
 
-transformers asks the device whether a mask hides anything, since attention without one is faster, and waits for the
-answer in every pass. Here a mask is given only where there is padding.
+transformers asks the device whether a mask hides anything, since attention without one is faster,
+and waits for the answer in every pass. Here a mask is given only where there is padding.
 """
 
 import inspect
@@ -18,7 +19,8 @@ NAME = "sentence_beam_padded"
 def expect_padding(model: Any) -> None:
     """Let a model take every mask that it is given for one that hides something.
 
-    For models with torch's own attention, whose code does not ask for it by name; others stay as they are.
+    For models with torch's own attention, whose code does not ask for it by name; others stay as
+    they are.
     """
     code = sys.modules[type(model).__module__]
     if model.config._attn_implementation == "sdpa" and '"sdpa"' not in inspect.getsource(code):

@@ -1,7 +1,8 @@
-"""Late chunking: a whole window goes through the model, and pieces are pooled from its token states.
+"""Late chunking: a whole window goes through the model, and pieces are pooled from its token
+states.
 
-So a piece's vector knows what stands around it. Windows of a long document overlap; a token's state is taken from the
-window in which it lies farthest from an edge.
+So a piece's vector knows what stands around it. Windows of a long document overlap; a token's state
+is taken from the window in which it lies farthest from an edge.
 """
 
 import hashlib
@@ -37,9 +38,10 @@ class WindowPart:
 class Windows:
     """Documents in windows: `tokenized` [W] windows, each with prompt and special tokens.
 
-    `pieces` [P] the parts of windows that each piece has, in order, document after document; `keys` [P] 16 bytes over
-    the windows' text and the parts: pieces with equal keys have equal vectors. `tokens` [P] a piece's own tokens.
-    `whole` [P] bool: the piece is its document, which is one window, so that special tokens are counted too.
+    `pieces` [P] the parts of windows that each piece has, in order, document after document; `keys`
+    [P] 16 bytes over the windows' text and the parts: pieces with equal keys have equal vectors.
+    `tokens` [P] a piece's own tokens. `whole` [P] bool: the piece is its document, which is one
+    window, so that special tokens are counted too.
     """
 
     tokenized: Tokenized
@@ -58,13 +60,18 @@ def make_windows(
 ) -> Windows:
     """The windows of documents whose pieces are `spans`, in characters.
 
-    `window` most tokens of one, special tokens and prompt included (None: what the model takes); `overlap` those that
-    neighbours share (None: an eighth of the window). Raises `OptionError` for windows without room.
+    `window` most tokens of one, special tokens and prompt included (None: what the model takes);
+    `overlap` those that neighbours share (None: an eighth of the window). Raises `OptionError` for
+    windows without room.
     """
     room = _room(tokenizer, window)
     shared = _shared(room, overlap)
     planned = [_plan(tokenizer, text, room, shared) for text in texts]
-    cut = [text[start:stop] for text, plan in zip(texts, planned, strict=True) for start, stop in plan.spans]
+    cut = [
+        text[start:stop]
+        for text, plan in zip(texts, planned, strict=True)
+        for start, stop in plan.spans
+    ]
     tokenized, places = tokenizer.with_places(cut)
     digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in cut]
     pieces: list[list[WindowPart]] = []
@@ -79,13 +86,17 @@ def make_windows(
             whole.append(alone)
         first += len(plan.spans)
     keys = [_key(parts, digests) for parts in pieces]
-    tokens = np.array([sum(part.stop - part.first for part in parts) for parts in pieces], dtype=np.int64)
+    tokens = np.array(
+        [sum(part.stop - part.first for part in parts) for parts in pieces], dtype=np.int64
+    )
     return Windows(tokenized, pieces, keys, tokens, np.array(whole, dtype=bool))
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """One document's windows: their `spans` in characters, and the `bounds` between what neighbours own."""
+    """One document's windows: their `spans` in characters, and the `bounds` between what neighbours
+    own.
+    """
 
     spans: list[Span]
     bounds: list[int]
@@ -94,26 +105,39 @@ class Tiling:
 def _room(tokenizer: TextTokenizer, window: int | None) -> int:
     """The tokens of its own that a window has room for."""
     if not tokenizer.has_places:
-        raise OptionError("chunks late: this pooler changes the text before it is encoded; use chunks budget")
+        raise OptionError(
+            "chunks late: this pooler changes the text before it is encoded; use chunks budget"
+        )
     if tokenizer.limit is None and window is None:
-        raise OptionError("chunks late: this model takes any number of tokens; say how many, as in window=8192")
+        raise OptionError(
+            "chunks late: this model takes any number of tokens; say how many, as in window=8192"
+        )
     if window is not None and tokenizer.limit is not None and window > tokenizer.limit:
-        raise OptionError(f"chunks late: window={window} is more than the {tokenizer.limit} tokens of this model")
+        raise OptionError(
+            f"chunks late: window={window} is more than the {tokenizer.limit} tokens of this model"
+        )
     room = (window or tokenizer.limit or 0) - tokenizer.around_text
     if room < 1:
-        raise OptionError(f"chunks late: window={window} has no room beside special tokens and prompt; give more")
+        raise OptionError(
+            f"chunks late: window={window} has no room beside special tokens and prompt; give more"
+        )
     return room
 
 
 def _shared(room: int, overlap: int | None) -> int:
     shared = room // 8 if overlap is None else overlap
     if shared >= room:
-        raise OptionError(f"chunks late: an overlap of {overlap} leaves no room in windows of {room} tokens; give less")
+        raise OptionError(
+            f"chunks late: an overlap of {overlap} leaves no room in windows of {room} tokens; give"
+            " less"
+        )
     return shared
 
 
 def _plan(tokenizer: TextTokenizer, text: str, room: int, shared: int) -> Tiling:
-    """The windows of one document; fewer tokens in each where what they hold has more when it is tokenized alone."""
+    """The windows of one document; fewer tokens in each where what they hold has more when it is
+    tokenized alone.
+    """
     found = _places(tokenizer, text)
     if len(found) <= room and (len(text) <= _BLOCK or tokenizer.count(text) <= room):
         return Tiling([(0, len(text))], [])
@@ -141,13 +165,20 @@ def _places(tokenizer: TextTokenizer, text: str) -> np.ndarray:
 
 
 def _tiled(text: str, places: np.ndarray, room: int, shared: int) -> Tiling:
-    """Windows of at most `room` tokens that share about `shared`; the last is as long as the others."""
+    """Windows of at most `room` tokens that share about `shared`; the last is as long as the
+    others.
+    """
     count, slack = len(places), shared // 4
     regular = range(0, max(1, count - room), room - shared)
-    firsts = sorted({*(_word_before(text, places, first, slack) for first in regular), max(0, count - room)})
+    firsts = sorted(
+        {*(_word_before(text, places, first, slack) for first in regular), max(0, count - room)}
+    )
     stops = [min(count, first + room) for first in firsts]
     spans = [
-        (int(places[first, 0]) if first else 0, int(places[stop - 1, 1]) if stop < count else len(text))
+        (
+            int(places[first, 0]) if first else 0,
+            int(places[stop - 1, 1]) if stop < count else len(text),
+        )
         for first, stop in zip(firsts, stops, strict=True)
     ]
     middles = [(first + stop) // 2 for first, stop in zip(firsts[1:], stops[:-1], strict=True)]
@@ -155,7 +186,9 @@ def _tiled(text: str, places: np.ndarray, room: int, shared: int) -> Tiling:
 
 
 def _word_before(text: str, places: np.ndarray, token: int, slack: int) -> int:
-    """The last token from `token - slack` to `token` that follows a blank, or begins with one; else `token`."""
+    """The last token from `token - slack` to `token` that follows a blank, or begins with one; else
+    `token`.
+    """
     for number in range(token, max(0, token - slack), -1):
         place = int(places[number, 0])
         if text[place].isspace() or text[place - 1].isspace():
@@ -165,7 +198,9 @@ def _word_before(text: str, places: np.ndarray, token: int, slack: int) -> int:
 
 @dataclass(frozen=True)
 class Owned:
-    """A window's tokens: `ends` [n] where each ends in the document, the owned ones being `first` to before `stop`."""
+    """A window's tokens: `ends` [n] where each ends in the document, the owned ones being `first`
+    to before `stop`.
+    """
 
     ends: np.ndarray
     first: int
@@ -173,7 +208,9 @@ class Owned:
 
 
 def _owned(plan: Tiling, number: int, places: np.ndarray) -> Owned:
-    """What a window owns; `places` [n, 2] of its tokens in its text, negative for what stands around the text."""
+    """What a window owns; `places` [n, 2] of its tokens in its text, negative for what stands
+    around the text.
+    """
     offset = plan.spans[number][0]
     inner = np.flatnonzero(places[:, 1] >= 0)
     first, stop = (int(inner[0]), int(inner[-1]) + 1) if len(inner) else (0, len(places))
@@ -187,7 +224,8 @@ def _owned(plan: Tiling, number: int, places: np.ndarray) -> Owned:
 
 
 def _parts(plan: Tiling, owned: Sequence[Owned], window: int, span: Span) -> list[WindowPart]:
-    """The owned tokens that end in a piece of a document whose windows are numbered from `window` on.
+    """The owned tokens that end in a piece of a document whose windows are numbered from `window`
+    on.
 
     A piece of nothing but signs that the tokenizer drops has the token after it, or the last.
     """
@@ -215,7 +253,9 @@ def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:
 
 @dataclass(frozen=True)
 class WindowRun:
-    """Windows whose token states are in memory together: their numbers, ascending; rows of `batches` are these."""
+    """Windows whose token states are in memory together: their numbers, ascending; rows of
+    `batches` are these.
+    """
 
     windows: np.ndarray
     batches: list[Batch]
@@ -223,7 +263,9 @@ class WindowRun:
 
 @dataclass(frozen=True)
 class PiecesJob:
-    """Pieces that one device pools, a run of their windows after the other; `rows` [n] are theirs among all wanted."""
+    """Pieces that one device pools, a run of their windows after the other; `rows` [n] are theirs
+    among all wanted.
+    """
 
     rows: np.ndarray
     pieces: list[list[WindowPart]]
@@ -232,7 +274,9 @@ class PiecesJob:
 
 @dataclass(frozen=True)
 class PiecesUnit:
-    """Pieces of documents cut into work, `rows` of them: `whole` those that are their document, `jobs` the others."""
+    """Pieces of documents cut into work, `rows` of them: `whole` those that are their document,
+    `jobs` the others.
+    """
 
     rows: int
     whole: UnitBatches
@@ -240,33 +284,56 @@ class PiecesUnit:
 
 
 def plan_pieces(
-    windows: Windows, wanted: np.ndarray, plan: Callable[[Tokenized], Iterator[Batch]], tokens_at_once: int, apart: bool
+    windows: Windows,
+    wanted: np.ndarray,
+    plan: Callable[[Tokenized], Iterator[Batch]],
+    tokens_at_once: int,
+    apart: bool,
 ) -> PiecesUnit:
     """The work for the pieces at the places `wanted`, ascending; `plan` cuts windows into batches.
 
-    The windows of a run have together about `tokens_at_once`, at least one window. `apart`: a job for about as many
-    tokens, so that several devices can share them; pieces that share a window, or lie between such, stay together.
+    The windows of a run have together about `tokens_at_once`, at least one window. `apart`: a job
+    for about as many tokens, so that several devices can share them; pieces that share a window, or
+    lie between such, stay together.
     """
     alone, others = np.flatnonzero(windows.whole[wanted]), np.flatnonzero(~windows.whole[wanted])
 
     def batches(some: np.ndarray, rows: np.ndarray) -> list[Batch]:
-        return [replace(batch, rows=rows[batch.rows]) for batch in plan(windows.tokenized.take(some))]
+        return [
+            replace(batch, rows=rows[batch.rows]) for batch in plan(windows.tokenized.take(some))
+        ]
 
-    whole = batches(np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64), alone)
+    whole = batches(
+        np.array([windows.pieces[place][0].window for place in wanted[alone]], dtype=np.int64),
+        alone,
+    )
     jobs = []
-    for rows in _shares(windows, wanted, others, tokens_at_once) if apart else [others] if len(others) else []:
+    for rows in (
+        _shares(windows, wanted, others, tokens_at_once)
+        if apart
+        else [others]
+        if len(others)
+        else []
+    ):
         pieces = [windows.pieces[place] for place in wanted[rows]]
-        needed = np.array(sorted({part.window for piece in pieces for part in piece}), dtype=np.int64)
+        needed = np.array(
+            sorted({part.window for piece in pieces for part in piece}), dtype=np.int64
+        )
         runs = _runs(needed, windows.tokenized.lengths, tokens_at_once)
         jobs.append(PiecesJob(rows, pieces, [WindowRun(run, batches(run, run)) for run in runs]))
     return PiecesUnit(len(wanted), UnitBatches(len(wanted), whole), jobs)
 
 
-def _shares(windows: Windows, wanted: np.ndarray, rows: np.ndarray, tokens_at_once: int) -> list[np.ndarray]:
+def _shares(
+    windows: Windows, wanted: np.ndarray, rows: np.ndarray, tokens_at_once: int
+) -> list[np.ndarray]:
     """The rows in groups that share no window, of about so many tokens."""
     starts, tokens, last = [], tokens_at_once, -1
     for number, row in enumerate(rows):
-        first, stop = windows.pieces[wanted[row]][0].window, windows.pieces[wanted[row]][-1].window + 1
+        first, stop = (
+            windows.pieces[wanted[row]][0].window,
+            windows.pieces[wanted[row]][-1].window + 1,
+        )
         if first > last and tokens >= tokens_at_once:
             starts.append(number)
             tokens = 0
@@ -284,7 +351,9 @@ def _runs(windows: np.ndarray, lengths: np.ndarray, tokens_at_once: int) -> Iter
 
 @dataclass(frozen=True)
 class ReadyPieces:
-    """Pieces that can be pooled: their `rows` [n], their parts, and the token states of windows by number."""
+    """Pieces that can be pooled: their `rows` [n], their parts, and the token states of windows by
+    number.
+    """
 
     rows: np.ndarray
     pieces: Sequence[Sequence[WindowPart]]
@@ -311,9 +380,11 @@ class ReadyPieces:
 def ready_pieces(
     job: PiecesJob, states_of: Callable[[WindowRun], Iterator[tuple[int, TokenStates]]]
 ) -> Iterator[ReadyPieces]:
-    """The pieces of a job, some after the other, as the windows that they need have been through the model.
+    """The pieces of a job, some after the other, as the windows that they need have been through
+    the model.
 
-    `states_of` gives the token states of a run's windows by their numbers, in any order, each alone.
+    `states_of` gives the token states of a run's windows by their numbers, in any order, each
+    alone.
     """
     known: dict[int, TokenStates] = {}
     done = 0
@@ -326,10 +397,16 @@ def ready_pieces(
             yield ReadyPieces(job.rows[done:ready], job.pieces[done:ready], known)
         done = ready
         oldest = job.pieces[done][0].window if done < len(job.pieces) else None
-        known = {window: states for window, states in known.items() if oldest is not None and window >= oldest}
+        known = {
+            window: states
+            for window, states in known.items()
+            if oldest is not None and window >= oldest
+        }
 
 
-def _of_pieces(pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenStates]) -> TokenStates:
+def _of_pieces(
+    pieces: Sequence[Sequence[WindowPart]], known: dict[int, TokenStates]
+) -> TokenStates:
     """The token states of pieces, packed, from those of their windows."""
     parts = [part for piece in pieces for part in piece]
     lengths = [sum(part.stop - part.first for part in piece) for piece in pieces]

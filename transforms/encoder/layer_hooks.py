@@ -1,4 +1,6 @@
-"""Hooks that read the hidden states of chosen layers and heads, and stop the model after the deepest of them."""
+"""Hooks that read the hidden states of chosen layers and heads, and stop the model after the
+deepest of them.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +23,9 @@ class _DeepestReached(Exception):
 
 @dataclass(frozen=True)
 class LayerStates:
-    """The states of layers by number, and each token's attention to itself by (block, head), both from 1."""
+    """The states of layers by number, and each token's attention to itself by (block, head), both
+    from 1.
+    """
 
     layers: dict[int, Tensor] = field(default_factory=dict)
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
@@ -42,10 +46,11 @@ class _Pass(threading.local):
 
 
 class LayerHooks:
-    """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block l.
+    """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block
+    l.
 
-    The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing above the deepest
-    layer or head asked for is run. Threads may pass at the same time.
+    The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing
+    above the deepest layer or head asked for is run. Threads may pass at the same time.
     """
 
     def __init__(self, models: Sequence[nn.Module], needs: Needs, layers: int) -> None:
@@ -60,7 +65,9 @@ class LayerHooks:
             self._hook_and_check(models)
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
-        """The states [B, T, H] of each needed layer, and the own attention [B, T] float32 of each needed head."""
+        """The states [B, T, H] of each needed layer, and the own attention [B, T] float32 of each
+        needed head.
+        """
         self._pass.start()
         try:
             last = model(**inputs).last_hidden_state
@@ -68,7 +75,9 @@ class LayerHooks:
             last = None
         found = self._pass.end()
         if self._time_first:
-            found = LayerStates({layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads)
+            found = LayerStates(
+                {layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads
+            )
         # Longformer and BigBird fill texts up inside to whole windows
         width = inputs["input_ids"].shape[1]
         layers = {layer: state[:, :width] for layer, state in found.layers.items()}
@@ -88,7 +97,9 @@ class LayerHooks:
             raise
         except Exception as error:  # models raise every kind for what they do not have
             reason = first_line(error)
-            raise UnfitModelError(f"{name}: its blocks cannot be read ({reason}); use mean or another pooler") from None
+            raise UnfitModelError(
+                f"{name}: its blocks cannot be read ({reason}); use mean or another pooler"
+            ) from None
 
     def _hook(self, blocks: nn.ModuleList) -> None:
         wanted = {block for block, _ in self._needs.heads}
@@ -124,7 +135,9 @@ class LayerHooks:
 
     @torch.inference_mode()
     def _check(self, model: nn.Module, heads: dict[tuple[int, int], Tensor]) -> None:
-        """Refuse a model whose hooks do not give its hidden states and eager attention for two probe texts."""
+        """Refuse a model whose hooks do not give its hidden states and eager attention for two
+        probe texts.
+        """
         inputs = _probe(model)
         deepest, self._deepest = self._deepest, -1
         self._pass.start()
@@ -133,19 +146,29 @@ class LayerHooks:
         _check_finite(model, [*layers, *heads.values()])
         found = self.run(model, inputs)
         for layer in self._needs.layers:
-            if len(layers) != self._layers + 1 or not torch.allclose(found.layers[layer], layers[layer], atol=1e-3):
+            if len(layers) != self._layers + 1 or not torch.allclose(
+                found.layers[layer], layers[layer], atol=1e-3
+            ):
                 raise UnfitModelError(
-                    f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last layer"
+                    f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last"
+                    " layer"
                 )
         for (block, head), expected in heads.items():
             # bfloat16 rounds scores to 3 digits; another head or a missing bias is off by far more
             if not torch.allclose(found.heads[block, head], expected, rtol=0.05, atol=5e-3):
-                raise UnfitModelError(f"{type(model).__name__}: head {block}-{head} cannot be read; use another pooler")
+                raise UnfitModelError(
+                    f"{type(model).__name__}: head {block}-{head} cannot be read; use another"
+                    " pooler"
+                )
 
 
 def _check_finite(model: Any, states: list[Tensor]) -> None:
     if not all(bool(torch.isfinite(state).all()) for state in states):
-        mend = "; use another model" if model.dtype == torch.float32 else f" in {model.dtype}; say --dtype float32"
+        mend = (
+            "; use another model"
+            if model.dtype == torch.float32
+            else f" in {model.dtype}; say --dtype float32"
+        )
         raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 
@@ -156,7 +179,9 @@ def _probe(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
-    """The own attention of the needed heads, [2, 3] float32 each, by the library's eager attention."""
+    """The own attention of the needed heads, [2, 3] float32 each, by the library's eager
+    attention.
+    """
     if not needs.heads:
         return {}
     usual = model.config._attn_implementation
@@ -172,10 +197,16 @@ def _vocabulary(model: nn.Module) -> int:
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:
-    """The model's list of blocks; ALBERT's has fewer than `layers`, as its blocks are called repeatedly."""
-    lists = {name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)}
+    """The model's list of blocks; ALBERT's has fewer than `layers`, as its blocks are called
+    repeatedly.
+    """
+    lists = {
+        name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)
+    }
     shared = [module for name, module in lists.items() if name.endswith("albert_layer_groups")]
     found = shared or [module for module in lists.values() if len(module) == layers]
     if not found:
-        raise UnfitModelError(f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer")
+        raise UnfitModelError(
+            f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer"
+        )
     return found[0]

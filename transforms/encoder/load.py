@@ -1,4 +1,6 @@
-"""Loading from a model's folder: its weights, the layers after its pooling, and a pooler's token statistics."""
+"""Loading from a model's folder: its weights, the layers after its pooling, and a pooler's token
+statistics.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +13,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding
+from transformers import (
+    MODEL_FOR_TEXT_ENCODING_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForTextEncoding,
+)
 from transformers.utils import logging
 
 from transforms.base.errors import OptionError, first_line
@@ -25,9 +32,20 @@ from transforms.space.token_table import read_table
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Encoder-decoders that want a text to decode beside the one they encode: of these the encoder alone is run.
+# Encoder-decoders that want a text to decode beside the one they encode: of these the encoder alone
+# is run.
 _WITH_DECODER = frozenset(
-    ("blenderbot", "blenderbot-small", "longt5", "m2m_100", "marian", "nllb-moe", "pegasus", "pegasus_x", "prophetnet")
+    (
+        "blenderbot",
+        "blenderbot-small",
+        "longt5",
+        "m2m_100",
+        "marian",
+        "nllb-moe",
+        "pegasus",
+        "pegasus_x",
+        "prophetnet",
+    )
     + ("switch_transformers",)
 )
 # Masks, positions and frequencies that old checkpoints hold and models compute.
@@ -53,9 +71,15 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
         safetensors_keys(path)  # whose error names the file
     try:
         with quiet_transformers():
-            config = AutoConfig.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
+            config = AutoConfig.from_pretrained(
+                files.folder, local_files_only=True, trust_remote_code=False
+            )
             # of T5 and its kin there is a class without the decoder
-            kind = AutoModelForTextEncoding if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING else AutoModel
+            kind = (
+                AutoModelForTextEncoding
+                if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
+                else AutoModel
+            )
             model, report = kind.from_pretrained(
                 files.folder,
                 config=config,
@@ -65,16 +89,23 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except Exception as error:  # transformers raises bare types of every kind for a damaged or unknown model
-        raise OptionError(f"{files.folder}: the model cannot be loaded ({first_line(error)})") from None
+    except (
+        Exception
+    ) as error:  # transformers raises bare types of every kind for a damaged or unknown model
+        raise OptionError(
+            f"{files.folder}: the model cannot be loaded ({first_line(error)})"
+        ) from None
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
-        raise OptionError(f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model again")
+        raise OptionError(
+            f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model"
+            " again"
+        )
     left_out = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
     if left_out:
         raise OptionError(
-            f"{files.folder}: the weights hold {left_out[0]}, which this version of transformers leaves out of "
-            f"{files.family}: its vectors would be others; use another model"
+            f"{files.folder}: the weights hold {left_out[0]}, which this version of transformers"
+            f" leaves out of {files.family}: its vectors would be others; use another model"
         )
     model = model.get_encoder() if files.family in _WITH_DECODER else model
     _check_finite(files, model)
@@ -83,7 +114,9 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
 
 
 class StaticTable(nn.Module):
-    """The token embeddings of sentence-transformers' StaticEmbedding, also as model2vec writes them, in float32."""
+    """The token embeddings of sentence-transformers' StaticEmbedding, also as model2vec writes
+    them, in float32.
+    """
 
     config = None
 
@@ -111,7 +144,9 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise OptionError(f"{path} is not a safetensors file ({first_line(error)}); fetch the model again") from None
+        raise OptionError(
+            f"{path} is not a safetensors file ({first_line(error)}); fetch the model again"
+        ) from None
 
 
 def _keep_no_cache(config: Any) -> None:
@@ -124,8 +159,8 @@ def _keep_no_cache(config: Any) -> None:
 def _belongs(model: nn.Module, key: str) -> bool:
     """Whether a weight that was not loaded lies inside one of the model's blocks.
 
-    Heads above the blocks, blocks that config.json leaves out, the other half of an encoder-decoder, and tables that
-    are computed again do not.
+    Heads above the blocks, blocks that config.json leaves out, the other half of an
+    encoder-decoder, and tables that are computed again do not.
     """
     modules, place = dict(model.named_modules()), key.removeprefix(f"{model.base_model_prefix}.")
     while place and place not in modules:
@@ -135,21 +170,32 @@ def _belongs(model: nn.Module, key: str) -> bool:
 
 
 def _check_finite(files: ModelFiles, model: Any) -> None:
-    """Refuse NaN or infinity in weights, except in the embedding matrix, where a row spoils only some texts."""
+    """Refuse NaN or infinity in weights, except in the embedding matrix, where a row spoils only
+    some texts.
+    """
     try:
         embedding = model.get_input_embeddings().weight
     except (NotImplementedError, AttributeError):
-        raise OptionError(f"{files.folder}: {files.family} has no token embeddings; use another model") from None
+        raise OptionError(
+            f"{files.folder}: {files.family} has no token embeddings; use another model"
+        ) from None
     for name, weight in model.named_parameters():
-        if weight is not embedding and "pooler" not in name and not bool(torch.isfinite(weight).all()):
+        if (
+            weight is not embedding
+            and "pooler" not in name
+            and not bool(torch.isfinite(weight).all())
+        ):
             narrow = "" if weight.dtype == torch.float32 else " or say --dtype float32"
             raise OptionError(
-                f"{files.folder}: the weights hold NaN or infinity in {name}; fetch the model again{narrow}"
+                f"{files.folder}: the weights hold NaN or infinity in {name}; fetch the model"
+                f" again{narrow}"
             )
 
 
 def load_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """A function [B, in] -> [B, out], float32, that applies a sentence-transformers model's `layers` in order."""
+    """A function [B, in] -> [B, out], float32, that applies a sentence-transformers model's
+    `layers` in order.
+    """
     steps = [_load_layer(layer, device) for layer in layers]
 
     def apply(vectors: Tensor) -> Tensor:
@@ -171,10 +217,17 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
     return lambda x: activation(linear(x))
 
 
-def load_token_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function of packed states [N, H] float32 and offsets [B + 1] that applies the layers before a pooling."""
+def load_token_layers(
+    layers: tuple[StLayer, ...], device: torch.device
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function of packed states [N, H] float32 and offsets [B + 1] that applies the layers before
+    a pooling.
+    """
     kinds = {"st-cnn": Convolutions, "st-lstm": Recurrent}
-    steps = [_with_weights(kinds[layer.kind](layer.parameters), "", layer.folder, device) for layer in layers]
+    steps = [
+        _with_weights(kinds[layer.kind](layer.parameters), "", layer.folder, device)
+        for layer in layers
+    ]
 
     def apply(states: Tensor, offsets: Tensor) -> Tensor:
         for step in steps:
@@ -200,14 +253,18 @@ def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.devi
 
 
 def load_tables(spec: PoolerSpec) -> dict[str, TokenStatistics]:
-    """The token statistics that the parts of a SPEC name, by digest; `OptionError` where a folder holds none."""
+    """The token statistics that the parts of a SPEC name, by digest; `OptionError` where a folder
+    holds none.
+    """
     folders = [part.table for part in spec.parts if part.table is not None]
     loaded = [load_statistics(folder) for folder in folders]
     return {statistics.digest: statistics for statistics in loaded}
 
 
 def load_statistics(folder: str | Path) -> TokenStatistics:
-    """The token statistics in a folder that `fit` made; `OptionError` where they are missing or damaged."""
+    """The token statistics in a folder that `fit` made; `OptionError` where they are missing or
+    damaged.
+    """
     table = read_table(folder)
     counts = Path(folder).expanduser() / table.described["counts"]
     return TokenStatistics.from_files(table, counts.read_bytes())
@@ -215,7 +272,9 @@ def load_statistics(folder: str | Path) -> TokenStatistics:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """A context without progress bars and warnings of transformers; its settings are restored afterwards."""
+    """A context without progress bars and warnings of transformers; its settings are restored
+    afterwards.
+    """
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

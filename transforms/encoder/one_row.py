@@ -1,7 +1,9 @@
-"""A forward pass without padding through a model's own code: all texts of a batch in one row, each with its positions.
+"""A forward pass without padding through a model's own code: all texts of a batch in one row, each
+with its positions.
 
-For every family that takes positions and whose attention function can be exchanged. What keeps the texts apart is
-attention alone, so that a model with anything else that reaches from token to token does not pass the check at loading.
+For every family that takes positions and whose attention function can be exchanged. What keeps the
+texts apart is attention alone, so that a model with anything else that reaches from token to token
+does not pass the check at loading.
 """
 
 import copy
@@ -21,22 +23,32 @@ from transforms.encoder.batches import Batch
 from transforms.encoder.bert import text_positions
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.load import quiet_transformers
-from transforms.encoder.texts_attention import NAME, Kernel, check_kernel, note_attention, row_of_texts
+from transforms.encoder.texts_attention import (
+    NAME,
+    Kernel,
+    check_kernel,
+    note_attention,
+    row_of_texts,
+)
 from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
 from transforms.space.model_files import ModelFiles
 
-_EPSILONS = ("variance_epsilon", "eps")  # what models call the number that keeps a norm from dividing by zero
+# what models call the number that keeps a norm from dividing by zero
+_EPSILONS = ("variance_epsilon", "eps")
 _FURTHEST = 65536  # tokens up to which masks are compared, where a model takes as many
 
 
 class OneRowRunner:
-    """A pass over the packed tokens of a batch by the library's code: states and own attention of heads, no padding.
+    """A pass over the packed tokens of a batch by the library's code: states and own attention of
+    heads, no padding.
 
     Raises `UnfitModelError` where the model's code does not allow it.
     """
 
-    def __init__(self, files: ModelFiles, model: Any, needs: Needs, gives_types: bool, kernel: Kernel) -> None:
+    def __init__(
+        self, files: ModelFiles, model: Any, needs: Needs, gives_types: bool, kernel: Kernel
+    ) -> None:
         takes = inspect.signature(model.forward).parameters
         if "position_ids" not in takes:
             raise UnfitModelError("it takes no positions")
@@ -49,7 +61,9 @@ class OneRowRunner:
             self._hooks = LayerHooks([self._model], needs, files.layers)
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
+        after text.
+        """
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
             found = self._hooks.run(self._model, self._inputs(batch))
@@ -58,7 +72,8 @@ class OneRowRunner:
 
     @torch.inference_mode()
     def fuse_norms(self) -> None:
-        """Let norms by the mean square be one kernel each; spelt out, they read and write states many times.
+        """Let norms by the mean square be one kernel each; spelt out, they read and write states
+        many times.
 
         Once the pass has been compared with the model's own: in 16 bits the two round differently.
         """
@@ -82,7 +97,9 @@ class OneRowRunner:
     def _inputs(self, batch: Batch) -> dict[str, Tensor]:
         values = {"input_ids": batch.ids, "position_ids": text_positions(batch, self._padding_id)}
         if self._types:
-            values["token_type_ids"] = np.zeros_like(batch.ids) if batch.types is None else batch.types
+            values["token_type_ids"] = (
+                np.zeros_like(batch.ids) if batch.types is None else batch.types
+            )
         return {name: to_device(array, self._device)[None] for name, array in values.items()}
 
 
@@ -93,22 +110,41 @@ def _twin(model: nn.Module) -> Any:
 
 
 def _fused(norm: Any) -> Callable[[Tensor], Tensor] | None:
-    """torch's own function for a norm; None where it gives something else (Gemma's adds 1 to its weights)."""
+    """torch's own function for a norm; None where it gives something else (Gemma's adds 1 to its
+    weights).
+    """
     epsilon = next((getattr(norm, name) for name in _EPSILONS if hasattr(norm, name)), None)
     weight = getattr(norm, "weight", None)
     takes_states_alone = len(inspect.signature(norm.forward).parameters) == 1
-    if not isinstance(epsilon, float) or not isinstance(weight, Tensor) or weight.dim() != 1 or not takes_states_alone:
+    if (
+        not isinstance(epsilon, float)
+        or not isinstance(weight, Tensor)
+        or weight.dim() != 1
+        or not takes_states_alone
+    ):
         return None
     fused = partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=epsilon)
-    tried = torch.linspace(-2, 3, 2 * len(weight), device=weight.device).to(weight.dtype).view(2, -1)
+    tried = (
+        torch.linspace(-2, 3, 2 * len(weight), device=weight.device).to(weight.dtype).view(2, -1)
+    )
     rounding = 1e-5 if weight.dtype == torch.float32 else 0.03
     try:
-        return fused if torch.allclose(fused(tried), norm(tried), rtol=rounding, atol=rounding) else None
+        return (
+            fused
+            if torch.allclose(fused(tried), norm(tried), rtol=rounding, atol=rounding)
+            else None
+        )
     except Exception:  # a norm may want states of another shape; then it stays as it is
         return None
 
 
 def _padding_id(model: nn.Module) -> int | None:
-    """The id from which RoBERTa's kin count positions: the one that their table of positions leaves out."""
-    tables = (part for name, part in model.named_modules() if "position" in name and isinstance(part, nn.Embedding))
+    """The id from which RoBERTa's kin count positions: the one that their table of positions leaves
+    out.
+    """
+    tables = (
+        part
+        for name, part in model.named_modules()
+        if "position" in name and isinstance(part, nn.Embedding)
+    )
     return next((table.padding_idx for table in tables if table.padding_idx is not None), None)

@@ -1,4 +1,6 @@
-"""The last stage: pooled vectors -> final vectors, without the model: calibrate, truncate, normalise, in this order."""
+"""The last stage: pooled vectors -> final vectors, without the model: calibrate, truncate,
+normalise, in this order.
+"""
 
 from dataclasses import dataclass
 
@@ -14,7 +16,8 @@ from transforms.space.identity import SHORTEST, Space
 
 @dataclass(frozen=True)
 class Finished:
-    """The final `vectors` [B, dim] and the lengths `norms` [B] of the pooled ones, float32; `status` [B] uint8.
+    """The final `vectors` [B, dim] and the lengths `norms` [B] of the pooled ones, float32;
+    `status` [B] uint8.
 
     `pooled` [B, P] float32 is None where it is `vectors` (not normalised) or `vectors * norms`.
     """
@@ -26,7 +29,8 @@ class Finished:
 
 
 def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None) -> Finished:
-    """The final vectors of `pooled` [B, P] float32: calibrated, truncated and normalised as the space says.
+    """The final vectors of `pooled` [B, P] float32: calibrated, truncated and normalised as the
+    space says.
 
     `calibration` is the one that the space names. A zero vector stays zero.
     """
@@ -39,10 +43,14 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
     return Finished(vectors, norms, None if recoverable else pooled, status)
 
 
-def weighted_means(pooled: Tensor, status: Tensor, tokens: np.ndarray, bounds: np.ndarray) -> tuple[Tensor, Tensor]:
-    """The means [D, P] of the pooled vectors [n, P] of each document's pieces, by their `tokens` [n]; and status [D].
+def weighted_means(
+    pooled: Tensor, status: Tensor, tokens: np.ndarray, bounds: np.ndarray
+) -> tuple[Tensor, Tensor]:
+    """The means [D, P] of the pooled vectors [n, P] of each document's pieces, by their `tokens`
+    [n]; and status [D].
 
-    `bounds` [D + 1]: the first piece of each document, and the number of pieces. A piece without tokens counts as one.
+    `bounds` [D + 1]: the first piece of each document, and the number of pieces. A piece without
+    tokens counts as one.
     """
     weights = torch.from_numpy(np.maximum(tokens, 1).astype(np.float64))
     documents = torch.arange(len(bounds) - 1).repeat_interleave(torch.from_numpy(np.diff(bounds)))

@@ -1,8 +1,8 @@
 """A forward pass without padding for the BERT family on a CPU.
 
-Linear layers run over the packed tokens of the whole batch, attention over runs of equally long texts, so that no mask
-and no padded token is ever computed. What attention takes and gives goes into memory that is reused: fresh memory for
-every block costs 2 to 4 % of the time.
+Linear layers run over the packed tokens of the whole batch, attention over runs of equally long
+texts, so that no mask and no padded token is ever computed. What attention takes and gives goes
+into memory that is reused: fresh memory for every block costs 2 to 4 % of the time.
 """
 
 import threading
@@ -21,43 +21,59 @@ from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.own_attention import own_attention
 from transforms.pooling.pooler import Needs
 
-# Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than the texts.
+# Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than
+# the texts.
 _SHORT = 48
 _REGISTER = 16  # float32 in 512 bits
 _AT_ONCE = 512  # tokens whose attention stays in the processor's cache
-# Rows are filled up to a multiple, so that few shapes occur: kernels are compiled, and kept, for every one.
+# Rows are filled up to a multiple, so that few shapes occur: kernels are compiled, and kept, for
+# every one.
 ROWS_STEP = 64
 
 
 class PackedRunner:
-    """A pass over the BERT family's blocks on a CPU: the states of layers and own attention of heads, no padding."""
+    """A pass over the BERT family's blocks on a CPU: the states of layers and own attention of
+    heads, no padding.
+    """
 
     def __init__(self, model: Any, needs: Needs) -> None:
         self._weights = BertWeights(model, needs)
         self._scratch = threading.local()  # batches may run side by side
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
+        after text.
+        """
         runs, tokens = list(_equal_lengths(batch.lengths)), len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
         block, own = partial(self._run_block, runs=runs), partial(_own_attention, runs=runs)
         return self._weights.run(state, tokens, block, own)
 
-    def _run_block(self, block: BlockWeights, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
+    def _run_block(
+        self, block: BlockWeights, state: Tensor, runs: list[tuple[int, int, int]]
+    ) -> Tensor:
         return self._weights.after_attention(block, self._attend(block.qkv(state), runs), state)
 
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
         mixed = self._memory("mixed", qkv.shape[0], width, qkv.dtype)
-        wide = self._memory("wide", 3 * max(texts * length for _, texts, length in runs), width, torch.float32)
+        wide = self._memory(
+            "wide", 3 * max(texts * length for _, texts, length in runs), width, torch.float32
+        )
         for start, texts, length in runs:
             stop = start + texts * length
-            part = qkv[start:stop].view(texts, length, 3, self._weights.heads, -1).permute(2, 0, 3, 1, 4)
+            part = (
+                qkv[start:stop]
+                .view(texts, length, 3, self._weights.heads, -1)
+                .permute(2, 0, 3, 1, 4)
+            )
             if length <= _SHORT:  # laid out for the products, and in float32, by one copy
                 attended = _attend_short(*wide[: 3 * (stop - start)].view(part.shape).copy_(part))
             else:
                 attended = _attend_long(*part)
-            mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(attended.transpose(1, 2))
+            mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(
+                attended.transpose(1, 2)
+            )
         return mixed
 
     def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
@@ -84,7 +100,9 @@ def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """The softmax over the last axis, in place; torch's own is not vectorised below the width of a register."""
+    """The softmax over the last axis, in place; torch's own is not vectorised below the width of a
+    register.
+    """
     if scores.shape[-1] >= _REGISTER:
         return scores.softmax(-1)
     scores.sub_(scores.amax(-1, keepdim=True)).exp_()
@@ -103,7 +121,9 @@ def _own_attention(head: HeadWeights, state: Tensor, runs: list[tuple[int, int, 
 
 
 def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Runs of equally long texts, small enough for the cache: first token, texts, tokens of each."""
+    """Runs of equally long texts, small enough for the cache: first token, texts, tokens of
+    each.
+    """
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     tokens = np.cumsum(lengths) - lengths
     for start, stop in zip(starts, [*starts[1:], len(lengths)], strict=True):

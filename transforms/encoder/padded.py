@@ -1,6 +1,7 @@
 """The forward pass of any architecture: texts padded on the right to the longest of their batch.
 
-Padding on the right leaves every token at the position that it has alone, whatever side the tokenizer pads.
+Padding on the right leaves every token at the position that it has alone, whatever side the
+tokenizer pads.
 """
 
 import copy
@@ -17,16 +18,26 @@ from transforms.encoder.tokenize import TextTokenizer
 from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
 
-# Without a mask these take each token with the id of padding for padding, also where it is another token's.
+# Without a mask these take each token with the id of padding for padding, also where it is another
+# token's.
 _PADDING_BY_ID = frozenset(("xlm", "flaubert"))
 
 
 class PaddedRunner:
-    """A pass through the model's own code: the states of layers and own attention of heads, padding taken out."""
+    """A pass through the model's own code: the states of layers and own attention of heads, padding
+    taken out.
+    """
 
-    def __init__(self, models: "ByLength", needs: Needs, layers: int, tokenizer: TextTokenizer) -> None:
+    def __init__(
+        self, models: "ByLength", needs: Needs, layers: int, tokenizer: TextTokenizer
+    ) -> None:
         weight = next(models.shortest.parameters())
-        self._models, self._tokenizer, self._device, self.dtype = models, tokenizer, weight.device, weight.dtype
+        self._models, self._tokenizer, self._device, self.dtype = (
+            models,
+            tokenizer,
+            weight.device,
+            weight.dtype,
+        )
         if self._device.type == "cuda":
             for model in models.all:
                 expect_padding(model)
@@ -37,18 +48,26 @@ class PaddedRunner:
 
     @property
     def takes_padding(self) -> bool:
-        """Whether the model can be told which tokens are padding, and attends alike to texts of all lengths."""
+        """Whether the model can be told which tokens are padding, and attends alike to texts of all
+        lengths.
+        """
         return "attention_mask" in self._takes and len(self._models.all) == 1
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text after text."""
+        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
+        after text.
+        """
         inputs, real = self._inputs(batch)
         found = self._hooks.run(self._models(batch.width), inputs)
         layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}
-        return LayerStates(layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()})
+        return LayerStates(
+            layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()}
+        )
 
     def _inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
-        """The model's inputs, and the places of the real tokens among the padded ones (None: all are real)."""
+        """The model's inputs, and the places of the real tokens among the padded ones (None: all
+        are real).
+        """
         shape = (len(batch.rows), batch.width)
         real = _real_places(batch.lengths)
         inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
@@ -57,15 +76,17 @@ class PaddedRunner:
             inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
         if real is not None or self._needs_mask:
             inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
-        moved: dict[str, Any] = {name: to_device(values, self._device) for name, values in inputs.items()}
+        moved: dict[str, Any] = {
+            name: to_device(values, self._device) for name, values in inputs.items()
+        }
         return moved, None if real is None else to_device(real, self._device)
 
 
 class ByLength:
     """The model for texts of a length, one for all lengths but in one family.
 
-    BigBird attends fully to short texts and sparsely to long ones, and at its first short text it would change over for
-    good: it is kept in both forms, which share their weights.
+    BigBird attends fully to short texts and sparsely to long ones, and at its first short text it
+    would change over for good: it is kept in both forms, which share their weights.
     """
 
     def __init__(self, model: Any) -> None:
@@ -75,7 +96,9 @@ class ByLength:
             full = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
             _attend_fully(full)
             self.all = (model, full)
-            self._longest_in_full = (5 + 2 * model.config.num_random_blocks) * model.config.block_size
+            self._longest_in_full = (
+                5 + 2 * model.config.num_random_blocks
+            ) * model.config.block_size
 
     @property
     def shortest(self) -> nn.Module:
@@ -104,7 +127,9 @@ def _real_places(lengths: np.ndarray) -> np.ndarray | None:
     return np.flatnonzero(np.arange(width) < lengths[:, None])
 
 
-def _spread(values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int) -> np.ndarray:
+def _spread(
+    values: np.ndarray, real: np.ndarray | None, shape: tuple[int, int], padding: int
+) -> np.ndarray:
     if real is None:
         return values.reshape(shape)
     padded = np.full(shape, padding, dtype=np.int64)

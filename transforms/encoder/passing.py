@@ -1,4 +1,6 @@
-"""A unit's way through the model: cut into batches, handed to the devices, put together in input order."""
+"""A unit's way through the model: cut into batches, handed to the devices, put together in input
+order.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ from transforms.pooling.states import Status
 
 @dataclass(frozen=True)
 class Passing:
-    """Batches that the devices have, or will take; `passed` gives them in order, each once it is through.
+    """Batches that the devices have, or will take; `passed` gives them in order, each once it is
+    through.
 
     `lanes` work side by side; `started` is when (perf_counter) the batches were handed over.
     """
@@ -27,9 +30,11 @@ class Passing:
 
 @dataclass(frozen=True)
 class PooledUnit:
-    """The pooled vectors [B, P] float32 of a unit's texts in input order, their status [B] uint8 and counts.
+    """The pooled vectors [B, P] float32 of a unit's texts in input order, their status [B] uint8
+    and counts.
 
-    `seconds` is how long the devices computed, `ended` when (perf_counter) the last of them was through.
+    `seconds` is how long the devices computed, `ended` when (perf_counter) the last of them was
+    through.
     """
 
     vectors: Tensor
@@ -40,7 +45,9 @@ class PooledUnit:
 
 
 def pooled_unit(passing: Passing, dim: int) -> PooledUnit:
-    """The vectors [B, `dim`] of a unit, when all of its batches are through; a text without a token is zero."""
+    """The vectors [B, `dim`] of a unit, when all of its batches are through; a text without a token
+    is zero.
+    """
     vectors = torch.zeros((passing.rows, dim), dtype=torch.float32)
     status = torch.full((passing.rows,), int(Status.ZERO), dtype=torch.uint8)
     stats, seconds = BatchStats(), 0.0

@@ -1,4 +1,6 @@
-"""The pooler of a space: what its SPEC describes, with the trained layers that the model's folder has for it."""
+"""The pooler of a space: what its SPEC describes, with the trained layers that the model's folder
+has for it.
+"""
 
 from collections.abc import Mapping
 
@@ -37,11 +39,15 @@ def load_pooler(
         pieces=tokenizer.pieces if any(part.name == "remove-biases" for part in spec.parts) else (),
         around=tokenizer.around,
         tables=tables,
-        cnn=load_cnn(modules.cnn, device) if "cnn" in described and modules.cnn is not None else None,
+        cnn=load_cnn(modules.cnn, device)
+        if "cnn" in described and modules.cnn is not None
+        else None,
     )
     pooler = build_pooler(spec, shape, lexicon)
     if tokens:
         pooler = OverTokenLayers(pooler, files.layers, load_token_layers(tokens, device))
     if "mix" in described and modules.mix is not None:
-        pooler = MixedLayers(pooler, modules.mix.parameters["start"], files.layers, load_mix(modules.mix))
+        pooler = MixedLayers(
+            pooler, modules.mix.parameters["start"], files.layers, load_mix(modules.mix)
+        )
     return pooler

@@ -21,7 +21,9 @@ Each = Callable[[Callable[[Batch], States], list[Batch]], Iterable[States]]
 
 @dataclass(frozen=True)
 class PooledBatch:
-    """The pooled vectors [n, P] float32 and status [n] uint8 of a batch, or a part of one; the texts' places [n]."""
+    """The pooled vectors [n, P] float32 and status [n] uint8 of a batch, or a part of one; the
+    texts' places [n].
+    """
 
     rows: np.ndarray
     vectors: Tensor
@@ -33,7 +35,8 @@ class PooledBatch:
 class Replica:
     """A copy of the model on `device`, with its pooler and the layers after that.
 
-    `limit` is what there is memory for in passes of the model, `pooling` in what follows the passes over windows.
+    `limit` is what there is memory for in passes of the model, `pooling` in what follows the passes
+    over windows.
     """
 
     device: torch.device
@@ -44,15 +47,21 @@ class Replica:
     pooling: MemoryLimit = field(default_factory=MemoryLimit)
 
     def __call__(self, batch: Batch) -> list[PooledBatch]:
-        """The batch's pooled vectors, on the device; in parts, each a batch of its own, where memory ran out."""
+        """The batch's pooled vectors, on the device; in parts, each a batch of its own, where
+        memory ran out.
+        """
         return _with_splits(self.limit.run(batch, self._tokens, self._pooled), BatchStats())
 
     def states(self, batch: Batch) -> States:
         """The batch's token states; those of its parts where memory ran out."""
-        return self.limit.run(batch, self._tokens, lambda part: (part, self.forward(part), self._stats(part)))
+        return self.limit.run(
+            batch, self._tokens, lambda part: (part, self.forward(part), self._stats(part))
+        )
 
     def pieces(self, job: PiecesJob, each: Each = map) -> list[PooledBatch]:
-        """The pooled vectors of pieces, on the device; `each` runs batches of windows, one by one or side by side."""
+        """The pooled vectors of pieces, on the device; `each` runs batches of windows, one by one
+        or side by side.
+        """
         counted: list[BatchStats] = []
 
         def states_of(run: WindowRun) -> Iterator[tuple[int, TokenStates]]:
@@ -75,7 +84,9 @@ class Replica:
 
     def _pooled(self, batch: Batch) -> PooledBatch:
         result = self.pooler(self.forward(batch))
-        return PooledBatch(batch.rows, self.layers(result.vectors), result.status, self._stats(batch))
+        return PooledBatch(
+            batch.rows, self.layers(result.vectors), result.status, self._stats(batch)
+        )
 
     def _stats(self, batch: Batch) -> BatchStats:
         return batch.stats(self.forward.together is BatchSharing.PADDED)

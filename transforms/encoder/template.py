@@ -1,4 +1,6 @@
-"""Sentences inside a template with one mask (PromptBERT, arXiv:2201.04337), and the template without a sentence."""
+"""Sentences inside a template with one mask (PromptBERT, arXiv:2201.04337), and the template
+without a sentence.
+"""
 
 import inspect
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ _ENDINGS = ('.', '?', '"', "'")  # fmt: skip
 
 @dataclass(frozen=True)
 class FilledTemplate:
-    """A template with a sentence: token ids, the place of the mask among them, and the length before truncation."""
+    """A template with a sentence: token ids, the place of the mask among them, and the length
+    before truncation.
+    """
 
     ids: list[int]
     mask: int
@@ -29,7 +33,9 @@ class FilledTemplate:
 
 @dataclass(frozen=True)
 class BareTemplate:
-    """A template without a sentence: token ids, the place of the mask, and the place where the sentence would begin."""
+    """A template without a sentence: token ids, the place of the mask, and the place where the
+    sentence would begin.
+    """
 
     ids: list[int]
     mask: int
@@ -37,9 +43,13 @@ class BareTemplate:
 
 
 class PromptTemplate:
-    """A template that texts are put into. Truncation takes tokens from the end of the text, never from the template."""
+    """A template that texts are put into. Truncation takes tokens from the end of the text, never
+    from the template.
+    """
 
-    def __init__(self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None) -> None:
+    def __init__(
+        self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None
+    ) -> None:
         before, _, after = template.partition(TEXT)
         self._before, self._after, self._tokenizer, self._limit = before, after, tokenizer, limit
         self._mask_token = mask_token or ""
@@ -48,11 +58,15 @@ class PromptTemplate:
         # without a sentence the blanks on both sides of it would be a token in some vocabularies
         self._before_nothing = before.rstrip() if not after or after[0].isspace() else before
         if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
-            raise OptionError(f"pooler 'prompt': the tokenizer must find its mask once in the template {template!r}")
+            raise OptionError(
+                "pooler 'prompt': the tokenizer must find its mask once in the template"
+                f" {template!r}"
+            )
         self.bare = self._bare()
         if limit is not None and len(self.bare.ids) >= limit:
             raise OptionError(
-                f"max tokens {limit}: the template alone has {len(self.bare.ids)}; give more or a shorter template"
+                f"max tokens {limit}: the template alone has {len(self.bare.ids)}; give more or a"
+                " shorter template"
             )
 
     def __call__(self, texts: list[str]) -> list[FilledTemplate]:
@@ -60,13 +74,18 @@ class PromptTemplate:
         sentences = [self._sentence(text) for text in texts]
         filled = [f"{self._head(sentence)}{sentence}{self._after}" for sentence in sentences]
         encodings = self._tokenizer.encode_batch(filled)
-        return [self._cut(encoding, sentence) for encoding, sentence in zip(encodings, sentences, strict=True)]
+        return [
+            self._cut(encoding, sentence)
+            for encoding, sentence in zip(encodings, sentences, strict=True)
+        ]
 
     def _head(self, sentence: str) -> str:
         return self._before if sentence else self._before_nothing
 
     def _sentence(self, text: str) -> str:
-        """The text with a full stop, as in the authors' evaluation, and with mask tokens in it made plain words."""
+        """The text with a full stop, as in the authors' evaluation, and with mask tokens in it made
+        plain words.
+        """
         text = text.strip()
         if not text:
             return ""
@@ -89,7 +108,11 @@ class PromptTemplate:
         at, after = self._before.find(self._mask_token), self._after.find(self._mask_token)
         at = at if at >= 0 else len(self._head(sentence)) + len(sentence) + after
         tokens = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
-        return next(place for place, (token, span) in tokens if token == self._mask_id and span[0] <= at < span[1])
+        return next(
+            place
+            for place, (token, span) in tokens
+            if token == self._mask_id and span[0] <= at < span[1]
+        )
 
     def _bare(self) -> BareTemplate:
         before = self._before_nothing
@@ -101,10 +124,11 @@ class PromptTemplate:
 
 
 class BareTemplateStates:
-    """The last layer's state at the mask of a template without a sentence (PromptBERT, section 4.3).
+    """The last layer's state at the mask of a template without a sentence (PromptBERT, section
+    4.3).
 
-    The tokens after the gap have the positions that they have behind a sentence, so the state depends on its length;
-    each length is computed once.
+    The tokens after the gap have the positions that they have behind a sentence, so the state
+    depends on its length; each length is computed once.
     """
 
     def __init__(self, model: Any, bare: BareTemplate) -> None:
@@ -115,14 +139,19 @@ class BareTemplateStates:
         self._check()
 
     def __call__(self, lengths: np.ndarray) -> BareMask:
-        """The states [B, H] for sentences of `lengths` [B] tokens, those of the template not counted."""
+        """The states [B, H] for sentences of `lengths` [B] tokens, those of the template not
+        counted.
+        """
         missing = sorted(set(lengths.tolist()) - self._known.keys())
         for start in range(0, len(missing), _TEMPLATES_PER_PASS):
             part = missing[start : start + _TEMPLATES_PER_PASS]
             self._known.update(zip(part, self._run(part), strict=True))
         several, places = np.unique(lengths, return_inverse=True)
         vectors = torch.stack([self._known[length] for length in several.tolist()])
-        return BareMask(vectors.index_select(0, to_device(places, self._device)), to_device(lengths, self._device))
+        return BareMask(
+            vectors.index_select(0, to_device(places, self._device)),
+            to_device(lengths, self._device),
+        )
 
     def _run(self, lengths: list[int]) -> Tensor:
         places = torch.arange(len(self._bare.ids), device=self._device)
@@ -136,17 +165,23 @@ class BareTemplateStates:
 
     @torch.inference_mode()
     def _check(self) -> None:
-        """Refuse a model that takes no position ids, disagrees with its own, or gives the same whatever they are."""
+        """Refuse a model that takes no position ids, disagrees with its own, or gives the same
+        whatever they are.
+        """
         name = type(self._model).__name__
         if "position_ids" not in inspect.signature(self._model.forward).parameters:
             raise OptionError(f"pooler 'prompt': {name} takes no position ids; say denoise=no")
         (plain, shifted), own = self._run([0, 1]), self._states(1)[0]
         if not torch.allclose(plain, own, rtol=0.05, atol=0.05) or torch.equal(plain, shifted):
-            raise OptionError(f"pooler 'prompt': {name} does not place tokens by position ids; say denoise=no")
+            raise OptionError(
+                f"pooler 'prompt': {name} does not place tokens by position ids; say denoise=no"
+            )
 
 
 def _first_position(model: Any) -> int:
-    """The position of the first token: RoBERTa and its relatives count from the number after their padding id."""
+    """The position of the first token: RoBERTa and its relatives count from the number after their
+    padding id.
+    """
     embeddings = getattr(model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)
     return 0 if offset is None else offset + 1

@@ -19,18 +19,23 @@ TOKENS_PER_BATCH = 1024
 
 
 class StateReader:
-    """A loaded model that gives the token states of texts, a batch at a time, as far as `needs` name them.
+    """A loaded model that gives the token states of texts, a batch at a time, as far as `needs`
+    name them.
 
     Texts are taken without a prompt, cut at `max_tokens`; the pass is in float32.
     """
 
-    def __init__(self, files: ModelFiles, needs: Needs, max_tokens: int | None = None, device: str = "auto") -> None:
+    def __init__(
+        self, files: ModelFiles, needs: Needs, max_tokens: int | None = None, device: str = "auto"
+    ) -> None:
         self.tokenizer = TextTokenizer(files, "", max_tokens)
         model = load_model(files, "float32", resolve_devices(device)[0])
         self._forward = Forward(files, model, self.tokenizer, needs)
 
     def states(self, tokenized: Tokenized) -> Iterator[tuple[np.ndarray, TokenStates]]:
-        """The places of a batch's texts, int64 [n], and their token states in this order, longest texts first."""
+        """The places of a batch's texts, int64 [n], and their token states in this order, longest
+        texts first.
+        """
         together = self._forward.together
         budget = 1 if together is BatchSharing.ALONE else TOKENS_PER_BATCH
         for batch in plan_batches(tokenized, budget, equal=together is BatchSharing.EQUAL):

@@ -33,9 +33,10 @@ _SPECIAL, _KNOWN, _UNKNOWN = range(3)
 class Tokenized:
     """The token ids of `B` texts, one text after the other.
 
-    `ids` [N] int32; `offsets` [B + 1] int64; `counts` [B] int32 tokens before truncation, special tokens and prompt
-    included; `truncated` [B] bool; `types` [N] int8 token types, None where they are all zero; `masks` [B] int64 the
-    place of the template's mask in each text, None where there is no template.
+    `ids` [N] int32; `offsets` [B + 1] int64; `counts` [B] int32 tokens before truncation, special
+    tokens and prompt included; `truncated` [B] bool; `types` [N] int8 token types, None where they
+    are all zero; `masks` [B] int64 the place of the template's mask in each text, None where there
+    is no template.
     """
 
     ids: np.ndarray
@@ -57,22 +58,27 @@ class Tokenized:
         tokens = np.repeat(self.offsets[rows] - offsets[:-1], lengths) + np.arange(int(offsets[-1]))
         types = None if self.types is None else self.types[tokens]
         masks = None if self.masks is None else self.masks[rows]
-        return Tokenized(self.ids[tokens], offsets, self.counts[rows], self.truncated[rows], types, masks)
+        return Tokenized(
+            self.ids[tokens], offsets, self.counts[rows], self.truncated[rows], types, masks
+        )
 
 
 @dataclass(frozen=True)
 class KnownTokens:
-    """How many tokens of a text's own, [B] int64, the vocabulary has, and how many stand for text that it lacks."""
+    """How many tokens of a text's own, [B] int64, the vocabulary has, and how many stand for text
+    that it lacks.
+    """
 
     known: np.ndarray
     unknown: np.ndarray
 
 
 class TextTokenizer:
-    """A model's own fast tokenizer with a prompt, casing and length. Safe to use from several threads.
+    """A model's own fast tokenizer with a prompt, casing and length. Safe to use from several
+    threads.
 
-    `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler, which may want texts
-    changed or in a template.
+    `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler,
+    which may want texts changed or in a template.
     """
 
     def __init__(
@@ -101,12 +107,15 @@ class TextTokenizer:
         self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
         self.template = None
         if "template" in pooler:
-            self.template = PromptTemplate(pooler["template"], self._tokenizer, wrapped.mask_token, limit)
+            self.template = PromptTemplate(
+                pooler["template"], self._tokenizer, wrapped.mask_token, limit
+            )
         else:
             self._truncate(wrapped.truncation_side)
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
-        """The token ids of every text, with the prompt before it; an empty text gives the special tokens alone.
+        """The token ids of every text, with the prompt before it; an empty text gives the special
+        tokens alone.
 
         Raises `OptionError` with the place of an item that is no text.
         """
@@ -121,7 +130,9 @@ class TextTokenizer:
         if len(texts) <= TEXTS_AT_ONCE:
             return self._tokenize_part(texts)
         # while the library encodes one part on all cores, the ids of another become an array
-        parts = [texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)]
+        parts = [
+            texts[start : start + TEXTS_AT_ONCE] for start in range(0, len(texts), TEXTS_AT_ONCE)
+        ]
         return _joined(list(self._threads.map(self._tokenize_part, parts)))
 
     @cached_property
@@ -136,12 +147,15 @@ class TextTokenizer:
         return self._counted(self._tokenizer.encode_batch_fast(prompted))
 
     def with_places(self, texts: Sequence[str]) -> tuple[Tokenized, list[np.ndarray]]:
-        """The token ids as a call gives them, and of each text [n, 2] the first character of a token and that after it.
+        """The token ids as a call gives them, and of each text [n, 2] the first character of a
+        token and that after it.
 
         Both are -1 for what stands around the text. For tokenizers that have places.
         """
         encodings = self._tokenizer.encode_batch([self._prompt + text for text in texts])
-        return self._counted(encodings), [_own_places(encoding, len(self._prompt)) for encoding in encodings]
+        return self._counted(encodings), [
+            _own_places(encoding, len(self._prompt)) for encoding in encodings
+        ]
 
     @property
     def has_places(self) -> bool:
@@ -189,7 +203,9 @@ class TextTokenizer:
         for row in np.flatnonzero(lengths == self._limit) if self._limit is not None else ():
             counts[row] += sum(len(rest) - self._specials for rest in encodings[row].overflowing)
         ids = _flat((encoding.ids for encoding in encodings), np.int32, int(offsets[-1]))
-        return Tokenized(ids, offsets, counts, counts > lengths, self._types(encodings, int(offsets[-1])))
+        return Tokenized(
+            ids, offsets, counts, counts > lengths, self._types(encodings, int(offsets[-1]))
+        )
 
     def plain_ids(self, rows: int) -> np.ndarray:
         """A few ids below `rows` of tokens that are not special, int64; of any where all are."""
@@ -204,15 +220,21 @@ class TextTokenizer:
 
     @cached_property
     def room(self) -> int | None:
-        """How many tokens of its own a text may have, beside special tokens and prompt; None for any number."""
+        """How many tokens of its own a text may have, beside special tokens and prompt; None for
+        any number.
+        """
         if self._limit is None:
             return None
-        return self._limit - self.around_text - (0 if self.template is None else 1)  # it adds a full stop
+        # it adds a full stop
+        return self._limit - self.around_text - (0 if self.template is None else 1)
 
     @property
     def pieces(self) -> tuple[str, ...]:
         """The pieces of the vocabulary by token id; empty for an id that is not used."""
-        by_id = {number: piece for piece, number in self._tokenizer.get_vocab(with_added_tokens=True).items()}
+        by_id = {
+            number: piece
+            for piece, number in self._tokenizer.get_vocab(with_added_tokens=True).items()
+        }
         return tuple(by_id.get(number, "") for number in range(self.vocabulary))
 
     @property
@@ -226,10 +248,16 @@ class TextTokenizer:
         return frozenset(self._tokenizer.encode("").ids)
 
     def _types(self, encodings: list[Encoding], total: int) -> np.ndarray | None:
-        return _flat((encoding.type_ids for encoding in encodings), np.int8, total) if self._has_types else None
+        return (
+            _flat((encoding.type_ids for encoding in encodings), np.int8, total)
+            if self._has_types
+            else None
+        )
 
     def _count_prompt_tokens(self, special_ids: set[int]) -> int:
-        """The number of the prompt's tokens, without a closing special token (as sentence-transformers counts them)."""
+        """The number of the prompt's tokens, without a closing special token (as
+        sentence-transformers counts them).
+        """
         if not self._prompt:
             return 0
         ids = self._tokenizer.encode(self._prompt).ids
@@ -239,7 +267,9 @@ class TextTokenizer:
         if self._limit is None:
             return
         if self._limit <= self._specials:
-            raise OptionError(f"max tokens {self._limit}: {self._specials} special tokens need room; give more")
+            raise OptionError(
+                f"max tokens {self._limit}: {self._specials} special tokens need room; give more"
+            )
         self._tokenizer.enable_truncation(self._limit, stride=0, direction=direction)
 
 
@@ -272,7 +302,9 @@ def _check_unicode(texts: Sequence[str]) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             at = f"{text[error.start]!r} at character {error.start}"
-            raise OptionError(f"text {place} is no Unicode text: {at} is half of a surrogate pair") from None
+            raise OptionError(
+                f"text {place} is no Unicode text: {at} is half of a surrogate pair"
+            ) from None
 
 
 def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
@@ -280,11 +312,18 @@ def _load(files: ModelFiles) -> PreTrainedTokenizerBase:
         if files.modules.static:
             return _load_bare(files.folder / "tokenizer.json")
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # transformers and tokenizers raise bare Exception and many others for a damaged file
-        raise OptionError(f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})") from None
+            tokenizer = AutoTokenizer.from_pretrained(
+                files.folder, local_files_only=True, trust_remote_code=False
+            )
+    # For a damaged file transformers and tokenizers raise bare Exception and many others.
+    except Exception as error:
+        raise OptionError(
+            f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})"
+        ) from None
     if not tokenizer.is_fast:
-        raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
+        raise OptionError(
+            f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
+        )
     return tokenizer
 
 
@@ -314,7 +353,9 @@ def _packed(filled: list[FilledTemplate]) -> Tokenized:
 
 
 def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
-    """The places of a text's own tokens behind a prompt of so many characters, -1 for all others; [n, 2] int64."""
+    """The places of a text's own tokens behind a prompt of so many characters, -1 for all others;
+    [n, 2] int64.
+    """
     places = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) - prompt
     around = (places[:, 1] <= 0) | (np.array(encoding.special_tokens_mask) == 1)
     return np.where(around[:, None], -1, np.maximum(places, 0))
@@ -339,7 +380,9 @@ def _flat(lists: Iterable[list[int]], dtype: type, total: int) -> np.ndarray:
 
 
 def _make_rewrite(pooler: Mapping[str, Any], tokenizer: Tokenizer) -> Rewrite | None:
-    """The change that the first part of a space's pooler makes to texts; None where it makes none."""
+    """The change that the first part of a space's pooler makes to texts; None where it makes
+    none.
+    """
     if pooler.get("name") == "remove-biases" and pooler["variant"] == "reference":
         whole = _untruncated(tokenizer)
         return lambda texts: _kept_texts(texts, whole)
@@ -356,6 +399,11 @@ def _untruncated(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _kept_texts(texts: list[str], tokenizer: Tokenizer) -> list[str]:
-    encodings = tokenizer.encode_batch_fast([f" {text}" for text in texts], add_special_tokens=False)
+    encodings = tokenizer.encode_batch_fast(
+        [f" {text}" for text in texts], add_special_tokens=False
+    )
     # the fast way of encoding gives ids alone
-    return [kept_text([tokenizer.id_to_token(number) or "" for number in encoding.ids]) for encoding in encodings]
+    return [
+        kept_text([tokenizer.id_to_token(number) or "" for number in encoding.ids])
+        for encoding in encodings
+    ]

@@ -26,6 +26,7 @@ def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
         copies = [each.to("cpu", non_blocking=True) for each in values]
     for each in values:
         each.record_stream(copying)
-    copied = torch.cuda.Event(blocking=True)  # who waits for it sleeps: the cores are the tokenizer's
+    # who waits for it sleeps: the cores are the tokenizer's
+    copied = torch.cuda.Event(blocking=True)
     copied.record(copying)
     return copies, copied

@@ -1,4 +1,6 @@
-"""Predictions kept in a folder, so that what was computed once for a space and some data is not computed again."""
+"""Predictions kept in a folder, so that what was computed once for a space and some data is not
+computed again.
+"""
 
 from dataclasses import dataclass
 
@@ -44,5 +46,7 @@ class Cache:
 
 
 def key_of(data: str, space: str, query_space: str, calibration: str | None, dim: int) -> str:
-    """The key of a task's data (their digest), the spaces of texts and queries, a calibration's digest and a width."""
+    """The key of a task's data (their digest), the spaces of texts and queries, a calibration's
+    digest and a width.
+    """
     return sha256_text(canonical_json([FORMAT, data, space, query_space, calibration, dim]))

@@ -1,4 +1,6 @@
-"""The classifiers that judge vectors: logistic regression or SentEval's network, regularised by held-out rows."""
+"""The classifiers that judge vectors: logistic regression or SentEval's network, regularised by
+held-out rows.
+"""
 
 import contextlib
 import warnings
@@ -13,7 +15,8 @@ from transforms.base.extras import pip_line
 LOGISTIC, MLP = "logistic", "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
 FOLDS, SEED = 10, 1111
-ROUGH, FINE = 1e-4, 1e-5  # where fits end: those by which a strength is chosen, and those whose labels count
+# where fits end: those by which a strength is chosen, and those whose labels count
+ROUGH, FINE = 1e-4, 1e-5
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of logistic regression
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)  # of the network's weights, as in SentEval
 LAST = 0.05  # of the training rows: those that stop the network if there are no dev rows
@@ -29,19 +32,23 @@ def check_installed() -> None:
 
 
 def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:
-    """The label predicted for each row by a classifier fitted on the other nine of ten parts; int64 [n].
+    """The label predicted for each row by a classifier fitted on the other nine of ten parts; int64
+    [n].
 
     Each of these is regularised by ten parts of its own training rows.
     """
     with _single_threaded():
         predicted = np.empty(len(labels), np.int64)
         for train, test in _folds(labels):
-            predicted[test] = _predicted((features[train], labels[train]), None, features[test], classifier)
+            predicted[test] = _predicted(
+                (features[train], labels[train]), None, features[test], classifier
+            )
     return predicted
 
 
 def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
-    """The labels predicted for test features by a classifier fitted on the training rows; int64 [n].
+    """The labels predicted for test features by a classifier fitted on the training rows; int64
+    [n].
 
     It is regularised by the dev rows, without any by ten parts of the training rows.
     """
@@ -58,7 +65,9 @@ def _predicted(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str)
 
 
 def _rights(train: Rows, dev: Rows | None, strength: float) -> int:
-    """How many held-out rows are right: the dev rows, else all training rows, each by a fit on nine of ten parts."""
+    """How many held-out rows are right: the dev rows, else all training rows, each by a fit on nine
+    of ten parts.
+    """
     if dev is not None:
         return _right(train, dev, strength)
     features, labels = train
@@ -69,10 +78,11 @@ def _rights(train: Rows, dev: Rows | None, strength: float) -> int:
 
 
 def _of_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.ndarray:
-    """The labels predicted by SentEval's network, with the weight decay that is best on held-out rows.
+    """The labels predicted by SentEval's network, with the weight decay that is best on held-out
+    rows.
 
-    Without dev rows, decays are compared on ten parts of the training rows, and the network with the best one is
-    stopped by a twentieth of them, as in SentEval.
+    Without dev rows, decays are compared on ten parts of the training rows, and the network with
+    the best one is stopped by a twentieth of them, as in SentEval.
     """
     from transforms.evaluation.network import train_networks
 
@@ -94,7 +104,9 @@ def _of_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.ndarray:
     decay = DECAYS[int(np.argmax(np.mean(accuracies, axis=0).round(4)))]
     order = np.random.default_rng(SEED).permutation(len(labels))
     last, rest = np.split(order, [max(1, int(len(order) * LAST))])
-    (network,) = train_networks((features[rest], labels[rest]), (features[last], labels[last]), classes, (decay,))
+    (network,) = train_networks(
+        (features[rest], labels[rest]), (features[last], labels[last]), classes, (decay,)
+    )
     return network.predict(test)
 
 
@@ -103,7 +115,9 @@ def _right(train: Rows, test: Rows, strength: float) -> int:
 
 
 def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Training and test rows of each of ten parts, with about the same share of every label; fewer for few rows."""
+    """Training and test rows of each of ten parts, with about the same share of every label; fewer
+    for few rows.
+    """
     from sklearn.model_selection import KFold, StratifiedKFold
 
     commonest = int(np.bincount(labels).max())
@@ -112,7 +126,9 @@ def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a label with fewer rows than parts
-        yield from kind(min(FOLDS, parts), shuffle=True, random_state=SEED).split(np.zeros(len(labels)), labels)
+        yield from kind(min(FOLDS, parts), shuffle=True, random_state=SEED).split(
+            np.zeros(len(labels)), labels
+        )
 
 
 def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float = FINE) -> Any:
@@ -126,12 +142,15 @@ def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float =
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """One thread for matrix products, which are so small here that several only wait for each other."""
+    """One thread for matrix products, which are so small here that several only wait for each
+    other.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the last steps of a fit change no label
+        # the last steps of a fit change no label
+        warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 
 

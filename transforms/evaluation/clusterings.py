@@ -10,11 +10,13 @@ from transforms.evaluation.evidence import ALL, BySubset
 
 @dataclass(frozen=True, eq=False)
 class Clusterings:
-    """Clusters int [m, s, n] that each method gives the items with `s` seeds, and their labels int [n], both from 0.
+    """Clusters int [m, s, n] that each method gives the items with `s` seeds, and their labels int
+    [n], both from 0.
 
-    The score is the mean of the seeds' v-measures. The measure is too high on few items, and higher still on resamples,
-    in which items occur twice; this is corrected. When methods are swapped, it is what the items add to the two
-    conditional entropies of which the measure is made, all seeds of an item together.
+    The score is the mean of the seeds' v-measures. The measure is too high on few items, and higher
+    still on resamples, in which items occur twice; this is corrected. When methods are swapped, it
+    is what the items add to the two conditional entropies of which the measure is made, all seeds
+    of an item together.
     """
 
     clusters: np.ndarray
@@ -32,12 +34,19 @@ class Clusterings:
         return {ALL: corrected(found, found, self.scores()[ALL][:, None], len(self.labels))}
 
     def _measured(self, counts: np.ndarray) -> np.ndarray:
-        return np.stack([np.mean([self._v_measure(row, counts) for row in seeds], axis=0) for seeds in self.clusters])
+        return np.stack(
+            [
+                np.mean([self._v_measure(row, counts) for row in seeds], axis=0)
+                for seeds in self.clusters
+            ]
+        )
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
         ours, first = self._terms(method), self._terms(0)
         taken = swaps @ (first - ours)
-        one, other = (self._from_terms(sums) for sums in (ours.sum(axis=0) + taken, first.sum(axis=0) - taken))
+        one, other = (
+            self._from_terms(sums) for sums in (ours.sum(axis=0) + taken, first.sum(axis=0) - taken)
+        )
         return {ALL: one - other}
 
     def _v_measure(self, clusters: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -56,11 +65,15 @@ class Clusterings:
         return clusters.astype(np.int64) * width + self.labels, width
 
     def _terms(self, method: int) -> np.ndarray:
-        """What each item adds to 1 - homogeneity and 1 - completeness, for each seed: float64 [n, 2 s]."""
+        """What each item adds to 1 - homogeneity and 1 - completeness, for each seed: float64 [n, 2
+        s].
+        """
         labels = np.unique(self.labels, return_inverse=True, return_counts=True)
         columns: list[np.ndarray] = []
         for clusters in self.clusters[method]:
-            _, cell, size = np.unique(self._cells(clusters)[0], return_inverse=True, return_counts=True)
+            _, cell, size = np.unique(
+                self._cells(clusters)[0], return_inverse=True, return_counts=True
+            )
             _, cluster, cluster_size = np.unique(clusters, return_inverse=True, return_counts=True)
             both, label_size = size[cell], labels[2][labels[1]]
             of_labels, of_clusters = (
@@ -89,8 +102,12 @@ def _entropy(table: np.ndarray) -> np.ndarray:
         return -np.where(share > 0, share * np.log(share), 0.0).sum(axis=1)
 
 
-def _v(labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """The v-measure from conditional and whole entropies; a side without entropy is 1, as in scikit-learn."""
+def _v(
+    labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray
+) -> np.ndarray:
+    """The v-measure from conditional and whole entropies; a side without entropy is 1, as in
+    scikit-learn.
+    """
     with np.errstate(invalid="ignore", divide="ignore"):
         homogeneity = np.where(labels > 1e-12, 1 - labels_left / labels, 1.0)
         completeness = np.where(clusters > 1e-12, 1 - clusters_left / clusters, 1.0)

@@ -1,4 +1,6 @@
-"""Average precision and best F1 of finding pairs of one kind, such as duplicates, by their scores."""
+"""Average precision and best F1 of finding pairs of one kind, such as duplicates, by their
+scores.
+"""
 
 from dataclasses import dataclass
 
@@ -13,10 +15,11 @@ from transforms.evaluation.evidence import ALL, BySubset
 class Detections:
     """Scores float64 [m, n] of pairs that are (`labels` True) or are not what is looked for.
 
-    `measure` ap: average precision, precision at each threshold times what it adds to recall; f1: the best F1 that any
-    threshold gives. Both are too high on few pairs, and higher still on resamples, in which pairs occur twice; this is
-    corrected. Resamples of F1 are decided by the best threshold for all pairs, since their own best one is too good.
-    Pairs with equal scores are found together. When methods are swapped, it is their ranks.
+    `measure` ap: average precision, precision at each threshold times what it adds to recall; f1:
+    the best F1 that any threshold gives. Both are too high on few pairs, and higher still on
+    resamples, in which pairs occur twice; this is corrected. Resamples of F1 are decided by the
+    best threshold for all pairs, since their own best one is too good. Pairs with equal scores are
+    found together. When methods are swapped, it is their ranks.
     """
 
     values: np.ndarray
@@ -29,7 +32,9 @@ class Detections:
 
     def scores(self) -> BySubset:
         once = np.ones((1, len(self.labels)), np.int32)
-        return {ALL: np.concatenate([self._measured(row, self.labels, once) for row in self.values])}
+        return {
+            ALL: np.concatenate([self._measured(row, self.labels, once) for row in self.values])
+        }
 
     def resampled(self, counts: np.ndarray) -> BySubset:
         found = np.stack([self._measured(row, self.labels, counts) for row in self.values])
@@ -41,7 +46,10 @@ class Detections:
     def _decided(self, counts: np.ndarray) -> np.ndarray:
         """The F1 [m, r] of resamples at the best threshold for all pairs."""
         found = np.stack([row >= best_threshold(row, self.labels) for row in self.values])
-        right, total = (found & self.labels).astype(np.int32) @ counts.T, counts @ self.labels.astype(np.int32)
+        right, total = (
+            (found & self.labels).astype(np.int32) @ counts.T,
+            counts @ self.labels.astype(np.int32),
+        )
         return _f1(right, found.astype(np.int32) @ counts.T, total)
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
@@ -58,17 +66,26 @@ class Detections:
         return compute(*_found(values, labels, counts))
 
 
-def _found(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many pairs are found rightly, and found at all, at each score from the highest on: float64 [r, scores]."""
+def _found(
+    values: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many pairs are found rightly, and found at all, at each score from the highest on:
+    float64 [r, scores].
+    """
     order = np.argsort(-values, kind="stable")
     ordered, counts = values[order], counts[:, order]
     ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
-    right, found = (np.cumsum(part, axis=1, dtype=np.int64)[:, ends] for part in (counts * labels[order], counts))
+    right, found = (
+        np.cumsum(part, axis=1, dtype=np.int64)[:, ends]
+        for part in (counts * labels[order], counts)
+    )
     return right.astype(np.float64), found.astype(np.float64)
 
 
 def best_threshold(values: np.ndarray, labels: np.ndarray) -> float:
-    """The score [n] from which on pairs are taken for duplicates such that F1 is best; the highest of equals."""
+    """The score [n] from which on pairs are taken for duplicates such that F1 is best; the highest
+    of equals.
+    """
     right, found = _found(values, labels, np.ones((1, len(labels)), np.int32))
     return float(np.unique(values)[::-1][np.argmax(_f1(right, found, right[:, -1:]))])
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from transforms.calibration import load_calibration
-from transforms.space import PoolerSpec, Space, parse_pooler, resolve_dtype, resolve_model, resolve_space
+from transforms.space import (
+    PoolerSpec,
+    Space,
+    parse_pooler,
+    resolve_dtype,
+    resolve_model,
+    resolve_space,
+)
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.st_modules import DOCUMENT, QUERY
 
@@ -23,7 +30,9 @@ CHUNK_BYTES = 64 << 20  # most that the vectors of all poolers for the texts of 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What all the poolers share: model, prompt (None: the model's own for rows), length, dtype, device, route."""
+    """What all the poolers share: model, prompt (None: the model's own for rows), length, dtype,
+    device, route.
+    """
 
     model: str
     revision: str | None = None
@@ -34,7 +43,9 @@ class ModelOptions:
     route: str = DOCUMENT
 
     def recipe(self, pooler: str) -> Recipe:
-        """The recipe of this pooler's vectors, not normalised; those of an exported store are calibrated by `auto`."""
+        """The recipe of this pooler's vectors, not normalised; those of an exported store are
+        calibrated by `auto`.
+        """
         prompt = "" if self.prompt and _has_template(pooler) else self.prompt
         return Recipe(
             model=self.model,
@@ -54,7 +65,9 @@ class ModelOptions:
 
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
         fitted = load_calibration(said.calibration) if said.calibration else None
-        return replace(said, dtype=dtype).space(files, *((fitted.digest, fitted.dim) if fitted else ()))
+        return replace(said, dtype=dtype).space(
+            files, *((fitted.digest, fitted.dim) if fitted else ())
+        )
 
     def encoder(self, pooler: str) -> "Encoder":
         """An encoder with this pooler."""
@@ -74,7 +87,9 @@ class ModelOptions:
 
 @dataclass(frozen=True)
 class Encoded:
-    """The vectors float32 [n, d] of one pooler, not normalised, and the texts a second of the pass that gave them."""
+    """The vectors float32 [n, d] of one pooler, not normalised, and the texts a second of the pass
+    that gave them.
+    """
 
     pooler: str
     rows: np.ndarray
@@ -87,10 +102,12 @@ def encode_many(
     texts: Sequence[str],
     done: Callable[[int], None] = lambda texts: None,
 ) -> Iterator[Encoded]:
-    """The vectors of the texts for every pooler; `done` is told how many texts have gone through the model.
+    """The vectors of the texts for every pooler; `done` is told how many texts have gone through
+    the model.
 
-    Poolers that read the same tokens share one forward pass; one that changes the text, or has layers after it, has its
-    own. Vectors wait in a temporary file, so that memory holds a chunk of texts of all poolers, and all texts of one.
+    Poolers that read the same tokens share one forward pass; one that changes the text, or has
+    layers after it, has its own. Vectors wait in a temporary file, so that memory holds a chunk of
+    texts of all poolers, and all texts of one.
     """
     for group in groups(options, poolers):
         encoder = options.encoder("+".join(computed for _, computed in group))
@@ -105,7 +122,11 @@ def encode_many(
                 took += time.monotonic() - began
                 columns = np.split(chunk, np.cumsum(widths)[:-1], axis=1)
                 for at, width, part in zip(starts[:-1], widths, columns, strict=True):
-                    _write(file.fileno(), np.ascontiguousarray(part, np.float32), int(at) + 4 * width * start)
+                    _write(
+                        file.fileno(),
+                        np.ascontiguousarray(part, np.float32),
+                        int(at) + 4 * width * start,
+                    )
                 done(len(chunk))
             for (pooler, _), at, width in zip(group, starts[:-1], widths, strict=True):
                 file.seek(int(at))
@@ -114,7 +135,9 @@ def encode_many(
 
 
 def groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass has all it can."""
+    """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass
+    has all it can.
+    """
     joined: list[tuple[str, str]] = []
     separate: list[list[tuple[str, str]]] = []
     for pooler in poolers:

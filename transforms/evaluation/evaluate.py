@@ -30,7 +30,9 @@ SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after th
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The rows of scores, notes of what a reader of them has to know, and the blocks and heads of `ditto:*`, if any."""
+    """The rows of scores, notes of what a reader of them has to know, and the blocks and heads of
+    `ditto:*`, if any.
+    """
 
     rows: list[Row]
     notes: list[str]
@@ -58,11 +60,13 @@ def _forget(_: list[Row]) -> None:
 
 @python_names(parameters_of(EvaluateOptions))
 def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _forget) -> Evaluation:
-    """Scores of the methods on the tasks. Raises OptionError for tasks, poolers and files that do not work.
+    """Scores of the methods on the tasks. Raises OptionError for tasks, poolers and files that do
+    not work.
 
-    Rows have task, kind, metric, subset, pooler, calibration, dim, n; score, low, high (x100, with a 95 % interval);
-    against, diff, diff_low, diff_high, p, p_holm (the difference from the first method); sentences_s and bytes_row.
-    If a step fails, `rescue` gets the rows that were computed, before the error is raised.
+    Rows have task, kind, metric, subset, pooler, calibration, dim, n; score, low, high (x100, with
+    a 95 % interval); against, diff, diff_low, diff_high, p, p_holm (the difference from the first
+    method); sentences_s and bytes_row. If a step fails, `rescue` gets the rows that were computed,
+    before the error is raised.
     """
     rows: list[Row] = []
     try:
@@ -87,16 +91,24 @@ def _evaluated(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
         plan = _planned(options)
         grid = plan.grid
         for by_path in plan.calibrations.values():
-            notes += [note for path, fitted in by_path.items() for note in seen_in_fit(path, fitted, tasks)]
+            notes += [
+                note
+                for path, fitted in by_path.items()
+                for note in seen_in_fit(path, fitted, tasks)
+            ]
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:
         rows += _rows_of_store(store)
     best = best_by_dev(rows)
-    return Evaluation(rows, [*dict.fromkeys(notes), *undefined(rows), *([best] if best else [])], grid)
+    return Evaluation(
+        rows, [*dict.fromkeys(notes), *undefined(rows), *([best] if best else [])], grid
+    )
 
 
 def _planned(options: EvaluateOptions) -> _ScorePlan:
-    model = ModelOptions(options.model, options.revision, options.max_tokens, options.dtype, options.device)
+    model = ModelOptions(
+        options.model, options.revision, options.max_tokens, options.dtype, options.device
+    )
     poolers, grid = expand(model, options.poolers)
     spaces = {pooler: model.space(pooler) for pooler in poolers}
     calibrations = matched(spaces, options.calibrations)
@@ -110,8 +122,12 @@ def _planned(options: EvaluateOptions) -> _ScorePlan:
 # --- predictions
 
 
-def _add_rows_of_tasks(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, rows: list[Row]) -> None:
-    """Add the rows of all tasks. If a method fails, those that were done before are scored all the same."""
+def _add_rows_of_tasks(
+    plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, rows: list[Row]
+) -> None:
+    """Add the rows of all tasks. If a method fails, those that were done before are scored all the
+    same.
+    """
     predictions: list[dict[Method, Predictions]] = [{} for _ in tasks]
     try:
         _predict(plan, tasks, cache, predictions)
@@ -121,34 +137,52 @@ def _add_rows_of_tasks(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, ro
     rows.extend(_rows_of_tasks(tasks, _in_order(plan, predictions)))
 
 
-def _predict(plan: _ScorePlan, tasks: Sequence[Task], cache: Cache, found: Sequence[dict[Method, Predictions]]) -> None:
+def _predict(
+    plan: _ScorePlan,
+    tasks: Sequence[Task],
+    cache: Cache,
+    found: Sequence[dict[Method, Predictions]],
+) -> None:
     """Add to each task's dictionary what each method makes of it, from the cache if that has it."""
     queries = plan.model.of_queries()
     keys = [{method: _key(plan, queries, task, method) for method in plan.all} for task in tasks]
     for kept, by_method in zip(found, keys, strict=True):
         read = {method: cache.read(key) for method, key in by_method.items()}
-        kept.update({method: predictions for method, predictions in read.items() if predictions is not None})
+        kept.update(
+            {method: predictions for method, predictions in read.items() if predictions is not None}
+        )
     missing = [[method for method in plan.all if method not in kept] for kept in found]
     for part in _parts(plan, tasks, missing):
-        for place, method, predictions in _computed(plan, queries, tasks, {place: missing[place] for place in part}):
+        for place, method, predictions in _computed(
+            plan, queries, tasks, {place: missing[place] for place in part}
+        ):
             found[place][method] = predictions
             cache.write(keys[place][method], predictions)
 
 
-def _in_order(plan: _ScorePlan, found: Sequence[Mapping[Method, Predictions]]) -> list[dict[Method, Predictions]]:
+def _in_order(
+    plan: _ScorePlan, found: Sequence[Mapping[Method, Predictions]]
+) -> list[dict[Method, Predictions]]:
     """The predictions of each task by the methods that were done, in the order of the plan."""
-    return [{method: of_task[method] for method in plan.all if method in of_task} for of_task in found]
+    return [
+        {method: of_task[method] for method in plan.all if method in of_task} for of_task in found
+    ]
 
 
 def _key(plan: _ScorePlan, queries: ModelOptions | None, task: Task, method: Method) -> str:
     space = plan.spaces[method.pooler]
     asked = queries.space(method.pooler).id if queries and task.queries else space.id
-    fitted = plan.calibrations[method.pooler][method.calibration].digest if method.calibration else None
+    fitted = (
+        plan.calibrations[method.pooler][method.calibration].digest if method.calibration else None
+    )
     return key_of(content_digest(task), space.id, asked, fitted, method.dim)
 
 
-def _parts(plan: _ScorePlan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]) -> Iterator[list[int]]:
-    """The tasks, by place, that something is missing of, in parts whose vectors take no more than `SPILLED` bytes.
+def _parts(
+    plan: _ScorePlan, tasks: Sequence[Task], missing: Sequence[Sequence[Method]]
+) -> Iterator[list[int]]:
+    """The tasks, by place, that something is missing of, in parts whose vectors take no more than
+    `SPILLED` bytes.
 
     A task that alone takes more is a part of its own.
     """
@@ -168,12 +202,22 @@ def _parts(plan: _ScorePlan, tasks: Sequence[Task], missing: Sequence[Sequence[M
 
 
 def _computed(
-    plan: _ScorePlan, queries: ModelOptions | None, tasks: Sequence[Task], missing: Mapping[int, Sequence[Method]]
+    plan: _ScorePlan,
+    queries: ModelOptions | None,
+    tasks: Sequence[Task],
+    missing: Mapping[int, Sequence[Method]],
 ) -> Iterator[tuple[int, Method, Predictions]]:
-    """The predictions that are missing of some tasks, by place; each text goes through the model once."""
-    texts, asked = _distinct(tasks, missing, with_queries=queries is None), _asked(tasks, missing, queries)
+    """The predictions that are missing of some tasks, by place; each text goes through the model
+    once.
+    """
+    texts, asked = (
+        _distinct(tasks, missing, with_queries=queries is None),
+        _asked(tasks, missing, queries),
+    )
     poolers = [
-        pooler for pooler, own in plan.methods.items() if any(m in own for some in missing.values() for m in some)
+        pooler
+        for pooler, own in plan.methods.items()
+        if any(m in own for some in missing.values() for m in some)
     ]
     passes = len(groups(plan.model, poolers))
     with Watch((len(texts) + len(asked)) * passes, sum(map(len, missing.values()))) as watch:
@@ -183,12 +227,18 @@ def _computed(
             of_queries = encode_many(queries, poolers, list(asked), watch.encoded)
         for rows, query_rows in zip(encoded, of_queries, strict=False):
             _check_finite(rows, texts)
-            for path, vectors, speed in _calibrated(plan.calibrations[rows.pooler], rows, query_rows, (texts, asked)):
+            for path, vectors, speed in _calibrated(
+                plan.calibrations[rows.pooler], rows, query_rows, (texts, asked)
+            ):
                 for place, some in missing.items():
                     for method in some:
                         if (method.pooler, method.calibration) == (rows.pooler, path):
                             predictions = dict(tasks[place].predict(vectors.cut(method.dim)))
-                            yield place, method, {**predictions, f"{ALL}/sentences_s": np.array([speed])}
+                            yield (
+                                place,
+                                method,
+                                {**predictions, f"{ALL}/sentences_s": np.array([speed])},
+                            )
                             watch.scored()
 
 
@@ -198,7 +248,9 @@ def _calibrated(
     queries: Encoded | None,
     places: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> Iterator[tuple[str | None, TaskVectors, float]]:
-    """A pooler's vectors as they are, and under each calibration: its path, the vectors, and texts a second."""
+    """A pooler's vectors as they are, and under each calibration: its path, the vectors, and texts
+    a second.
+    """
     texts, asked = places
     asked_rows = None if queries is None else queries.rows
     yield None, TaskVectors(rows.rows, texts, asked_rows, asked), rows.speed
@@ -219,8 +271,12 @@ def _distinct(tasks: Sequence[Task], places: Iterable[int], with_queries: bool) 
     return found
 
 
-def _asked(tasks: Sequence[Task], places: Iterable[int], queries: ModelOptions | None) -> dict[str, int]:
-    """The queries of some tasks, each once, with their places; none where queries are encoded as texts are."""
+def _asked(
+    tasks: Sequence[Task], places: Iterable[int], queries: ModelOptions | None
+) -> dict[str, int]:
+    """The queries of some tasks, each once, with their places; none where queries are encoded as
+    texts are.
+    """
     found: dict[str, int] = {}
     for place in places if queries is not None else ():
         for text in tasks[place].queries:
@@ -234,15 +290,17 @@ def _check_finite(found: Encoded, texts: Mapping[str, int]) -> None:
     if bad.size:
         text = quoted([list(texts)[bad[0]]])
         raise SentenceBeamError(
-            f"pooler {found.pooler}: the vector of {text} is not finite ({bad.size} of {len(texts)} are not); "
-            "say --dtype float32, or leave such texts out"
+            f"pooler {found.pooler}: the vector of {text} is not finite ({bad.size} of {len(texts)}"
+            " are not); say --dtype float32, or leave such texts out"
         )
 
 
 # --- rows
 
 
-def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]) -> Iterator[Row]:
+def _rows_of_tasks(
+    tasks: Sequence[Task], predictions: Sequence[Mapping[Method, Predictions]]
+) -> Iterator[Row]:
     """The rows of the tasks that any method was done for, then those of the averages."""
     draws: dict[tuple[str, str], list[tuple[Draws, int]]] = {}
     done = [(task, found) for task, found in zip(tasks, predictions, strict=True) if found]
@@ -257,7 +315,9 @@ def _rows_of_tasks(tasks: Sequence[Task], predictions: Sequence[Mapping[Method, 
         yield from _averages(draws, list(predictions[0]))
 
 
-def _averages(draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]], methods: Sequence[Method]) -> Iterator[Row]:
+def _averages(
+    draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]], methods: Sequence[Method]
+) -> Iterator[Row]:
     """The rows of the average of each kind that has several tasks besides `dev`."""
     for (kind, metric), several in draws.items():
         if len(several) > 1:
@@ -271,7 +331,9 @@ def _rows_of_store(task: StoreRetrieval) -> list[Row]:
     calibration = kept.path if kept else None
     found = {}
     for search in task.methods:
-        method = Method(pooler, None if search == "pooled" else calibration, task.dim(search), search)
+        method = Method(
+            pooler, None if search == "pooled" else calibration, task.dim(search), search
+        )
         found[method] = task.predict(search)
     rows, _ = scored(task.name, task.kind, task.evidence(list(found.values())), found)
     return [{**row, "bytes_row": round(task.bytes_row(str(row["search"])), 3)} for row in rows]

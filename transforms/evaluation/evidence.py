@@ -1,7 +1,9 @@
-"""What several methods got for the items of a task: its scores, those of resamples, and with two methods swapped.
+"""What several methods got for the items of a task: its scores, those of resamples, and with two
+methods swapped.
 
-Methods are rows `m`, items are columns `n`, in the same order for all. Results are by subset of the task: `all`, and
-for tasks of several files `mean`, `wmean` and each file's name. Scores are not multiplied by 100 here.
+Methods are rows `m`, items are columns `n`, in the same order for all. Results are by subset of the
+task: `all`, and for tasks of several files `mean`, `wmean` and each file's name. Scores are not
+multiplied by 100 here.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,9 @@ class Evidence(Protocol):
         """The scores [m, r] of resamples in which item `i` occurs `counts[r, i]` times."""
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
-        """The differences [r] of a method and the first one where they swap the items with `swaps[r, i]` 1, not 0."""
+        """The differences [r] of a method and the first one where they swap the items with
+        `swaps[r, i]` 1, not 0.
+        """
 
 
 @dataclass(frozen=True, eq=False)

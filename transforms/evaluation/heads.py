@@ -10,7 +10,9 @@ from transforms.space import parse_pooler
 
 
 def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
-    """The scores over all items of a task at full width, float64 [blocks, heads]; NaN where a head has no score."""
+    """The scores over all items of a task at full width, float64 [blocks, heads]; NaN where a head
+    has no score.
+    """
     scores, widths = np.full(grid, np.nan), np.zeros(grid)
     for row in rows:
         spec = parse_pooler(row["pooler"])

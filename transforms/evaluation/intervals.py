@@ -1,4 +1,6 @@
-"""How far a task's scores can be believed: paired bootstrap intervals, permutation tests, Holm's correction."""
+"""How far a task's scores can be believed: paired bootstrap intervals, permutation tests, Holm's
+correction.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,14 +11,17 @@ from transforms.evaluation.evidence import Evidence
 
 RESAMPLES = 2000
 PERMUTATIONS = 9999
-FEWEST, MOST_CELLS = 999, 1 << 28  # permutations that are always drawn; (permutation, item) pairs for more of them
-CELLS, LEAST = 1 << 18, 64  # (resample, item) pairs held at once, which stay in a cache; fewest resamples
+# permutations that are always drawn; (permutation, item) pairs for more of them
+FEWEST, MOST_CELLS = 999, 1 << 28
+# (resample, item) pairs held at once, which stay in a cache; fewest resamples
+CELLS, LEAST = 1 << 18, 64
 ROUNDING = 1e-9  # within which two differences count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The methods' scores [m] on one subset, in resamples [m, r], and differences from the first under swaps [m, p].
+    """The methods' scores [m] on one subset, in resamples [m, r], and differences from the first
+    under swaps [m, p].
 
     All methods have the same resamples and swaps.
     """
@@ -28,8 +33,9 @@ class Draws:
 
 @dataclass(frozen=True)
 class Belief:
-    """A method's score with its 95 % interval; for all but the first its difference from the first, with interval,
-    permutation p-value, and that p-value corrected for the number of methods. None: undefined."""
+    """A method's score with its 95 % interval; for all but the first its difference from the first,
+    with interval, permutation p-value, and that p-value corrected for the number of methods. None:
+    undefined."""
 
     score: float | None
     low: float | None
@@ -42,19 +48,25 @@ class Belief:
 
 
 def draw(
-    evidence: Evidence, seed: Sequence[int] = (0,), resamples: int = RESAMPLES, permutations: int = PERMUTATIONS
+    evidence: Evidence,
+    seed: Sequence[int] = (0,),
+    resamples: int = RESAMPLES,
+    permutations: int = PERMUTATIONS,
 ) -> dict[str, Draws]:
     """What chance does to the scores, by subset; equal seeds give equal draws.
 
-    A resample has as many items as the task, drawn with replacement within each of the evidence's strata. Permutations
-    are drawn only where there is more than one method; there are fewer for very many items.
+    A resample has as many items as the task, drawn with replacement within each of the evidence's
+    strata. Permutations are drawn only where there is more than one method; there are fewer for
+    very many items.
     """
     items = sum(evidence.strata)
     permutations = min(permutations, max(FEWEST, MOST_CELLS // max(1, items)))
     scores = evidence.scores()
     methods = len(next(iter(scores.values())))
     bootstrap, swapping = (np.random.default_rng([*seed, part]) for part in (0, 1))
-    parts = [evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)]
+    parts = [
+        evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)
+    ]
     differences = {name: np.zeros((methods, permutations if methods > 1 else 0)) for name in scores}
     start = 0
     for swaps in _swaps(swapping, items, permutations if methods > 1 else 0):
@@ -92,7 +104,9 @@ def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
             belief = Belief(belief.score, belief.low, belief.high, _scaled(diff, scale), *around, p)
         found.append(belief)
     corrected = holm([belief.p for belief in found])
-    return [Belief(**{**vars(belief), "p_holm": p}) for belief, p in zip(found, corrected, strict=True)]
+    return [
+        Belief(**{**vars(belief), "p_holm": p}) for belief, p in zip(found, corrected, strict=True)
+    ]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -106,7 +120,9 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def _resamples(generator: np.random.Generator, strata: tuple[int, ...], total: int) -> Iterator[np.ndarray]:
+def _resamples(
+    generator: np.random.Generator, strata: tuple[int, ...], total: int
+) -> Iterator[np.ndarray]:
     """How often each item occurs in each resample: int32 [r, n], in parts."""
     size = max(LEAST, CELLS // max(1, sum(strata)))
     for start in range(0, total, size):
@@ -116,7 +132,9 @@ def _resamples(generator: np.random.Generator, strata: tuple[int, ...], total: i
 
 def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarray:
     drawn = generator.integers(0, length, (rows, length)) + np.arange(rows)[:, None] * length
-    return np.bincount(drawn.ravel(), minlength=rows * length).reshape(rows, length).astype(np.int32)
+    return (
+        np.bincount(drawn.ravel(), minlength=rows * length).reshape(rows, length).astype(np.int32)
+    )
 
 
 def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
@@ -137,8 +155,12 @@ def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | N
     return _scaled(low, scale), _scaled(high, scale)
 
 
-def _around(value: float, ends: tuple[float | None, float | None], scale: float) -> tuple[float | None, float | None]:
-    """An interval that holds the value too: on few items one that is corrected for bias may lie beside it."""
+def _around(
+    value: float, ends: tuple[float | None, float | None], scale: float
+) -> tuple[float | None, float | None]:
+    """An interval that holds the value too: on few items one that is corrected for bias may lie
+    beside it.
+    """
     low, high = ends
     own = _scaled(value, scale)
     if low is None or high is None or own is None:
@@ -147,7 +169,9 @@ def _around(value: float, ends: tuple[float | None, float | None], scale: float)
 
 
 def _p_value(diff: float, swapped: np.ndarray) -> float | None:
-    """The share of swaps with a difference at least as far from 0, the observed one counted among them."""
+    """The share of swaps with a difference at least as far from 0, the observed one counted among
+    them.
+    """
     if not np.isfinite(diff):
         return None
     usable = swapped[np.isfinite(swapped)]
@@ -155,5 +179,7 @@ def _p_value(diff: float, swapped: np.ndarray) -> float | None:
 
 
 def _scaled(value: float, scale: float) -> float | None:
-    """The value times `scale` with six decimals, no minus before zero; None for NaN and infinities."""
+    """The value times `scale` with six decimals, no minus before zero; None for NaN and
+    infinities.
+    """
     return round(float(value) * scale, 6) + 0.0 if np.isfinite(value) else None

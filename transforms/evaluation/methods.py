@@ -1,4 +1,6 @@
-"""Methods: what is compared on tasks. A pooler, a calibration of its vectors or none, and a width."""
+"""Methods: what is compared on tasks. A pooler, a calibration of its vectors or none, and a
+width.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +15,8 @@ EVERY_HEAD = "ditto:*"
 
 @dataclass(frozen=True)
 class Method:
-    """A pooler's SPEC, the folder of a calibration or None, the number of components; `search` is how a store is
-    searched, None for vectors that are compared with every other."""
+    """A pooler's SPEC, the folder of a calibration or None, the number of components; `search` is
+    how a store is searched, None for vectors that are compared with every other."""
 
     pooler: str
     calibration: str | None
@@ -24,7 +26,11 @@ class Method:
     @property
     def fields(self) -> dict[str, str | int | None]:
         """What names the method in a row of scores."""
-        named: dict[str, str | int | None] = {"pooler": self.pooler, "calibration": self.calibration, "dim": self.dim}
+        named: dict[str, str | int | None] = {
+            "pooler": self.pooler,
+            "calibration": self.calibration,
+            "dim": self.dim,
+        }
         return {**named, **({"search": self.search} if self.search else {})}
 
     def __str__(self) -> str:
@@ -33,7 +39,9 @@ class Method:
 
 
 def expand(options: ModelOptions, specs: Sequence[str]) -> tuple[list[str], tuple[int, int] | None]:
-    """The poolers, `ditto:*` as one for each head, and the number of blocks and heads for it (None without it)."""
+    """The poolers, `ditto:*` as one for each head, and the number of blocks and heads for it (None
+    without it).
+    """
     poolers: list[str] = []
     grid = None
     for spec in specs:
@@ -56,7 +64,9 @@ def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict
     found: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in spaces}
     for path in paths:
         calibration = read_calibration(path)
-        fitting = [pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id]
+        fitting = [
+            pooler for pooler, space in spaces.items() if space.pooled_id == calibration.pooled_id
+        ]
         if not fitting:
             check_space(calibration.info, next(iter(spaces.values())), path)
         for pooler in fitting:
@@ -67,7 +77,12 @@ def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict
 def methods_of(
     pooler: str, space: Space, calibrations: Mapping[str, Calibration], dims: Sequence[int]
 ) -> Iterator[Method]:
-    """The methods of a pooler: without and with each calibration, in full and cut to each smaller width."""
-    for path, full in [(None, space.dim), *((path, found.dim) for path, found in calibrations.items())]:
+    """The methods of a pooler: without and with each calibration, in full and cut to each smaller
+    width.
+    """
+    for path, full in [
+        (None, space.dim),
+        *((path, found.dim) for path, found in calibrations.items()),
+    ]:
         for dim in dict.fromkeys([full, *(d for d in dims if d < full)]):
             yield Method(pooler, path, dim)

@@ -1,4 +1,6 @@
-"""Encoders in MTEB: `mteb.evaluate(MtebEncoder(encoder), tasks)` scores a pooler or a calibration on its tasks."""
+"""Encoders in MTEB: `mteb.evaluate(MtebEncoder(encoder), tasks)` scores a pooler or a calibration
+on its tasks.
+"""
 
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 
 
 class MtebEncoder(AbsEncoder):
-    """An encoder as a model of MTEB; its revision is the id of the space, under which MTEB keeps results.
+    """An encoder as a model of MTEB; its revision is the id of the space, under which MTEB keeps
+    results.
 
-    `queries` is an encoder with the prompt for queries, where they have one of their own; tasks' prompts are not used.
+    `queries` is an encoder with the prompt for queries, where they have one of their own; tasks'
+    prompts are not used.
     """
 
     def __init__(self, encoder: Encoder, queries: Encoder | None = None) -> None:

@@ -1,6 +1,8 @@
-"""SentEval's network of one hidden layer: weight decay as Adam has it, stopped by the accuracy on held-out rows.
+"""SentEval's network of one hidden layer: weight decay as Adam has it, stopped by the accuracy on
+held-out rows.
 
-As its `nhid` 50, `optim` adam, `batch_size` 64, `epoch_size` 4, `tenacity` 5, with the mean loss of a batch.
+As its `nhid` 50, `optim` adam, `batch_size` 64, `epoch_size` 4, `tenacity` 5, with the mean loss of
+a batch.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,8 @@ import torch
 from torch.nn import functional
 
 HIDDEN, BATCH, SEED = 50, 64, 1111
-PASSES, MOST_PASSES = 4, 200  # passes over the rows from one accuracy to the next, and passes after which none begin
+# passes over the rows from one accuracy to the next, and passes after which none begin
+PASSES, MOST_PASSES = 4, 200
 TENACITY = 5  # accuracies that are no better, in all, before the next one of these ends a training
 Rows = tuple[np.ndarray, np.ndarray]  # features float32 [n, d], labels int64 [n]
 
@@ -31,10 +34,14 @@ class Network:
         return found
 
 
-def train_networks(train: Rows, held_out: Rows, classes: int, decays: Sequence[float]) -> list[Network]:
-    """A network for each weight decay. All begin with the same weights and see the rows in the same order.
+def train_networks(
+    train: Rows, held_out: Rows, classes: int, decays: Sequence[float]
+) -> list[Network]:
+    """A network for each weight decay. All begin with the same weights and see the rows in the same
+    order.
 
-    They are trained side by side, as matrices of one more dimension, which takes little longer than one of them.
+    They are trained side by side, as matrices of one more dimension, which takes little longer than
+    one of them.
     """
     features, labels = (torch.from_numpy(array) for array in train)
     weights = _first_weights(features.shape[1], classes, len(decays))
@@ -51,7 +58,9 @@ def train_networks(train: Rows, held_out: Rows, classes: int, decays: Sequence[f
             if no_better[place] > TENACITY:
                 continue
             if accuracy > best[place].accuracy:
-                best[place] = Network(accuracy, tuple(weight[place].detach().clone() for weight in weights))
+                best[place] = Network(
+                    accuracy, tuple(weight[place].detach().clone() for weight in weights)
+                )
             else:
                 no_better[place] += 1
         if (no_better > TENACITY).all():
@@ -60,7 +69,9 @@ def train_networks(train: Rows, held_out: Rows, classes: int, decays: Sequence[f
 
 
 def _first_weights(inputs: int, classes: int, networks: int) -> list[torch.Tensor]:
-    """Weights and biases of two layers, drawn as `torch.nn.Linear` draws them: float32 [networks, in, out] each."""
+    """Weights and biases of two layers, drawn as `torch.nn.Linear` draws them: float32 [networks,
+    in, out] each.
+    """
     generator = torch.Generator().manual_seed(SEED)
     found = []
     for rows, columns, before in (
@@ -86,13 +97,16 @@ def _train_once(
     for start in range(0, len(order), BATCH):
         rows = torch.from_numpy(order[start : start + BATCH])
         logits = _logits(weights, features[rows])
-        loss = functional.cross_entropy(logits.transpose(1, 2), labels[rows].expand(len(logits), -1), reduction="sum")
+        loss = functional.cross_entropy(
+            logits.transpose(1, 2), labels[rows].expand(len(logits), -1), reduction="sum"
+        )
         adam.zero_grad()
         (loss / len(rows)).backward()
         with torch.no_grad():
             for weight in weights:
                 assert weight.grad is not None
-                weight.grad += decay * weight  # as Adam's weight_decay, of which it has one for all networks
+                # as Adam's weight_decay, of which it has one for all networks
+                weight.grad += decay * weight
         adam.step()
 
 

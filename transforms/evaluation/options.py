@@ -12,23 +12,25 @@ AVERAGE = "Avg."  # in the place of a task's name: the average of several
 
 @options
 class EvaluateOptions:
-    """Tasks, and the methods that are scored on them: each pooler, with each calibration fitted for it, at each dim.
+    """Tasks, and the methods that are scored on them: each pooler, with each calibration fitted for
+    it, at each dim.
 
-    `tasks`: [KIND:]NAME=PATH[,PATH] each; `make`: PROBE=PATH each. `calibrations` are folders that `fit` made;
-    `truncate_dims` are scored beside the full width. `cache` is a folder in which scores are kept.
+    `tasks`: [KIND:]NAME=PATH[,PATH] each; `make`: PROBE=PATH each. `calibrations` are folders that
+    `fit` made; `truncate_dims` are scored beside the full width. `cache` is a folder in which
+    scores are kept.
     """
 
     tasks: tuple[str, ...] = option(
-        "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli, pairs, triplets, "
-        "clustering or probing (default: sts); repeat for more",
+        "a task; KIND is sts (pairs with scores), relatedness, retrieval, classification, nli,"
+        " pairs, triplets, clustering or probing (default: sts); repeat for more",
         metavar="[KIND:]NAME=PATH[,PATH]",
         several="repeat",
         flag="--task",
         default=(),
     )
     make: tuple[str, ...] = option(
-        "a probing task made from a text file with a sentence a line: PROBE is sentence-length, word-content or "
-        "bigram-shift; repeat for more (default: none)",
+        "a probing task made from a text file with a sentence a line: PROBE is sentence-length,"
+        " word-content or bigram-shift; repeat for more (default: none)",
         metavar="PROBE=PATH",
         several="repeat",
         default=(),
@@ -43,7 +45,8 @@ class EvaluateOptions:
         default=("auto",),
     )
     calibrations: tuple[str, ...] = option(
-        "a folder that fit made: score the vectors it was fitted for with it too; repeat for more (default: none)",
+        "a folder that fit made: score the vectors it was fitted for with it too; repeat for more"
+        " (default: none)",
         metavar="PATH",
         several="repeat",
         flag="--calibration",
@@ -58,7 +61,9 @@ class EvaluateOptions:
         default=(),
     )
     max_tokens: int | None = option(MAX_TOKENS, default=None)
-    dtype: str = option(DTYPE, help="type of the forward pass (default: float32)", default="float32")
+    dtype: str = option(
+        DTYPE, help="type of the forward pass (default: float32)", default="float32"
+    )
     device: str = option(DEVICE, default="auto")
     classifier: str = option(
         f"what judges vectors of classification, nli and probing (default: {LOGISTIC})",
@@ -66,7 +71,9 @@ class EvaluateOptions:
         default=LOGISTIC,
     )
     cache: str | None = option(
-        "folder that keeps scores; what is there is not computed again (default: none)", metavar="DIR", default=None
+        "folder that keeps scores; what is there is not computed again (default: none)",
+        metavar="DIR",
+        default=None,
     )
 
 
@@ -75,10 +82,13 @@ class EvaluateCommandOptions(EvaluateOptions):
     """The options of `evaluate`: those of an evaluation, and what is written of it."""
 
     output: str | None = option(
-        f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed alone)",
+        f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed"
+        " alone)",
         metavar="FILE",
         default=None,
     )
     report: str | None = option(
-        "a page with the scores, their intervals and heat maps (default: none)", metavar="FILE.html", default=None
+        "a page with the scores, their intervals and heat maps (default: none)",
+        metavar="FILE.html",
+        default=None,
     )

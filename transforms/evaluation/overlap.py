@@ -11,13 +11,16 @@ from transforms.store import open_store
 
 
 def seen_in_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[str]:
-    """A note for each task of whose texts some are rows of the store that a calibration was fitted on.
+    """A note for each task of whose texts some are rows of the store that a calibration was fitted
+    on.
 
     None where that store, or that snapshot of it, is not there any more.
     """
     fitted = calibration.info["fitted_on"]
     try:
-        hashes = open_store(str(fitted["store"]), fitted["run"]).dataset().to_table(columns=["row_hash"])
+        hashes = (
+            open_store(str(fitted["store"]), fitted["run"]).dataset().to_table(columns=["row_hash"])
+        )
     except (SentenceBeamError, OSError, KeyError, pa.ArrowException):
         return []
     known, notes = hashes.column("row_hash").combine_chunks(), []
@@ -26,5 +29,8 @@ def seen_in_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[
         seen = pc.is_in(pa.array(row_hashes(texts), pa.binary(16)), known).to_pylist()
         both = [text for text, is_seen in zip(texts, seen, strict=True) if is_seen]
         if both:
-            notes.append(f"{task.name}: {path} was fitted on {len(both)} of its {len(texts)} texts: {quoted(both)}")
+            notes.append(
+                f"{task.name}: {path} was fitted on {len(both)} of its {len(texts)} texts:"
+                f" {quoted(both)}"
+            )
     return notes

@@ -1,4 +1,6 @@
-"""The scores as one HTML file that needs nothing else: tables that sort, intervals, heat maps of attention heads."""
+"""The scores as one HTML file that needs nothing else: tables that sort, intervals, heat maps of
+attention heads.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ BESIDE = ("mean", "wmean", "pearson", "uniformity", "alignment", "mean_cosine", 
 
 @dataclass(frozen=True)
 class DrawnInterval:
-    """An interval as it is drawn: places from 0 to WIDTH of its ends, of the score, and of zero, if that is inside."""
+    """An interval as it is drawn: places from 0 to WIDTH of its ends, of the score, and of zero, if
+    that is inside.
+    """
 
     low: float
     high: float
@@ -52,7 +56,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Cell:
-    """A head's score, and how far it is from the worst (0) to the best (1) of its task; None: no score."""
+    """A head's score, and how far it is from the worst (0) to the best (1) of its task; None: no
+    score.
+    """
 
     score: float | None
     share: float
@@ -66,7 +72,9 @@ class HeatMap:
     rows: list[list[Cell]]
 
 
-def page(model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None) -> str:
+def page(
+    model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None
+) -> str:
     """The HTML of scores; `grid` is the number of blocks and heads, where every head was scored."""
     return _template().render(
         model=model,
@@ -95,7 +103,9 @@ def _sections(rows: Sequence[Row]) -> list[Section]:
 
 
 def _section(rows: list[Row], same: list[Row]) -> Section:
-    scores, diffs = ([(row[f"{name}low"], row[f"{name}high"]) for row in same] for name in ("", "diff_"))
+    scores, diffs = (
+        [(row[f"{name}low"], row[f"{name}high"]) for row in same] for name in ("", "diff_")
+    )
     lines = [
         Line(
             row,
@@ -119,7 +129,10 @@ def _beside(rows: list[Row], row: Row) -> dict[str, float | None]:
 
 
 def _bar(
-    low: float | None, high: float | None, at: float | None, all_of: Sequence[tuple[float | None, float | None]]
+    low: float | None,
+    high: float | None,
+    at: float | None,
+    all_of: Sequence[tuple[float | None, float | None]],
 ) -> DrawnInterval | None:
     """An interval, to the scale of all of them; None where it is not defined."""
     if low is None or high is None or at is None:
@@ -130,19 +143,27 @@ def _bar(
     def place(value: float) -> float:
         return round(4 + (WIDTH - 8) * (value - least) / ((most - least) or 1.0), 1)
 
-    return DrawnInterval(place(low), place(high), place(at), place(0.0) if least <= 0 <= most else None)
+    return DrawnInterval(
+        place(low), place(high), place(at), place(0.0) if least <= 0 <= most else None
+    )
 
 
 def _heat_maps(rows: Sequence[Row], grid: tuple[int, int]) -> list[HeatMap]:
     maps = []
-    for task in dict.fromkeys(row["task"] for row in rows if row["metric"] == "spearman" and row["kind"] == "sts"):
+    for task in dict.fromkeys(
+        row["task"] for row in rows if row["metric"] == "spearman" and row["kind"] == "sts"
+    ):
         scores = head_scores(rows, task, grid)
         known = scores[scores == scores]
         if not known.size:
             continue
         least, spread = float(known.min()), float(known.max() - known.min()) or 1.0
         cells = [
-            [Cell(float(v), (float(v) - least) / spread) if v == v else Cell(None, 0.0) for v in row] for row in scores
+            [
+                Cell(float(v), (float(v) - least) / spread) if v == v else Cell(None, 0.0)
+                for v in row
+            ]
+            for row in scores
         ]
         maps.append(HeatMap(task, cells))
     return maps

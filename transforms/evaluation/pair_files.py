@@ -11,8 +11,10 @@ from transforms.base.errors import OptionError
 from transforms.evaluation import tables
 
 SIDES = ("sentence1", "sentence2")
-SIDES_ALSO = (SIDES, ("premise", "hypothesis"), ("question", "sentence"))  # as the hub has NLI and QNLI
-UNLABELLED = ("-", "-1")  # NLI whose annotators did not agree, and hidden labels of the hub's test sets
+# as the hub has NLI and QNLI
+SIDES_ALSO = (SIDES, ("premise", "hypothesis"), ("question", "sentence"))
+# NLI whose annotators did not agree, and hidden labels of the hub's test sets
+UNLABELLED = ("-", "-1")
 SICK_SIDES = ("sentence_A", "sentence_B")
 SICK_LABELS = ("entailment_label", "entailment_judgment")
 SICK_SETS = ("TRAIN", "TRIAL", "TEST")
@@ -33,7 +35,9 @@ class ScoredPairs:
 
 @dataclass(frozen=True)
 class LabelledPairs:
-    """Pairs of sentences with a label each; `unlabelled` more of the file have none, and are left out."""
+    """Pairs of sentences with a label each; `unlabelled` more of the file have none, and are left
+    out.
+    """
 
     labels: list[str]
     first: list[str]
@@ -44,18 +48,22 @@ class LabelledPairs:
 def read_subsets(path: str) -> list[ScoredPairs]:
     """The subsets that a path names; lines with an empty score are skipped.
 
-    A file with the columns score, sentence1, sentence2; a folder with STS.input.NAME.txt and STS.gs.NAME.txt; an
-    sts-*.csv of the STS benchmark; SICK.txt (its test pairs) or one of its parts. Raises `OptionError`, which names
-    file and line.
+    A file with the columns score, sentence1, sentence2; a folder with STS.input.NAME.txt and
+    STS.gs.NAME.txt; an sts-*.csv of the STS benchmark; SICK.txt (its test pairs) or one of its
+    parts. Raises `OptionError`, which names file and line.
     """
-    official = [name for name in tables.files_in(path) if name.startswith(INPUT) and name.endswith(".txt")]
+    official = [
+        name for name in tables.files_in(path) if name.startswith(INPUT) and name.endswith(".txt")
+    ]
     if official:
         return [_official(path, name) for name in official]
     return [read_pairs(path, "TEST")]
 
 
 def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
-    """The scored pairs of a file; of a SICK.txt with all its parts, those of one (TRAIN, TRIAL, TEST), all for None."""
+    """The scored pairs of a file; of a SICK.txt with all its parts, those of one (TRAIN, TRIAL,
+    TEST), all for None.
+    """
     gold, first, second = [], [], []
     for line, (text, one, other) in _rows(path, "score", ("relatedness_score",), part):
         if text.strip():
@@ -66,10 +74,11 @@ def read_pairs(path: str, part: str | None = None) -> ScoredPairs:
 
 
 def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
-    """The labelled pairs of a file with the columns label, sentence1, sentence2, or of SICK, as `read_pairs`.
+    """The labelled pairs of a file with the columns label, sentence1, sentence2, or of SICK, as
+    `read_pairs`.
 
-    The sentences may be called premise and hypothesis, or question and sentence. Pairs with the label - or -1 are left
-    out.
+    The sentences may be called premise and hypothesis, or question and sentence. Pairs with the
+    label - or -1 are left out.
     """
     labels, first, second = [], [], []
     unlabelled = 0
@@ -87,7 +96,9 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
 
 
 def read_splits(paths: Sequence[str], read: Callable[[str, str | None], Pairs]) -> list[Pairs]:
-    """Training, development and test pairs of three files, or of one SICK.txt that has all of them."""
+    """Training, development and test pairs of three files, or of one SICK.txt that has all of
+    them.
+    """
     if len(paths) == 1 and "SemEval_set" in tables.read_header(paths[0]):
         return [read(paths[0], part) for part in SICK_SETS]
     return [read(path, None) for path in paths]
@@ -97,7 +108,9 @@ def distinct(subsets: Sequence[ScoredPairs]) -> tuple[ScoredPairs, ...]:
     """The subsets with a number after a name that an earlier one has."""
     names = [subset.name for subset in subsets]
     return tuple(
-        replace(subset, name=f"{subset.name} ({seen + 1})") if (seen := names[:place].count(subset.name)) else subset
+        replace(subset, name=f"{subset.name} ({seen + 1})")
+        if (seen := names[:place].count(subset.name))
+        else subset
         for place, subset in enumerate(subsets)
     )
 
@@ -111,26 +124,45 @@ def _rows(path: str, value: str, of_sick: Sequence[str], part: str | None) -> li
             rows = tables.read_table(path, (named, *SICK_SIDES, "SemEval_set"))
             return [(line, row[:3]) for line, row in rows if row[3].strip() == part]
         return list(tables.read_table(path, (named, *SICK_SIDES)))
-    if value == "score" and "score" not in header and path.endswith(".csv") and _is_sts_benchmark(path):
+    if (
+        value == "score"
+        and "score" not in header
+        and path.endswith(".csv")
+        and _is_sts_benchmark(path)
+    ):
         columns = ("score", *SIDES)
-        lines = [(line, text.split("\t")) for line, text in enumerate(tables.read_lines(path), 1) if text]
-        return [(line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)]) for line, row in lines]
+        lines = [
+            (line, text.split("\t")) for line, text in enumerate(tables.read_lines(path), 1) if text
+        ]
+        return [
+            (line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)])
+            for line, row in lines
+        ]
     sides = next((sides for sides in SIDES_ALSO if set(sides) <= set(header)), SIDES)
     return list(tables.read_table(path, (value, *sides)))
 
 
 def _is_sts_benchmark(path: str) -> bool:
-    """Whether a file is one of the STS benchmark, which have tabs in spite of their names, and no header."""
+    """Whether a file is one of the STS benchmark, which have tabs in spite of their names, and no
+    header.
+    """
     lines = tables.read_lines(path)
     return bool(lines) and lines[0].count("\t") >= 6
 
 
 def _official(folder: str, name: str) -> ScoredPairs:
-    """One subset of an official STS folder: sentences in one file, gold scores in the other, line by line."""
-    path, gold_path = storage.join(folder, name), storage.join(folder, GOLD + name.removeprefix(INPUT))
+    """One subset of an official STS folder: sentences in one file, gold scores in the other, line
+    by line.
+    """
+    path, gold_path = (
+        storage.join(folder, name),
+        storage.join(folder, GOLD + name.removeprefix(INPUT)),
+    )
     texts, scores = tables.read_lines(path), tables.read_lines(gold_path)
     if len(texts) != len(scores):
-        raise OptionError(f"--task {path} has {len(texts)} lines and {gold_path} {len(scores)}; check both files")
+        raise OptionError(
+            f"--task {path} has {len(texts)} lines and {gold_path} {len(scores)}; check both files"
+        )
     gold, first, second = [], [], []
     for line, (text, score) in enumerate(zip(texts, scores, strict=True), 1):
         if score.strip():
@@ -138,7 +170,10 @@ def _official(folder: str, name: str) -> ScoredPairs:
             gold.append(tables.number(gold_path, line, score))
             first.append(tables.cell(path, line, row, 0, SIDES))
             second.append(tables.cell(path, line, row, 1, SIDES))
-    return _some(path, ScoredPairs(name.removeprefix(INPUT).removesuffix(".txt"), np.array(gold), first, second))
+    return _some(
+        path,
+        ScoredPairs(name.removeprefix(INPUT).removesuffix(".txt"), np.array(gold), first, second),
+    )
 
 
 def _some(path: str, pairs: ScoredPairs) -> ScoredPairs:

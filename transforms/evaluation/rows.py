@@ -19,9 +19,14 @@ DEV = "dev"
 
 
 def scored(
-    name: str, kind: str, evidence: Mapping[str, Evidence], predictions: Mapping[Method, Predictions]
+    name: str,
+    kind: str,
+    evidence: Mapping[str, Evidence],
+    predictions: Mapping[Method, Predictions],
 ) -> tuple[list[Row], Draws]:
-    """The rows of a task for each metric, method and subset, and the draws of its first metric over all items."""
+    """The rows of a task for each metric, method and subset, and the draws of its first metric over
+    all items.
+    """
     rows: list[Row] = []
     draws = {metric: draw(found, seed_of(name)) for metric, found in evidence.items()}
     for metric, found in evidence.items():
@@ -30,20 +35,35 @@ def scored(
         for place, (method, predicted) in enumerate(predictions.items()):
             for subset in believed:
                 row = _row(
-                    name, kind, metric, subset, method, sizes[subset], believed[subset], place, list(predictions)
+                    name,
+                    kind,
+                    metric,
+                    subset,
+                    method,
+                    sizes[subset],
+                    believed[subset],
+                    place,
+                    list(predictions),
                 )
                 rows.append(row | _figures(predicted, subset))
     return rows, draws[next(iter(evidence))][ALL]
 
 
-def averaged(kind: str, metric: str, draws: Sequence[Draws], methods: Sequence[Method], n: int) -> list[Row]:
+def averaged(
+    kind: str, metric: str, draws: Sequence[Draws], methods: Sequence[Method], n: int
+) -> list[Row]:
     """The rows of the average over the tasks of a kind."""
     believed = beliefs(average(draws))
-    return [_row(AVERAGE, kind, metric, ALL, method, n, believed, at, methods) for at, method in enumerate(methods)]
+    return [
+        _row(AVERAGE, kind, metric, ALL, method, n, believed, at, methods)
+        for at, method in enumerate(methods)
+    ]
 
 
 def best_by_dev(rows: Sequence[Row]) -> str | None:
-    """A line with the best method by the task named `dev`, and what it scores on the others; None without a choice."""
+    """A line with the best method by the task named `dev`, and what it scores on the others; None
+    without a choice.
+    """
     of_all = [row for row in rows if row["subset"] == ALL]
     on_dev = [row for row in of_all if row["task"] == DEV and row["score"] is not None]
     if not on_dev or len({_named(row) for row in on_dev}) < 2:
@@ -56,10 +76,17 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
     others = [
         f"{row['task']} {_figure(row['score'])}"
         for row in of_all
-        if row["task"] != DEV and _named(row) == _named(best) and row["metric"] == firsts[row["task"]]
+        if row["task"] != DEV
+        and _named(row) == _named(best)
+        and row["metric"] == firsts[row["task"]]
     ]
     words = ", ".join(str(word) for word in _named(best)[:2] if word) + f", {best['dim']} dims"
-    return "; ".join([f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}", ", ".join(others)])
+    return "; ".join(
+        [
+            f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}",
+            ", ".join(others),
+        ]
+    )
 
 
 def undefined(rows: Sequence[Row]) -> list[str]:
@@ -74,7 +101,10 @@ def undefined(rows: Sequence[Row]) -> list[str]:
         parts = [subset for subset in counts if subset != ALL]
         left = f" in {', '.join(parts)}, left out of mean and wmean" if ALL not in counts else ""
         number = max(counts.values())
-        notes.append(f"{task}: {metric} is undefined{left} ({number} method{'s' * (number > 1)}): all scores are equal")
+        notes.append(
+            f"{task}: {metric} is undefined{left} ({number} method{'s' * (number > 1)}): all scores"
+            " are equal"
+        )
     return notes
 
 
@@ -84,10 +114,17 @@ def seed_of(name: str) -> tuple[int, ...]:
 
 
 def _row(
-    task: str, kind: str, metric: str, subset: str, method: Method, n: int, believed: Sequence[Belief], place: int,
-    methods: Sequence[Method],
+    task: str, kind: str, metric: str, subset: str, method: Method, n: int,
+    believed: Sequence[Belief], place: int, methods: Sequence[Method],
 ) -> Row:  # fmt: skip
-    row: Row = {"task": task, "kind": kind, "metric": metric, "subset": subset, **method.fields, "n": n}
+    row: Row = {
+        "task": task,
+        "kind": kind,
+        "metric": metric,
+        "subset": subset,
+        **method.fields,
+        "n": n,
+    }
     belief = vars(believed[place])
     row |= {key: belief[key] for key in ("score", "low", "high")}
     row["against"] = str(methods[0]) if place else None

@@ -1,4 +1,6 @@
-"""Files of tasks: tables with a header, and JSON lines. Every error names the file and the line or row."""
+"""Files of tasks: tables with a header, and JSON lines. Every error names the file and the line or
+row.
+"""
 
 import contextlib
 import json
@@ -26,17 +28,21 @@ def read_lines(path: str) -> list[str]:
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a table: the place of each in its file, and its values in these columns as text.
 
-    Files have the formats that `train` reads. TSV, and a file whose name says no format of tables, is tab-separated
-    without any quoting. Raises OptionError for a column that is missing and for a row that cannot be used.
+    Files have the formats that `train` reads. TSV, and a file whose name says no format of tables,
+    is tab-separated without any quoting. Raises OptionError for a column that is missing and for a
+    row that cannot be used.
     """
     header = read_header(path)
     missing = [name for name in columns if name not in header]
     if missing:
         found = ascii(", ".join(header))[1:-1] or "none"
         raise OptionError(
-            f"--task {path}: no column {missing[0]} in its header ({found[:MOST_SHOWN]}); it needs {', '.join(columns)}"
+            f"--task {path}: no column {missing[0]} in its header ({found[:MOST_SHOWN]}); it needs"
+            f" {', '.join(columns)}"
         )
-    return _tab_separated(path, columns) if _is_tab_separated(path) else _of_any_format(path, columns)
+    return (
+        _tab_separated(path, columns) if _is_tab_separated(path) else _of_any_format(path, columns)
+    )
 
 
 def read_header(path: str) -> list[str]:
@@ -123,7 +129,9 @@ def bad_line(path: str, place: Place, what: str) -> OptionError:
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, with their line numbers. Raises OptionError for a line that is none."""
+    """The objects of a file of JSON lines, with their line numbers. Raises OptionError for a line
+    that is none.
+    """
     for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
             continue
@@ -145,6 +153,10 @@ def files_in(folder: str) -> list[str]:
     """The names of the files in a folder, sorted; none where it is no folder."""
     root = storage.absolute(folder)
     if storage.is_local(root):
-        return sorted(entry.name for entry in os.scandir(root) if entry.is_file()) if os.path.isdir(root) else []
+        return (
+            sorted(entry.name for entry in os.scandir(root) if entry.is_file())
+            if os.path.isdir(root)
+            else []
+        )
     below = [entry.path[len(root) + 1 :] for entry in storage.storage_of(root).below(root)]
     return [name for name in below if "/" not in name]

@@ -1,4 +1,6 @@
-"""What every kind of task has: texts, what a method makes of them, and the scores of several methods."""
+"""What every kind of task has: texts, what a method makes of them, and the scores of several
+methods.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,15 +13,17 @@ from transforms.base.errors import OptionError
 from transforms.evaluation.evidence import Evidence
 from transforms.space import canonical_json
 
-# What a method made of a task's items: arrays by name. One without dimensions, named SUBSET/FIELD, is a figure that
-# stands in the row of that subset as it is.
+# What a method made of a task's items: arrays by name. One without dimensions, named SUBSET/FIELD,
+# is a figure that stands in the row of that subset as it is.
 Predictions = Mapping[str, np.ndarray]
 NAMED = 3  # texts or names that a note quotes
 
 
 @dataclass(frozen=True)
 class TaskVectors:
-    """The vectors of one method, float32 [n, d], and the place of each text in them; queries may have others."""
+    """The vectors of one method, float32 [n, d], and the place of each text in them; queries may
+    have others.
+    """
 
     rows: np.ndarray
     place: Mapping[str, int]
@@ -31,7 +35,9 @@ class TaskVectors:
         return self.rows[[self.place[text] for text in texts]]
 
     def of_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of texts as queries, where the model has a prompt or a way of its own for them."""
+        """The vectors of texts as queries, where the model has a prompt or a way of its own for
+        them.
+        """
         if self.query_rows is None or self.query_place is None:
             return self.of(texts)
         return self.query_rows[[self.query_place[text] for text in texts]]
@@ -43,7 +49,9 @@ class TaskVectors:
 
 
 class Task(Protocol):
-    """Something to score vectors on. All of a task's fields but its name decide what `predict` gives."""
+    """Something to score vectors on. All of a task's fields but its name decide what `predict`
+    gives.
+    """
 
     @property
     def name(self) -> str: ...
@@ -67,19 +75,28 @@ class Task(Protocol):
         """What a method with these vectors makes of the items."""
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        """The items as all methods did them, for each metric; the first metric is the task's own."""
+        """The items as all methods did them, for each metric; the first metric is the task's
+        own.
+        """
 
 
 def content_digest(task: Any) -> str:
-    """The sha256 in hex over a task's kind, its settings and all of its data; its name and notes are no part of it."""
+    """The sha256 in hex over a task's kind, its settings and all of its data; its name and notes
+    are no part of it.
+    """
     digest = hashlib.sha256(task.kind.encode())
-    _add(digest, {f.name: getattr(task, f.name) for f in fields(task) if f.name not in ("name", "notes")})
+    _add(
+        digest,
+        {f.name: getattr(task, f.name) for f in fields(task) if f.name not in ("name", "notes")},
+    )
     return digest.hexdigest()
 
 
 def _add(digest: Any, value: Any) -> None:
     if isinstance(value, np.ndarray):
-        digest.update(f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
+        digest.update(
+            f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes()
+        )
     elif is_dataclass(value) and not isinstance(value, type):
         _add(digest, {f.name: getattr(value, f.name) for f in fields(value)})
     elif isinstance(value, dict):
@@ -95,7 +112,9 @@ def _add(digest: Any, value: Any) -> None:
 
 
 def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
-    """Notes on the texts that are in both training and test data; none where there is no such text."""
+    """Notes on the texts that are in both training and test data; none where there is no such
+    text.
+    """
     known = set(train)
     both = list(dict.fromkeys(text for text in test if text in known))
     if not both:
@@ -110,9 +129,13 @@ def quoted(texts: Sequence[str]) -> str:
 
 
 def numbered(labels: Sequence[str], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as numbers int64 [n] from 0, and their names in order. Raises OptionError where all are the same."""
+    """Labels as numbers int64 [n] from 0, and their names in order. Raises OptionError where all
+    are the same.
+    """
     names = tuple(sorted(set(labels)))
     if len(names) < 2:
-        raise OptionError(f"--task {where}: all labels are {names[0]!r}; there is nothing to tell apart")
+        raise OptionError(
+            f"--task {where}: all labels are {names[0]!r}; there is nothing to tell apart"
+        )
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[label] for label in labels]), names

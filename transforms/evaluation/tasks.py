@@ -18,11 +18,14 @@ from transforms.evaluation.task import Task
 
 FORM = "[KIND:]NAME=PATH[,PATH]"
 KINDS = (
-    "sts", "relatedness", "retrieval", "classification", "nli", "pairs", "triplets", "clustering", "probing"
+    "sts", "relatedness", "retrieval", "classification", "nli", "pairs", "triplets", "clustering",
+    "probing"
 )  # fmt: skip
 
 
-def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> list[Task | StoreRetrieval]:
+def read_tasks(
+    words: Sequence[str], made: Sequence[str], classifier: str
+) -> list[Task | StoreRetrieval]:
     """The tasks that values of `--task` name, and those that values of `--make` make, PROBE=PATH.
 
     Raises OptionError for a name that is given twice.
@@ -36,7 +39,9 @@ def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> li
     names = [task.name for task in tasks]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise OptionError(f"--task {twice} is given twice; say {twice}=PATH,PATH for several files of one task")
+        raise OptionError(
+            f"--task {twice} is given twice; say {twice}=PATH,PATH for several files of one task"
+        )
     return tasks
 
 
@@ -46,13 +51,17 @@ def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
     kind, colon, name = named.partition(":")
     kind, name = (kind, name) if colon else ("sts", named)
     if not equals or not name or not listed:
-        raise OptionError(f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task")
+        raise OptionError(
+            f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task"
+        )
     if kind not in KINDS:
         raise OptionError(f"--task {word}: there is no kind {kind}; say {', '.join(KINDS)}")
     if "/" in name:  # a picture is named by it
         raise OptionError(f"--task {word}: the name {name} must not hold a slash")
     if name == AVERAGE:
-        raise OptionError(f"--task {word}: {AVERAGE} is the average of several tasks; choose another name")
+        raise OptionError(
+            f"--task {word}: {AVERAGE} is the average of several tasks; choose another name"
+        )
     return _read(kind, name, listed.split(","), classifier)
 
 
@@ -78,11 +87,15 @@ def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task |
 
 
 def _read_retrieval(name: str, words: Sequence[str]) -> Task | StoreRetrieval:
-    """The task of a folder, or of a store with its queries and judgements; a word `same-ids=` is no path."""
+    """The task of a folder, or of a store with its queries and judgements; a word `same-ids=` is no
+    path.
+    """
     paths = [word for word in words if not word.startswith(f"{SAME_IDS}=")]
     said = [word.partition("=")[2] for word in words if word not in paths] or [DROP]
     if len(said) > 1 or said[0] not in (DROP, KEEP):
-        raise OptionError(f"--task retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once")
+        raise OptionError(
+            f"--task retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once"
+        )
     if len(paths) == 1:
         return Retrieval.read(name, paths[0], said[0])
     if len(paths) == 3:

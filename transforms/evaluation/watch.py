@@ -6,7 +6,8 @@ from transforms.base.progress import LOADING, duration, tell
 
 
 class Watch:
-    """Counts texts that went through the model, and scores, of all there will be; tells them with the time left.
+    """Counts texts that went through the model, and scores, of all there will be; tells them with
+    the time left.
 
     Used as a context: at its end nothing is told any more.
     """
@@ -38,7 +39,11 @@ class Watch:
         self._spent[what] += now - self._last
         self._last = now
         self._done[what] += number
-        counted = [f"{self._done[name]:,} of {total:,} {name}" for name, total in self._total.items() if total]
+        counted = [
+            f"{self._done[name]:,} of {total:,} {name}"
+            for name, total in self._total.items()
+            if total
+        ]
         tell(f"{', '.join(counted)}, about {duration(self.left)} left")
 
     @property

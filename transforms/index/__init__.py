@@ -1,4 +1,6 @@
-"""FAISS in segments: choose, train, build, search, measure recall. Importing this package does not import faiss."""
+"""FAISS in segments: choose, train, build, search, measure recall. Importing this package does not
+import faiss.
+"""
 
 from transforms.index.checks import SegmentChecks
 from transforms.index.choose import IndexPlan, choose_index

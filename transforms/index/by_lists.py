@@ -1,7 +1,8 @@
-"""Many queries against segments, list by list: all queries that look into a list meet its rows in one matrix product.
+"""Many queries against segments, list by list: all queries that look into a list meet its rows in
+one matrix product.
 
-The results are those of `SegmentedIndex.search` for the same lists, scores up to their last digits. Codes from which
-faiss reads scores by itself as fast (RaBitQ, PQ) are left to it.
+The results are those of `SegmentedIndex.search` for the same lists, scores up to their last digits.
+Codes from which faiss reads scores by itself as fast (RaBitQ, PQ) are left to it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ TOGETHER = 512  # queries in a matrix product: they stay in a core's cache
 
 
 def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
-    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained index."""
+    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained
+    index.
+    """
     index = trained.index
     with use_threads(None) as faiss:
         turned = trained.turned(as_vectors(queries, index.d, "queries"))
@@ -40,9 +43,14 @@ def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Co
 
 
 def scan(
-    parts: Sequence[OpenSegment], queries: np.ndarray, k: int, coarse: Coarse | None, trained: TrainedIndex | None
+    parts: Sequence[OpenSegment],
+    queries: np.ndarray,
+    k: int,
+    coarse: Coarse | None,
+    trained: TrainedIndex | None,
 ) -> Found:
-    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments, and in flat ones.
+    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments,
+    and in flat ones.
 
     `trained` is what the segments with lists were built from; None where there are none.
     """
@@ -84,8 +92,8 @@ def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: C
 
 
 class _Codes:
-    """The live rows of a segment, as vectors; a row's place counts the rows of all lists before its own, then those
-    of its own."""
+    """The live rows of a segment, as vectors; a row's place counts the rows of all lists before its
+    own, then those of its own."""
 
     def __init__(self, faiss: Any, part: OpenSegment):
         self._faiss, self._index, self._keep = faiss, part.index, part.keep
@@ -101,7 +109,10 @@ class _Codes:
 
     def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [m, d] and local rows int64 [m] at places, ascending."""
-        vectors, rows = np.empty((len(places), self._index.d), np.float32), np.empty(len(places), np.int64)
+        vectors, rows = (
+            np.empty((len(places), self._index.d), np.float32),
+            np.empty(len(places), np.int64),
+        )
         for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
             codes, local = list_arrays(self._faiss, self._index, number)
             wanted = places[here] - self._starts[number]
@@ -118,17 +129,25 @@ class _Codes:
 def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
     """Each number of an ascending array, with where it stands."""
     numbers, starts = np.unique(sorted_numbers, return_index=True)
-    for number, start, stop in zip(numbers.tolist(), starts, [*starts[1:], len(sorted_numbers)], strict=True):
+    for number, start, stop in zip(
+        numbers.tolist(), starts, [*starts[1:], len(sorted_numbers)], strict=True
+    ):
         yield number, slice(start, stop)
 
 
 def _rough(
     faiss: Any, codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Gains by matrix products, float32, and places int64 [q, depth], best first; and the length of the longest row."""
+    """Gains by matrix products, float32, and places int64 [q, depth], best first; and the length of
+    the longest row.
+    """
     heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
     order = np.argsort(lists, axis=None, kind="stable")
-    asking, longest, taken = order // lists.shape[1], 0.0, np.empty((TOGETHER, queries.shape[1]), np.float32)
+    asking, longest, taken = (
+        order // lists.shape[1],
+        0.0,
+        np.empty((TOGETHER, queries.shape[1]), np.float32),
+    )
     for number, here in _runs(lists.reshape(-1)[order]):
         vectors, places = codes.of_list(number) if number >= 0 else (queries[:0], asking[:0])
         if not len(vectors):
@@ -145,7 +164,9 @@ def _rough(
     return heap.D, heap.I, longest
 
 
-def _offer(faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray) -> None:
+def _offer(
+    faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray
+) -> None:
     """Put the gains [m, n] of rows at places [n] into the heaps of some queries."""
     pointer, gains = faiss.swig_ptr, np.ascontiguousarray(gains, np.float32)
     places = np.ascontiguousarray(places, np.int64)
@@ -157,7 +178,8 @@ def _offer(faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places
 def _exact(
     faiss: Any, codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 pair by pair, which no batch changes, and local rows int64 [q, depth], of rows at places; -1: none.
+    """Gains float32 pair by pair, which no batch changes, and local rows int64 [q, depth], of rows
+    at places; -1: none.
 
     Pairs are taken in the order of their rows, so that each row is decoded once.
     """
@@ -169,7 +191,9 @@ def _exact(
         pairs = order[start : start + PAIRS]
         wanted, place = np.unique(flat[pairs], return_inverse=True)
         vectors, local = codes.vectors(wanted)
-        scores = pair_scores(faiss, queries[pairs // places.shape[1]], vectors, place[:, None], metric)
+        scores = pair_scores(
+            faiss, queries[pairs // places.shape[1]], vectors, place[:, None], metric
+        )
         gains.reshape(-1)[pairs] = gains_to_scores(scores[:, 0], metric)
         rows.reshape(-1)[pairs] = local[place]
     return gains, rows

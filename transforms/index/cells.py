@@ -1,8 +1,9 @@
-"""Lists found in two levels, where they are many: coarse cells first, then the lists of each cell by themselves.
+"""Lists found in two levels, where they are many: coarse cells first, then the lists of each cell
+by themselves.
 
-One k-means over all lists takes rows x lists of time, and all of the sample in one place; the lists of a cell take its
-share of both. What is lost where cells meet, passes over all rows bring back: each row goes to the nearest list of the
-cells near it, and each list to the middle of its rows.
+One k-means over all lists takes rows x lists of time, and all of the sample in one place; the lists
+of a cell take its share of both. What is lost where cells meet, passes over all rows bring back:
+each row goes to the nearest list of the cells near it, and each list to the middle of its rows.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from transforms.index.faiss_module import load_faiss
 from transforms.index.kmeans import kmeans
 from transforms.index.vectors import faiss_metric, squared_lengths
 
-ONE_LEVEL = 8192  # lists that one k-means finds: by then it takes as long as adding the rows of such an index does
+# lists that one k-means finds: by then it takes as long as adding the rows of such an index does
+ONE_LEVEL = 8192
 COARSE_ROWS = 256  # rows for each cell that coarse cells are found by
 PASSES = 2  # over all rows, when each cell has its lists
 _NEAR = 8  # cells whose lists a row is compared with in such a pass
 
 
 def cells_for(lists: int) -> int:
-    """The number of coarse cells that so many lists are found in; 0 where one k-means finds them."""
+    """The number of coarse cells that so many lists are found in; 0 where one k-means finds
+    them.
+    """
     return round(lists**0.5) if lists > ONE_LEVEL else 0
 
 
@@ -42,13 +46,21 @@ def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:
-    """The rows float32 [n, d] without copies of rows before them: k-means has nothing to part these by."""
-    first = np.unique(np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4))), return_index=True)[1]
+    """The rows float32 [n, d] without copies of rows before them: k-means has nothing to part these
+    by.
+    """
+    first = np.unique(
+        np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4))), return_index=True
+    )[1]
     return rows if len(first) == len(rows) else rows[np.sort(first)]
 
 
-def nearest(rows: np.ndarray, centroids: np.ndarray, metric: str, count: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, greater is nearer, and numbers int64 [n, count] of the centroids nearest to each row."""
+def nearest(
+    rows: np.ndarray, centroids: np.ndarray, metric: str, count: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, greater is nearer, and numbers int64 [n, count] of the centroids nearest to
+    each row.
+    """
     faiss = load_faiss()
     found, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
     return (found if metric == "ip" else -found), numbers
@@ -59,7 +71,8 @@ def nearest_of_cells(
 ) -> np.ndarray:
     """The number of each row's nearest list among those of the cells near it, int64 [n].
 
-    `coarse` are the cells' centroids; those of a cell's lists are `centroids[bounds[cell] : bounds[cell + 1]]`.
+    `coarse` are the cells' centroids; those of a cell's lists are `centroids[bounds[cell] :
+    bounds[cell + 1]]`.
     """
     having = np.flatnonzero(np.diff(bounds))
     near = having[nearest(rows, coarse[having], metric, min(_NEAR, len(having)))[1]]
@@ -69,7 +82,9 @@ def nearest_of_cells(
     for cell in having:
         some = order[ends[cell] : ends[cell + 1]] // near.shape[1]
         if len(some):
-            scores, numbers = nearest(rows[some], centroids[bounds[cell] : bounds[cell + 1]], metric)
+            scores, numbers = nearest(
+                rows[some], centroids[bounds[cell] : bounds[cell + 1]], metric
+            )
             nearer = scores[:, 0] > best[some]
             best[some[nearer]] = scores[nearer, 0]
             found[some[nearer]] = bounds[cell] + numbers[nearer, 0]
@@ -77,7 +92,8 @@ def nearest_of_cells(
 
 
 def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
-    """The centroids of a cell's lists, float32 [lists, d], by its rows; fewer where it has not as many distinct rows.
+    """The centroids of a cell's lists, float32 [lists, d], by its rows; fewer where it has not as
+    many distinct rows.
 
     A cell that has too many lists for one k-means is cut once more.
     """
@@ -90,11 +106,14 @@ def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
     coarse = kmeans(rows[:: max(1, len(rows) // (COARSE_ROWS * cells))], cells, metric)
     cell = nearest(rows, coarse, metric)[1][:, 0]
     given = allotted(lists, np.bincount(cell, minlength=cells))
-    return np.concatenate([kmeans(rows[cell == c], int(given[c]), metric) for c in np.flatnonzero(given)])
+    return np.concatenate(
+        [kmeans(rows[cell == c], int(given[c]), metric) for c in np.flatnonzero(given)]
+    )
 
 
 def middles(rows: np.ndarray, numbers: np.ndarray, former: np.ndarray, metric: str) -> np.ndarray:
-    """The middle of the rows of each list, float32 [lists, d]: of length 1 for ip; `former` for a list without rows.
+    """The middle of the rows of each list, float32 [lists, d]: of length 1 for ip; `former` for a
+    list without rows.
 
     `numbers` int64 [n] say which list a row is of.
     """

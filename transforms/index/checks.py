@@ -1,4 +1,6 @@
-"""Checksums of a segment's file, so that a search that reads a few of its lists can check just these."""
+"""Checksums of a segment's file, so that a search that reads a few of its lists can check just
+these.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ _BLOCK = 1 << 20
 class SegmentChecks:
     """The size of a segment's file, and CRC-32 of its parts.
 
-    `head` counts the bytes before its lists (all bytes, where it has no lists) and `crc` is theirs; `lists` uint32
-    [nlist] are those of the lists, each its codes and then its rows' numbers, which is how faiss writes them.
+    `head` counts the bytes before its lists (all bytes, where it has no lists) and `crc` is theirs;
+    `lists` uint32 [nlist] are those of the lists, each its codes and then its rows' numbers, which
+    is how faiss writes them.
     """
 
     size: int
@@ -41,17 +44,22 @@ class SegmentChecks:
         return cls(len(data), head, crc32(view[:head]), np.array(lists, np.uint32))
 
     def to_text(self) -> str:
-        """The checksums as JSON, with those of the lists compressed (most lists of a delta are empty), in base64."""
+        """The checksums as JSON, with those of the lists compressed (most lists of a delta are
+        empty), in base64.
+        """
         lists = base64.b64encode(compress(self.lists.astype("<u4").tobytes())).decode()
         return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "zlib": lists})
 
     @classmethod
     def from_text(cls, text: str) -> SegmentChecks:
-        """The checksums that `to_text` gave, here or in an earlier version, which compressed nothing.
+        """The checksums that `to_text` gave, here or in an earlier version, which compressed
+        nothing.
 
         Raises DamagedIndexError for other text.
         """
-        with refuse_damage("the checksums of a segment are not what was written", kind=DamagedIndexError):
+        with refuse_damage(
+            "the checksums of a segment are not what was written", kind=DamagedIndexError
+        ):
             values = json.loads(text)
             is_packed = "zlib" in values
             packed = base64.b64decode(values["zlib" if is_packed else "lists"])
@@ -59,7 +67,9 @@ class SegmentChecks:
             return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
 
     def check_head(self, path: str | Path) -> None:
-        """Raise DamagedIndexError where the file is missing or of another size, or differs before its lists."""
+        """Raise DamagedIndexError where the file is missing or of another size, or differs before
+        its lists.
+        """
         if not os.path.exists(path):
             raise DamagedIndexError(f"{path} is missing")
         left, found = self.head, 0
@@ -72,7 +82,9 @@ class SegmentChecks:
             raise changed(path)
 
     def check_list(self, path: str | Path, number: int, codes: np.ndarray, ids: np.ndarray) -> None:
-        """Raise DamagedIndexError where a list of the file differs: `codes` uint8 and `ids` int64, contiguous."""
+        """Raise DamagedIndexError where a list of the file differs: `codes` uint8 and `ids` int64,
+        contiguous.
+        """
         if crc32(ids.data, crc32(codes.data)) != self.lists[number]:
             raise changed(path)
 

@@ -36,22 +36,28 @@ class IndexPlan:
     nlist: int  # coarse lists; 0 without IVF
     train_rows: int  # rows the training sample should have; 0 where nothing is trained
     nprobe: int  # where the tuning of nprobe starts; 0 without IVF
-    rerank: int  # least number of candidates that are scored again; 0: scores of the index are good enough
+    # least number of candidates that are scored again; 0: scores of the index are good enough
+    rerank: int
     segment_rows: int  # most rows in one segment
 
     @property
     def rotated(self) -> bool:
-        """Whether vectors are turned before their codes are made: those of a few bits a component."""
+        """Whether vectors are turned before their codes are made: those of a few bits a
+        component.
+        """
         return "RaBitQ" in self.factory
 
 
-def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip", unit: bool = True) -> IndexPlan:
+def choose_index(
+    n_rows: int, dim: int, index: str = "auto", *, metric: str = "ip", unit: bool = True
+) -> IndexPlan:
     """The plan for `n_rows` vectors of `dim` components.
 
-    `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ`, re-ranked by float16) or a faiss
-    factory string of the allowed kinds. Where rows are not of length 1 (`unit`), `auto` takes SQbf16: SQ8 cuts the
-    range of a sample into steps, and one long row would leave one step for all others. Raises OptionError for any other
-    string, for one faiss refuses, and for one that needs more rows than there are.
+    `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ`, re-ranked by
+    float16) or a faiss factory string of the allowed kinds. Where rows are not of length 1
+    (`unit`), `auto` takes SQbf16: SQ8 cuts the range of a sample into steps, and one long row would
+    leave one step for all others. Raises OptionError for any other string, for one faiss refuses,
+    and for one that needs more rows than there are.
     """
     check_metric(metric)
     if index in ("auto", "compact"):
@@ -64,13 +70,16 @@ def choose_index(n_rows: int, dim: int, index: str = "auto", *, metric: str = "i
 
 
 def check_rows_for(index: str, n_rows: int, dim: int) -> None:
-    """Raise OptionError where an index cannot be built of so many vectors of `dim` components; needs no faiss."""
+    """Raise OptionError where an index cannot be built of so many vectors of `dim` components;
+    needs no faiss.
+    """
     if lack := lack_of_rows(index, n_rows):
         raise OptionError(f"--index {lack}; use auto or fewer lists")
     found = re.search(r"PQ(\d+)", index)
     if found and dim % int(found[1]):
         raise OptionError(
-            f"--index {index}: {dim} components cannot be cut into {found[1]} equal parts; use another PQ"
+            f"--index {index}: {dim} components cannot be cut into {found[1]} equal parts; use"
+            " another PQ"
         )
 
 
@@ -102,7 +111,9 @@ def automatic_index(n_rows: int, codec: str) -> str:
 
 
 def _lists(n_rows: int) -> int:
-    """The power of two nearest 4 sqrt(n), lowered until every list has its floor of training rows."""
+    """The power of two nearest 4 sqrt(n), lowered until every list has its floor of training
+    rows.
+    """
     return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
@@ -117,7 +128,8 @@ def _match(factory: str) -> re.Match[str]:
     if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
         named = factory if factory.isprintable() else repr(factory)
         raise OptionError(
-            f"--index {named}: cannot be built in segments that share one quantizer; use auto, compact, {FACTORIES}"
+            f"--index {named}: cannot be built in segments that share one quantizer; use auto,"
+            f" compact, {FACTORIES}"
         )
     return match
 
@@ -144,17 +156,27 @@ def depth_for(k: int, rerank: int) -> int:
 
 
 def _is_rough(codec: str) -> bool:
-    """Whether scores by these codes are too rough to rank by, so that a second file has the vectors."""
+    """Whether scores by these codes are too rough to rank by, so that a second file has the
+    vectors.
+    """
     return codec == "RaBitQ" or codec.startswith("PQ")
 
 
 def _start_nprobe(n_rows: int) -> int:
-    steps = ((100_000, 8), (1_000_000, 16), (10_000_000, 32), (100_000_000, 48), (1_000_000_000, 64))
+    steps = (
+        (100_000, 8),
+        (1_000_000, 16),
+        (10_000_000, 32),
+        (100_000_000, 48),
+        (1_000_000_000, 64),
+    )
     return next((nprobe for limit, nprobe in steps if n_rows < limit), 96)
 
 
 def _row_bytes(codec: str, dim: int) -> int:
-    """Bytes of a row in a segment: its code, 8 for the id, RaBitQ's factors, and its vector where that is kept too."""
+    """Bytes of a row in a segment: its code, 8 for the id, RaBitQ's factors, and its vector where
+    that is kept too.
+    """
     return _code_bytes(codec, dim) + 8 + (refine_bytes(dim) if _is_rough(codec) else 0)
 
 
@@ -182,4 +204,6 @@ def _check_with_faiss(plan: IndexPlan) -> None:
         faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
     except RuntimeError as error:
         reason = short_reason(error)
-        raise OptionError(f"--index {plan.factory}: faiss refuses it for {plan.dim} components ({reason})") from error
+        raise OptionError(
+            f"--index {plan.factory}: faiss refuses it for {plan.dim} components ({reason})"
+        ) from error

@@ -1,8 +1,10 @@
-"""Exact neighbours by brute force, with scores and ties that do not depend on how the rows were cut into blocks.
+"""Exact neighbours by brute force, with scores and ties that do not depend on how the rows were cut
+into blocks.
 
-A matrix product finds candidates fast, but its last bits depend on the shape of the block. So the candidates are scored
-again pair by pair, and the search goes deeper wherever the product's rounding could have hidden a better row or a tie.
-Inside this module, and wherever "gain" is written, larger is better: the score for ip, minus the score for l2.
+A matrix product finds candidates fast, but its last bits depend on the shape of the block. So the
+candidates are scored again pair by pair, and the search goes deeper wherever the product's rounding
+could have hidden a better row or a tie. Inside this module, and wherever "gain" is written, larger
+is better: the score for ip, minus the score for l2.
 """
 
 from __future__ import annotations
@@ -22,12 +24,18 @@ _CELLS = 1 << 22  # most (query, candidate) pairs held at once
 
 
 def exact_search(
-    blocks: Iterable[tuple[np.ndarray, int]], queries: np.ndarray, k: int, metric: str, *, threads: int | None = None
+    blocks: Iterable[tuple[np.ndarray, int]],
+    queries: np.ndarray,
+    k: int,
+    metric: str,
+    *,
+    threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The true top k over blocks of vectors.
 
-    `blocks` yields (float32 [n, d], position of its first row); `queries` float32 [q, d]. Returns scores float32 [q, k]
-    and positions int64 [q, k], best first, ties by position, -1 where there are fewer than k rows. Memory: one block.
+    `blocks` yields (float32 [n, d], position of its first row); `queries` float32 [q, d]. Returns
+    scores float32 [q, k] and positions int64 [q, k], best first, ties by position, -1 where there
+    are fewer than k rows. Memory: one block.
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
     best = no_results(len(queries), k)
@@ -45,7 +53,9 @@ def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gains_to_scores(gains: np.ndarray, metric: str) -> np.ndarray:
-    """Scores in the metric's own direction from gains, and gains from scores: the change of sign is its own inverse."""
+    """Scores in the metric's own direction from gains, and gains from scores: the change of sign is
+    its own inverse.
+    """
     return gains if check_metric(metric) == "ip" else -gains
 
 
@@ -60,8 +70,12 @@ def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray,
     """Gains and rows [q, any] sorted by (gain descending, row), cut to k."""
     if (gains[:, 1:] > gains[:, :-1]).any():
         order = np.argsort(-gains, axis=1)
-        gains, rows = np.take_along_axis(gains, order, axis=1), np.take_along_axis(rows, order, axis=1)
-    # Ties are rare, so only queries that have some among their first k+1 pay for a sort by two keys.
+        gains, rows = (
+            np.take_along_axis(gains, order, axis=1),
+            np.take_along_axis(rows, order, axis=1),
+        )
+    # Ties are rare, so only queries that have some among their first k+1 pay for a sort by two
+    # keys.
     head = gains[:, : k + 1]
     tied = np.flatnonzero(((head[:, 1:] == head[:, :-1]) & np.isfinite(head[:, 1:])).any(axis=1))
     top = gains[:, :k].copy(), rows[:, :k].copy()
@@ -72,23 +86,30 @@ def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray,
     return top
 
 
-def complete_top_k(scan: Scan, n_queries: int, k: int, n_rows: int, margin: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def complete_top_k(
+    scan: Scan, n_queries: int, k: int, n_rows: int, margin: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """The top k with every tie settled by row, from a `scan` that leaves ties and roundings open.
 
-    `scan(queries' numbers [m], depth)` returns gains and rows [m, depth], and what no row left out exceeds [m]. Queries
-    whose k-th gain is not above that are scanned again, deeper. Rows are -1 where there are fewer than k.
+    `scan(queries' numbers [m], depth)` returns gains and rows [m, depth], and what no row left out
+    exceeds [m]. Queries whose k-th gain is not above that are scanned again, deeper. Rows are -1
+    where there are fewer than k.
     """
     gains, rows = no_results(n_queries, k)
     pending, depth = np.arange(n_queries), min(n_rows, k + margin)
     while pending.size and depth:
         size = max(1, _CELLS // depth)
         parts = [pending[start : start + size] for start in range(0, pending.size, size)]
-        pending = np.concatenate([_settle(scan, part, depth, n_rows, (gains, rows)) for part in parts])
+        pending = np.concatenate(
+            [_settle(scan, part, depth, n_rows, (gains, rows)) for part in parts]
+        )
         depth = min(n_rows, depth * _DEEPER)
     return gains, rows
 
 
-def _settle(scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def _settle(
+    scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     """Scan these queries, write those that are settled to `out`, return the others."""
     gains, rows, bound = scan(part, depth)
     k = min(out[0].shape[1], gains.shape[1])
@@ -109,7 +130,8 @@ def block_top_k(
     margin: int = _MARGIN,
     longest: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both checked already.
+    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both
+    checked already.
 
     `longest`: a bound on the lengths of block's rows, where the caller knows one.
     """
@@ -130,14 +152,20 @@ def longest_row(block: np.ndarray) -> float:
 
 
 def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
-    """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q| |x|."""
+    """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q|
+    |x|.
+    """
     lengths = np.sqrt(squared_lengths(queries))
     scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2
     return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)
 
 
-def pair_scores(faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str) -> np.ndarray:
-    """Score of query i with each of block's rows[i]: float32 [q, m]; the worst score where a row is -1."""
+def pair_scores(
+    faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
+) -> np.ndarray:
+    """Score of query i with each of block's rows[i]: float32 [q, m]; the worst score where a row is
+    -1.
+    """
     scores = np.empty(rows.shape, np.float32)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
     function = faiss.fvec_inner_products_by_idx if metric == "ip" else faiss.fvec_L2sqr_by_idx

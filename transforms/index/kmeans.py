@@ -12,7 +12,8 @@ from transforms.index.faiss_module import load_faiss
 
 ITERATIONS = 10
 _MOST_PER_LIST = 256  # rows that k-means looks at for each centroid; more do not move it
-_WORTH_A_GPU = 1 << 24  # distances of one iteration, below which the processor has finished before a GPU has begun
+# distances of one iteration, below which the processor has finished before a GPU has begun
+_WORTH_A_GPU = 1 << 24
 _BLOCK_DISTANCES = 1 << 26  # distances that are in a GPU's memory at a time
 _APART = 1 / 1024  # by so much of their length the two halves of a list that is split differ
 
@@ -28,9 +29,10 @@ def kmeans(
 ) -> np.ndarray:
     """Centroids float32 [lists, d] of the rows of a sample, float32 [n, d], n at least `lists`.
 
-    For inner products (`metric` ip) centroids have length 1. `start` are centroids to begin with, float32 [lists, d];
-    without them k-means begins with rows that `seed` chooses. The same rows in the same order give the same centroids
-    whatever the number of threads; those of a GPU differ from the processor's in how they were rounded.
+    For inner products (`metric` ip) centroids have length 1. `start` are centroids to begin with,
+    float32 [lists, d]; without them k-means begins with rows that `seed` chooses. The same rows in
+    the same order give the same centroids whatever the number of threads; those of a GPU differ
+    from the processor's in how they were rounded.
     """
     spherical = metric == "ip"
     faiss = load_faiss()
@@ -56,19 +58,32 @@ def kmeans(
 
 @lru_cache(maxsize=1)
 def has_gpu() -> bool:
-    """Whether this process sees a GPU of CUDA; asks the driver, which is there in no time where torch is not."""
+    """Whether this process sees a GPU of CUDA; asks the driver, which is there in no time where
+    torch is not.
+    """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return False
     count = ctypes.c_int(0)
-    return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
+    return (
+        not driver.cuInit(0)
+        and not driver.cuDeviceGetCount(ctypes.byref(count))
+        and count.value > 0
+    )
 
 
 def _by_torchs_gpu(
-    sample: np.ndarray, lists: int, spherical: bool, start: np.ndarray | None, iterations: int, seed: int
+    sample: np.ndarray,
+    lists: int,
+    spherical: bool,
+    start: np.ndarray | None,
+    iterations: int,
+    seed: int,
 ) -> np.ndarray | None:
-    """As `_by_torch`; None where torch was built for no GPU, or not for this driver, or the rows find no room there."""
+    """As `_by_torch`; None where torch was built for no GPU, or not for this driver, or the rows
+    find no room there.
+    """
     import torch
 
     if not torch.cuda.is_available():
@@ -88,19 +103,27 @@ def _by_torch(
     seed: int,
     device: str,
 ) -> np.ndarray:
-    """k-means by torch on a device, for where faiss has no GPU; sums are taken in the rows' order, list by list."""
+    """k-means by torch on a device, for where faiss has no GPU; sums are taken in the rows' order,
+    list by list.
+    """
     import torch
 
     chosen = np.random.default_rng(seed).permutation(len(sample))[: _MOST_PER_LIST * lists]
-    rows = torch.from_numpy(sample if len(chosen) == len(sample) else sample[np.sort(chosen)]).to(device)
+    rows = torch.from_numpy(sample if len(chosen) == len(sample) else sample[np.sort(chosen)]).to(
+        device
+    )
     first = sample[chosen[:lists]] if start is None else start
     centroids = torch.from_numpy(np.ascontiguousarray(first)).to(device)
     with torch.inference_mode():
         for _ in range(iterations):
             nearest = _nearest(torch, rows, centroids, spherical)
             counts = torch.bincount(nearest, minlength=lists)
-            sums = torch.segment_reduce(rows[torch.argsort(nearest, stable=True)], "sum", lengths=counts, axis=0)
-            centroids = torch.where(counts[:, None] > 0, sums / counts.clamp(min=1)[:, None], centroids)
+            sums = torch.segment_reduce(
+                rows[torch.argsort(nearest, stable=True)], "sum", lengths=counts, axis=0
+            )
+            centroids = torch.where(
+                counts[:, None] > 0, sums / counts.clamp(min=1)[:, None], centroids
+            )
             _split_largest(torch, centroids, counts)
             if spherical:
                 centroids = torch.nn.functional.normalize(centroids)
@@ -109,13 +132,19 @@ def _by_torch(
 
 def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
     """The number of each row's nearest centroid, int64 [n]."""
-    away = torch.zeros(len(centroids), device=rows.device) if spherical else (centroids * centroids).sum(dim=1) / 2
+    away = (
+        torch.zeros(len(centroids), device=rows.device)
+        if spherical
+        else (centroids * centroids).sum(dim=1) / 2
+    )
     blocks = rows.split(max(1, _BLOCK_DISTANCES // len(centroids)))
     return torch.cat([(block @ centroids.T - away).argmax(dim=1) for block in blocks])
 
 
 def _split_largest(torch: Any, centroids: Any, counts: Any) -> None:
-    """Give lists without rows a half of the largest ones, which are moved apart a little; in place."""
+    """Give lists without rows a half of the largest ones, which are moved apart a little; in
+    place.
+    """
     empty = torch.nonzero(counts == 0)[:, 0]
     largest = torch.argsort(counts, descending=True, stable=True)[: len(empty)]
     empty = empty[: len(largest)]

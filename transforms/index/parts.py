@@ -9,20 +9,30 @@ from typing import Any
 import numpy as np
 
 from transforms.base.errors import DamagedIndexError
-from transforms.index.exact import block_top_k, complete_top_k, gains_to_scores, longest_row, merge_top_k, no_results
+from transforms.index.exact import (
+    block_top_k,
+    complete_top_k,
+    gains_to_scores,
+    longest_row,
+    merge_top_k,
+    no_results,
+)
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import SegmentFile, flat_codes, list_arrays, read_segment
 from transforms.index.trained import TrainedIndex, fingerprint, flat_rows, lacks_quantizer
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
-_BY_QUERY = 3  # faiss's parallel mode for lists chosen outside; its default would use one thread then
+# faiss's parallel mode for lists chosen outside; its default would use one thread then
+_BY_QUERY = 3
 Found = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Coarse:
-    """The lists to scan, nearest first: scores float32 and numbers int64, both contiguous [q, nprobe]."""
+    """The lists to scan, nearest first: scores float32 and numbers int64, both contiguous [q,
+    nprobe].
+    """
 
     scores: np.ndarray
     lists: np.ndarray
@@ -30,19 +40,24 @@ class Coarse:
     @classmethod
     def cut(cls, scores: np.ndarray, lists: np.ndarray, start: int, end: int) -> Coarse:
         """The lists at places start to end-1 of each query's order."""
-        return cls(np.ascontiguousarray(scores[:, start:end]), np.ascontiguousarray(lists[:, start:end]))
+        return cls(
+            np.ascontiguousarray(scores[:, start:end]), np.ascontiguousarray(lists[:, start:end])
+        )
 
     def of(self, which: np.ndarray) -> Coarse:
         """The lists of some queries; the same object where these are all queries."""
-        return self if len(which) == len(self.lists) else Coarse(self.scores[which], self.lists[which])
+        return (
+            self if len(which) == len(self.lists) else Coarse(self.scores[which], self.lists[which])
+        )
 
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are not deleted.
+    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are
+    not deleted.
 
-    A list is compared with its checksum before it is scanned for the first time, where `file` has checksums. `trained`
-    has its quantizer (None: its own file has).
+    A list is compared with its checksum before it is scanned for the first time, where `file` has
+    checksums. `trained` has its quantizer (None: its own file has).
     """
 
     number: int
@@ -63,7 +78,11 @@ class OpenSegment:
 
     @cached_property
     def _bits(self) -> np.ndarray | None:
-        return None if self.keep is None or self.keep.all() else np.packbits(self.keep, bitorder="little")
+        return (
+            None
+            if self.keep is None or self.keep.all()
+            else np.packbits(self.keep, bitorder="little")
+        )
 
     @cached_property
     def _longest(self) -> float:
@@ -84,17 +103,22 @@ class OpenSegment:
         return gains, np.where(rows >= 0, rows | self.number << 32, -1)
 
     def only(self, wanted: np.ndarray) -> OpenSegment:
-        """The segment with no other rows than those of bool [n] that are not deleted either; the file stays open."""
+        """The segment with no other rows than those of bool [n] that are not deleted either; the
+        file stays open.
+        """
         part = replace(self, keep=wanted if self.keep is None else self.keep & wanted)
         if self.has_lists:
-            part.__dict__["_unchecked"] = self._unchecked  # lists that one has compared, the other need not
+            # lists that one has compared, the other need not
+            part.__dict__["_unchecked"] = self._unchecked
         return part
 
     def matches_of_lists(self, faiss: Any) -> np.ndarray:
         """How many rows that are not deleted each list has, int64 [nlist]."""
         counts = np.zeros(self.index.nlist, np.int64)
         for number in range(self.index.nlist):
-            counts[number] = np.count_nonzero(self.is_live[list_arrays(faiss, self.index, number)[1]])
+            counts[number] = np.count_nonzero(
+                self.is_live[list_arrays(faiss, self.index, number)[1]]
+            )
         return counts
 
     @cached_property
@@ -103,7 +127,8 @@ class OpenSegment:
         return np.ones(self.index.ntotal, bool) if self.keep is None else self.keep
 
     def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The rows that are not deleted, int64 [m] ascending, and what vectors their codes stand for, float32 [m, d].
+        """The rows that are not deleted, int64 [m] ascending, and what vectors their codes stand
+        for, float32 [m, d].
 
         None where scores by the codes are not those of such vectors, as of RaBitQ.
         """
@@ -113,12 +138,16 @@ class OpenSegment:
             rows = np.flatnonzero(self.is_live)
             if not hasattr(self.index, "sq"):
                 return rows, flat_rows(faiss, self.index)[rows]
-            return rows, self.index.sa_decode(np.ascontiguousarray(flat_codes(faiss, self.index)[rows]))
+            return rows, self.index.sa_decode(
+                np.ascontiguousarray(flat_codes(faiss, self.index)[rows])
+            )
         lists = np.flatnonzero(self.matches_of_lists(faiss))
         self.check_lists(faiss, lists)
         found = [self._decoded_list(faiss, number) for number in lists.tolist()]
         rows = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
-        vectors = np.concatenate([np.empty((0, self.index.d), np.float32), *(part[1] for part in found)])
+        vectors = np.concatenate(
+            [np.empty((0, self.index.d), np.float32), *(part[1] for part in found)]
+        )
         order = np.argsort(rows)
         return rows[order], vectors[order]
 
@@ -126,13 +155,18 @@ class OpenSegment:
         codes, rows = list_arrays(faiss, self.index, number)
         live = self.is_live[rows]
         codes, rows = np.ascontiguousarray(codes[live]), rows[live]
-        vectors, lists = np.empty((len(rows), self.index.d), np.float32), np.full(len(rows), number, np.int64)
+        vectors, lists = (
+            np.empty((len(rows), self.index.d), np.float32),
+            np.full(len(rows), number, np.int64),
+        )
         self.index.decode_vectors(len(rows), *map(faiss.swig_ptr, (codes, lists, vectors)))
         return rows, vectors
 
     @cached_property
     def _unchecked(self) -> np.ndarray:
-        """Which lists have not been compared with their checksums, bool [nlist]; changed as they are."""
+        """Which lists have not been compared with their checksums, bool [nlist]; changed as they
+        are.
+        """
         return np.full(self.index.nlist, self.file.checks is not None)
 
     def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
@@ -142,7 +176,9 @@ class OpenSegment:
         wanted = np.zeros_like(self._unchecked)
         wanted[lists[lists >= 0]] = True
         for number in np.flatnonzero(wanted & self._unchecked).tolist():
-            self.file.checks.check_list(self.file.path, number, *list_arrays(faiss, self.index, number))
+            self.file.checks.check_list(
+                self.file.path, number, *list_arrays(faiss, self.index, number)
+            )
             self._unchecked[number] = False
 
     def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
@@ -166,9 +202,13 @@ class OpenSegment:
         def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             part = queries if len(which) == len(queries) else queries[which]
             if coarse is None:
-                scores, rows = self.index.search(part, depth, params=faiss.SearchParameters(sel=selector))
+                scores, rows = self.index.search(
+                    part, depth, params=faiss.SearchParameters(sel=selector)
+                )
             else:
-                scores, rows = _scan_lists(faiss, self.index, part, depth, coarse.of(which), selector)
+                scores, rows = _scan_lists(
+                    faiss, self.index, part, depth, coarse.of(which), selector
+                )
             gains = np.where(rows >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
             return gains, rows, gains[:, -1]
 
@@ -178,7 +218,9 @@ class OpenSegment:
 def _scan_lists(
     faiss: Any, index: Any, queries: np.ndarray, k: int, coarse: Coarse, selector: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and rows [q, k] of the best in the given lists. faiss's Python wrapper takes no selector, so the C one."""
+    """Scores and rows [q, k] of the best in the given lists. faiss's Python wrapper takes no
+    selector, so the C one.
+    """
     scores = np.empty((len(queries), k), np.float32)
     rows = np.empty((len(queries), k), np.int64)
     params = faiss.SearchParametersIVF(sel=selector, nprobe=coarse.lists.shape[1])
@@ -198,24 +240,32 @@ def _scan_lists(
     return scores, rows
 
 
-def open_segment(faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:
-    """The segment in a file, which is mapped, with its own quantizer or, where its file has none, the trained index's.
+def open_segment(
+    faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
+) -> OpenSegment:
+    """The segment in a file, which is mapped, with its own quantizer or, where its file has none,
+    the trained index's.
 
-    Raises DamagedIndexError where the file is not what was written, or belongs to another trained index.
+    Raises DamagedIndexError where the file is not what was written, or belongs to another trained
+    index.
     """
     if segment.checks is not None:
         segment.checks.check_head(segment.path)
     index, keep = read_segment(faiss, segment.path), segment.keep
     if lacks_quantizer(index):
         if trained is None:
-            raise DamagedIndexError(f"{segment.path}: a segment whose quantizer is another file's, which is not known")
+            raise DamagedIndexError(
+                f"{segment.path}: a segment whose quantizer is another file's, which is not known"
+            )
         trained.give(index, segment.path)
     elif hasattr(index, "precompute_table"):
         index.precompute_table()
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
     shared = trained if hasattr(index, "own_fields") and not index.own_fields else None
-    return OpenSegment(number, index, None if keep is None else np.asarray(keep, dtype=bool), segment, shared)
+    return OpenSegment(
+        number, index, None if keep is None else np.asarray(keep, dtype=bool), segment, shared
+    )
 
 
 def coarse_marks(part: OpenSegment) -> tuple[object, ...]:

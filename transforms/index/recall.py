@@ -1,7 +1,9 @@
-"""Recall against exact search, measured in pieces: each segment gives its part, the parts merge, one report comes out.
+"""Recall against exact search, measured in pieces: each segment gives its part, the parts merge,
+one report comes out.
 
-A row is known across segments by its position, `segment << 32 | local row`. A result counts as found when its exact
-score reaches that of the k-th true neighbour, so a copy of a neighbour counts as the neighbour.
+A row is known across segments by its position, `segment << 32 | local row`. A result counts as
+found when its exact score reaches that of the k-th true neighbour, so a copy of a neighbour counts
+as the neighbour.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def segment_base(segment: int) -> int:
 
 
 def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
-    """The values of nprobe to try, each a tenth (or 1) above the last, up to `most` or `nlist`; [1] without lists."""
+    """The values of nprobe to try, each a tenth (or 1) above the last, up to `most` or `nlist`; [1]
+    without lists.
+    """
     limit, grid = max(1, min(nlist, most)), [1]
     while grid[-1] < limit:
         grid.append(min(max(grid[-1] + 1, int(grid[-1] * STEP)), limit))
@@ -41,12 +45,13 @@ def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
 
 
 class ExactNeighbours:
-    """The true neighbours of the held-out queries, gathered block by block and merged segment by segment.
+    """The true neighbours of the held-out queries, gathered block by block and merged segment by
+    segment.
 
-    Keeps 4k of them, or k + 100 where that is less, and for each query a bound that no row left out exceeds: so the k
-    nearest stay known while rows come and go, until too many of those kept are gone (`settled`). An index that prefers
-    low positions among equal codes, as `SegmentedIndex` does, returns k rows of any run of copies that reaches further
-    than what is kept.
+    Keeps 4k of them, or k + 100 where that is less, and for each query a bound that no row left out
+    exceeds: so the k nearest stay known while rows come and go, until too many of those kept are
+    gone (`settled`). An index that prefers low positions among equal codes, as `SegmentedIndex`
+    does, returns k rows of any run of copies that reaches further than what is kept.
     """
 
     def __init__(self, queries: np.ndarray, k: int, metric: str = "ip"):
@@ -57,18 +62,26 @@ class ExactNeighbours:
         self._best = no_results(len(queries), min(KEPT * k, k + MORE))
         self._bound = np.full(len(queries), -np.inf, np.float32)
 
-    def add(self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None) -> None:
-        """Add rows float32 [n, d]; `positions` are ascending int64 [n], or that of the first of consecutive rows."""
+    def add(
+        self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None
+    ) -> None:
+        """Add rows float32 [n, d]; `positions` are ascending int64 [n], or that of the first of
+        consecutive rows.
+        """
         if not len(block) or not len(self.queries):
             return
         block = as_vectors(block, self.queries.shape[1], "block")
         with use_threads(threads) as faiss:
-            gains, rows = block_top_k(faiss, self.queries, block, self._best[0].shape[1], self.metric)
+            gains, rows = block_top_k(
+                faiss, self.queries, block, self._best[0].shape[1], self.metric
+            )
         known = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
         self._take((gains, np.where(rows >= 0, known, -1)), self._bound)
 
     def merge(self, other: ExactNeighbours) -> ExactNeighbours:
-        """The neighbours among the rows of both; the rows of the two must be disjoint, the queries the same."""
+        """The neighbours among the rows of both; the rows of the two must be disjoint, the queries
+        the same.
+        """
         merged = ExactNeighbours.of_lists(self.queries, self.k, self.metric, *self.lists())
         merged._take(other._best, other._bound)
         return merged
@@ -83,7 +96,9 @@ class ExactNeighbours:
         return ExactNeighbours.of_lists(self.queries, k, self.metric, *self.lists())
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores float32 and positions int64 [q, kept], best first, ties by position, -1 for missing."""
+        """Scores float32 and positions int64 [q, kept], best first, ties by position, -1 for
+        missing.
+        """
         return gains_to_scores(self._best[0], self.metric), self._best[1]
 
     @property
@@ -92,16 +107,29 @@ class ExactNeighbours:
         return self._best[0][:, self.k - 1] >= self._bound
 
     def lists(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Gains float32 and positions int64 [q, kept], best first, and bounds float32 [q]: all but the queries."""
+        """Gains float32 and positions int64 [q, kept], best first, and bounds float32 [q]: all but
+        the queries.
+        """
         return *self._best, self._bound
 
     @classmethod
     def of_lists(
-        cls, queries: np.ndarray, k: int, metric: str, gains: np.ndarray, positions: np.ndarray, bound: np.ndarray
+        cls,
+        queries: np.ndarray,
+        k: int,
+        metric: str,
+        gains: np.ndarray,
+        positions: np.ndarray,
+        bound: np.ndarray,
     ) -> ExactNeighbours:
-        """Neighbours from lists in any order in which rows may be missing (position -1, gain -inf)."""
+        """Neighbours from lists in any order in which rows may be missing (position -1, gain
+        -inf).
+        """
         exact = cls(queries, k, metric)
-        exact._best, exact._bound = best_first(gains, positions, gains.shape[1]), bound.astype(np.float32)
+        exact._best, exact._bound = (
+            best_first(gains, positions, gains.shape[1]),
+            bound.astype(np.float32),
+        )
         return exact
 
     def to_bytes(self) -> bytes:
@@ -119,14 +147,25 @@ class ExactNeighbours:
 
 
 class Candidates:
-    """The results of an index for the held-out queries at each nprobe of a grid; they merge over segments.
+    """The results of an index for the held-out queries at each nprobe of a grid; they merge over
+    segments.
 
-    A row is kept once, with the place in the grid at which its list is first searched: a row that is among the best at
-    some nprobe is among the best there already, as later lists only add others.
+    A row is kept once, with the place in the grid at which its list is first searched: a row that
+    is among the best at some nprobe is among the best there already, as later lists only add
+    others.
     """
 
-    def __init__(self, nprobes: Sequence[int], depth: int, gains: np.ndarray, positions: np.ndarray, steps: np.ndarray):
-        """Gains float32, positions int64 and places in the grid uint8 [q, any], best first; position -1 for none."""
+    def __init__(
+        self,
+        nprobes: Sequence[int],
+        depth: int,
+        gains: np.ndarray,
+        positions: np.ndarray,
+        steps: np.ndarray,
+    ):
+        """Gains float32, positions int64 and places in the grid uint8 [q, any], best first;
+        position -1 for none.
+        """
         self.nprobes = list(nprobes)
         self.depth = depth
         self._gains, self._positions, self._steps = gains, positions, steps
@@ -142,17 +181,28 @@ class Candidates:
         segment: int = 0,
         threads: int | None = None,
     ) -> Candidates:
-        """The top `depth` (k, or the number scored again) of an index whose first segment has the number `segment`."""
-        found = [tuple(np.empty((len(queries), 0), kind) for kind in (np.float32, np.int64, np.uint8))]
+        """The top `depth` (k, or the number scored again) of an index whose first segment has the
+        number `segment`.
+        """
+        found = [
+            tuple(np.empty((len(queries), 0), kind) for kind in (np.float32, np.int64, np.uint8))
+        ]
         for step, (new, best) in enumerate(index.steps(queries, depth, nprobes, threads=threads)):
             gains, positions = new
             last, place = best[0][:, -1:], best[1][:, -1:]
-            stays = (positions >= 0) & ((gains > last) | ((gains == last) & (positions <= place)) | (place < 0))
-            width = int(stays.sum(axis=1).max(initial=0))  # the best come first, so what stays does too
+            stays = (positions >= 0) & (
+                (gains > last) | ((gains == last) & (positions <= place)) | (place < 0)
+            )
+            # the best come first, so what stays does too
+            width = int(stays.sum(axis=1).max(initial=0))
             stays, gains, positions = stays[:, :width], gains[:, :width], positions[:, :width]
             base = segment_base(segment)
             found.append(
-                (np.where(stays, gains, -np.inf), np.where(stays, positions + base, -1), np.full(stays.shape, step))
+                (
+                    np.where(stays, gains, -np.inf),
+                    np.where(stays, positions + base, -1),
+                    np.full(stays.shape, step),
+                )
             )
         return cls(nprobes, depth, *_in_order(found))
 
@@ -190,22 +240,29 @@ class Candidates:
 
 
 def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gains float32, positions int64 and places in the grid uint8 [q, any] of some parts, best first, ties by position.
+    """Gains float32, positions int64 and places in the grid uint8 [q, any] of some parts, best
+    first, ties by position.
 
     No wider than the query with most of them; what is missing comes last.
     """
-    gains, positions, steps = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+    gains, positions, steps = (
+        np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
+    )
     order = np.lexsort((positions, -gains), axis=-1)
     width = int((positions >= 0).sum(axis=1).max(initial=0))
     first = order[:, :width]
-    gains, positions, steps = (np.take_along_axis(array, first, axis=1) for array in (gains, positions, steps))
+    gains, positions, steps = (
+        np.take_along_axis(array, first, axis=1) for array in (gains, positions, steps)
+    )
     return gains.astype(np.float32), positions, steps.astype(np.uint8)
 
 
 def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
-    """Recall of each query: the share of its k true neighbours (or of all rows, where there are fewer) that was found.
+    """Recall of each query: the share of its k true neighbours (or of all rows, where there are
+    fewer) that was found.
 
-    `found` int64 [q, depth] positions; with depth > k an exact re-rank to k is meant. float64 [q]; nan without any row.
+    `found` int64 [q, depth] positions; with depth > k an exact re-rank to k is meant. float64 [q];
+    nan without any row.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
@@ -217,7 +274,9 @@ def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
 
 
 def _hits(found: np.ndarray, positions: np.ndarray, meant: np.ndarray) -> np.ndarray:
-    """How many of the positions [q, kept] that are meant are among those found [q, depth]: int64 [q]."""
+    """How many of the positions [q, kept] that are meant are among those found [q, depth]: int64
+    [q].
+    """
     each = zip(found, positions, meant, strict=True)
     return np.array([np.isin(true[those], mine).sum() for mine, true, those in each], np.int64)
 
@@ -225,9 +284,10 @@ def _hits(found: np.ndarray, positions: np.ndarray, meant: np.ndarray) -> np.nda
 def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
     """Mean recall with a 95 % interval over queries: (value, low, high).
 
-    Wilson's interval, which stays inside 0..1 and has width at 1.0 too, for as many trials as give the variance seen
-    between queries: at least one a query (hits of one query are not independent), at most k a query. The low end counts
-    half a query more that found half: near 1 the few queries that lose much may not be among those that were asked.
+    Wilson's interval, which stays inside 0..1 and has width at 1.0 too, for as many trials as give
+    the variance seen between queries: at least one a query (hits of one query are not independent),
+    at most k a query. The low end counts half a query more that found half: near 1 the few queries
+    that lose much may not be among those that were asked.
     """
     mean = float(recalls.mean())
     low, _ = _wilson(mean, _trials(recalls, k, _UNSEEN))
@@ -236,7 +296,9 @@ def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
 
 
 def _trials(recalls: np.ndarray, k: int, unseen: float) -> float:
-    """How many independent trials have the variance of the recalls and of `unseen` queries with recall 0.5."""
+    """How many independent trials have the variance of the recalls and of `unseen` queries with
+    recall 0.5.
+    """
     n = len(recalls)
     total = n + unseen
     mean = (recalls.sum() + unseen / 2) / total
@@ -261,12 +323,14 @@ def measure_recall(
     tuning: np.ndarray | None = None,
     depth: int | None = None,
 ) -> dict[str, Any] | None:
-    """Tune nprobe on some queries (bool [q] `tuning`, else every other one), report recall on the rest; JSON-able.
+    """Tune nprobe on some queries (bool [q] `tuning`, else every other one), report recall on the
+    rest; JSON-able.
 
-    `depth` is the number of candidates a search asks for (None: all that are kept); those beyond k are ranked exactly.
-    Chosen is the smallest nprobe whose lower bound reaches `target`, or the largest of the grid where none does.
-    `queries` counts those reported on; where either half is empty, all tune and report. Queries whose neighbours are
-    not settled do not count. None without queries or rows.
+    `depth` is the number of candidates a search asks for (None: all that are kept); those beyond k
+    are ranked exactly. Chosen is the smallest nprobe whose lower bound reaches `target`, or the
+    largest of the grid where none does. `queries` counts those reported on; where either half is
+    empty, all tune and report. Queries whose neighbours are not settled do not count. None without
+    queries or rows.
     """
     tuned, reported = halves(exact, tuning)
     depth = depth or candidates.depth
@@ -277,25 +341,35 @@ def measure_recall(
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
     measured = _measured(recalls[reported], exact.k)
-    return {**measured, "nprobe": nprobe, "rerank": depth if depth > exact.k else 0, "target": target}
+    return {
+        **measured,
+        "nprobe": nprobe,
+        "rerank": depth if depth > exact.k else 0,
+        "target": target,
+    }
 
 
 def tuned(
     exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
 ) -> dict[str, Any] | None:
-    """What `measure_recall` finds, where candidates that are scored again are as many as the target needs.
+    """What `measure_recall` finds, where candidates that are scored again are as many as the target
+    needs.
 
     They are doubled, up to eight times as many, while all lists of the grid are needed.
     """
     depth = depth_for(exact.k, rerank)
     measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
-    while measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth:
+    while (
+        measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth
+    ):
         depth *= 2
         measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
     return measured
 
 
-def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def halves(
+    exact: ExactNeighbours, tuning: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of the settled queries that tune nprobe, and of those that recall is reported on."""
     settled = np.flatnonzero(exact.settled)
     first = np.arange(len(settled)) % 2 == 0 if tuning is None else tuning[settled]
@@ -304,7 +378,9 @@ def halves(exact: ExactNeighbours, tuning: np.ndarray | None = None) -> tuple[np
 
 
 def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | None:
-    """Recall of the settled queries; `found` int64 [q, depth] positions. None without such queries, or rows."""
+    """Recall of the settled queries; `found` int64 [q, depth] positions. None without such queries,
+    or rows.
+    """
     recalls = recall_at_k(exact, found)[exact.settled]
     return None if not len(recalls) or np.isnan(recalls).any() else _measured(recalls, exact.k)
 
@@ -312,10 +388,11 @@ def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | Non
 def recall_among(
     exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
 ) -> dict[str, Any] | None:
-    """Recall over some rows only: the share of those among the k true neighbours of the settled queries that was found.
+    """Recall over some rows only: the share of those among the k true neighbours of the settled
+    queries that was found.
 
-    `found` int64 [q, depth] positions; `among` chooses the rows: bool of the shape of the positions, int64, that it is
-    given. None where fewer than twenty queries have one.
+    `found` int64 [q, depth] positions; `among` chooses the rows: bool of the shape of the
+    positions, int64, that it is given. None where fewer than twenty queries have one.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)

@@ -1,7 +1,8 @@
 """The vectors of a segment's rows in a file beside its codes, by which candidates are scored again.
 
-A row is its vector as float16, scaled so that its largest component is 1, the scale, and a CRC-32 of both that begins
-with the row's number: so each row can be read and checked alone, and rows of any length keep their precision.
+A row is its vector as float16, scaled so that its largest component is 1, the scale, and a CRC-32
+of both that begins with the row's number: so each row can be read and checked alone, and rows of
+any length keep their precision.
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     size = rows.dtype.itemsize
     view, covered = memoryview(rows.tobytes()), size - 4
     starts = range(0, len(rows) * size, size)
-    found = [crc32(view[s : s + covered], n & 0xFFFFFFFF) for s, n in zip(starts, numbers.tolist(), strict=True)]
+    found = [
+        crc32(view[s : s + covered], n & 0xFFFFFFFF)
+        for s, n in zip(starts, numbers.tolist(), strict=True)
+    ]
     return np.array(found, np.uint32)
 
 

@@ -1,7 +1,8 @@
-"""A rotation by which codes of a bit or a few a component lose least, whatever the components of the vectors are.
+"""A rotation by which codes of a bit or a few a component lose least, whatever the components of
+the vectors are.
 
-Such codes lose least where components are alike. Models give some of them much more than others; turned by a random
-rotation they are alike, and all inner products and distances stay as they are.
+Such codes lose least where components are alike. Models give some of them much more than others;
+turned by a random rotation they are alike, and all inner products and distances stay as they are.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ _FINE = 1 << 24  # steps of a component from 0 to the row's largest
 class Rotation:
     """A rotation of vectors, which turns a row into the same bits whatever rows stand around it.
 
-    Entries and components are whole numbers of small steps, so that sums of their products are exact in float64: with
-    |row| <= 2^24 sqrt(dim) steps and |column| = 2^18, none exceeds 2^53.
+    Entries and components are whole numbers of small steps, so that sums of their products are
+    exact in float64: with |row| <= 2^24 sqrt(dim) steps and |column| = 2^18, none exceeds 2^53.
     """
 
     def __init__(self, matrix: np.ndarray):
-        """`matrix` float32 [dim, dim], a column for each component of the result, whole numbers of 2^-18."""
+        """`matrix` float32 [dim, dim], a column for each component of the result, whole numbers of
+        2^-18.
+        """
         self.matrix = matrix
         self._whole = np.rint(matrix.astype(np.float64) * _STEPS)
 
@@ -41,7 +44,8 @@ class Rotation:
 
 
 def turn_lists(faiss: Any, index: Any, centroids: np.ndarray) -> Any:
-    """A trained index without rows for turned vectors, and their rotation before it, as one index of faiss.
+    """A trained index without rows for turned vectors, and their rotation before it, as one index
+    of faiss.
 
     `centroids` float32 [nlist, dim] are a view of those of the index, changed in place.
     """
@@ -60,5 +64,7 @@ def split(faiss: Any, index: Any) -> tuple[Any, Rotation | None]:
     """
     if not isinstance(index, faiss.IndexPreTransform):
         return index, None
-    matrix = faiss.vector_to_array(faiss.downcast_VectorTransform(index.chain.at(0)).A).reshape(index.d, index.d)
+    matrix = faiss.vector_to_array(faiss.downcast_VectorTransform(index.chain.at(0)).A).reshape(
+        index.d, index.d
+    )
     return faiss.downcast_index(index.index), Rotation(np.ascontiguousarray(matrix.T))

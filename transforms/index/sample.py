@@ -1,4 +1,6 @@
-"""The choice of rows by a keyed hash: the same rows whatever the order, the workers, the retries."""
+"""The choice of rows by a keyed hash: the same rows whatever the order, the workers, the
+retries.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,21 @@ _ALL = 1 << 64
 def sample_keys(row_hashes: np.ndarray, ids: Sequence[str]) -> np.ndarray:
     """Key of each row for the training sample, from its row hash and id.
 
-    `row_hashes` uint8 [n, 16], `ids` n strings; uint64 [n], uniform, independent of `held_out_keys`.
+    `row_hashes` uint8 [n, 16], `ids` n strings; uint64 [n], uniform, independent of
+    `held_out_keys`.
     """
     pairs = zip(_hash_bytes(row_hashes), ids, strict=True)
-    return _keys(_SAMPLE, (row_hash + row_id.encode("utf8", "surrogatepass") for row_hash, row_id in pairs), len(ids))
+    return _keys(
+        _SAMPLE,
+        (row_hash + row_id.encode("utf8", "surrogatepass") for row_hash, row_id in pairs),
+        len(ids),
+    )
 
 
 def held_out_keys(row_hashes: np.ndarray) -> np.ndarray:
-    """Key of each row for the held-out choice, from its row hash alone: all copies of a text share it. uint64 [n]."""
+    """Key of each row for the held-out choice, from its row hash alone: all copies of a text share
+    it. uint64 [n].
+    """
     return _keys(_HELD_OUT, _hash_bytes(row_hashes), len(row_hashes))
 
 

@@ -1,4 +1,6 @@
-"""Searching segments as if they were one index: one coarse search, each segment's chosen lists, one merge."""
+"""Searching segments as if they were one index: one coarse search, each segment's chosen lists, one
+merge.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _WIDER = 4  # times nprobe, where the lists hold too few rows
 
 
 class SearchResult(NamedTuple):
-    """The results of queries, best first; missing ones have segment -1, row -1 and score -inf for ip, +inf for l2."""
+    """The results of queries, best first; missing ones have segment -1, row -1 and score -inf for
+    ip, +inf for l2.
+    """
 
     scores: np.ndarray  # float32 [q, k]
     segment: np.ndarray  # int32 [q, k], place in the list given to `SegmentedIndex.open`
@@ -29,7 +33,8 @@ class SearchResult(NamedTuple):
 
 
 class SegmentedIndex:
-    """Opened segments. Results equal those of one index that holds all their rows, scores and order included.
+    """Opened segments. Results equal those of one index that holds all their rows, scores and order
+    included.
 
     Ties are broken by (segment, row). Flat segments are always scanned in full.
     """
@@ -39,15 +44,21 @@ class SegmentedIndex:
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
-    def open(cls, segments: Sequence[SegmentFile], trained: TrainedIndex | None = None) -> SegmentedIndex:
+    def open(
+        cls, segments: Sequence[SegmentFile], trained: TrainedIndex | None = None
+    ) -> SegmentedIndex:
         """The index of segments in files, which are mapped into memory without reading their codes.
 
-        `trained` is what they were built from; segments of earlier versions, and those without lists, need none.
-        Raises DamagedIndexError for a file that cannot be read, is not what its checksums say, or whose length differs
-        from `keep`, and OptionError where segments come from different trainings or metrics.
+        `trained` is what they were built from; segments of earlier versions, and those without
+        lists, need none. Raises DamagedIndexError for a file that cannot be read, is not what its
+        checksums say, or whose length differs from `keep`, and OptionError where segments come from
+        different trainings or metrics.
         """
         with use_threads(None) as faiss:
-            parts = [_open_one(faiss, number, segment, trained) for number, segment in enumerate(segments)]
+            parts = [
+                _open_one(faiss, number, segment, trained)
+                for number, segment in enumerate(segments)
+            ]
             _check_alike(parts, segments)
         return cls(parts, trained)
 
@@ -67,8 +78,12 @@ class SegmentedIndex:
         return metric_name(load_faiss(), self._parts[0].index.metric_type) if self._parts else "ip"
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
-        """Queries float32 [q, d] as the lists have vectors; the same ones where these were built without rotation."""
-        return self._trained.turned(queries) if self._trained and self._lists is not None else queries
+        """Queries float32 [q, d] as the lists have vectors; the same ones where these were built
+        without rotation.
+        """
+        return (
+            self._trained.turned(queries) if self._trained and self._lists is not None else queries
+        )
 
     @property
     def nlist(self) -> int:
@@ -84,36 +99,52 @@ class SegmentedIndex:
         least: int | None = None,
         threads: int | None = None,
     ) -> SearchResult:
-        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat segments.
+        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat
+        segments.
 
-        Where a query's lists hold fewer than `least` rows (default k), more lists are searched, so that it gets that
-        many, or all rows there are.
+        Where a query's lists hold fewer than `least` rows (default k), more lists are searched, so
+        that it gets that many, or all rows there are.
         """
         nprobe, wanted = nprobe or _NPROBE, min(least or k, k, self.rows)
         if wanted == self.rows:
             nprobe = max(nprobe, self.nlist)
         found = self.sweep(queries, k, [nprobe], threads=threads)[0]
-        while wanted and nprobe < self.nlist and (short := np.flatnonzero(found.row[:, wanted - 1] < 0)).size:
+        while (
+            wanted
+            and nprobe < self.nlist
+            and (short := np.flatnonzero(found.row[:, wanted - 1] < 0)).size
+        ):
             nprobe *= _WIDER
-            for mine, wider in zip(found, self.sweep(queries[short], k, [nprobe], threads=threads)[0], strict=True):
+            for mine, wider in zip(
+                found, self.sweep(queries[short], k, [nprobe], threads=threads)[0], strict=True
+            ):
                 mine[short] = wider
         return found
 
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> list[SearchResult]:
-        """The results of a search at each of several nprobe, ascending; every list is scanned once."""
-        return [result(*best, self.metric) for _, best in self.steps(queries, k, nprobes, threads=threads)]
+        """The results of a search at each of several nprobe, ascending; every list is scanned
+        once.
+        """
+        return [
+            result(*best, self.metric)
+            for _, best in self.steps(queries, k, nprobes, threads=threads)
+        ]
 
     def steps(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> Iterator[tuple[Found, Found]]:
-        """For each of several nprobe, ascending: the top k among the lists that it adds, and among all lists up to it.
+        """For each of several nprobe, ascending: the top k among the lists that it adds, and among
+        all lists up to it.
 
-        Both are gains float32 and positions int64 [q, k], best first. Flat segments come with the first nprobe.
+        Both are gains float32 and positions int64 [q, k], best first. Flat segments come with the
+        first nprobe.
         """
         if k < 1 or list(nprobes) != sorted(set(nprobes)) or nprobes[0] < 1:
-            raise OptionError(f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending")
+            raise OptionError(
+                f"search: k={k} and nprobe={list(nprobes)} have to be positive, nprobe ascending"
+            )
         if not self._parts:
             yield from [(no_results(len(queries), k),) * 2] * len(nprobes)
             return
@@ -122,27 +153,41 @@ class SegmentedIndex:
             flat, best = self._scan_flat(faiss, queries, k), no_results(len(queries), k)
             queries = self.turned(queries)
             for step, coarse in enumerate(self._coarse_steps(faiss, queries, nprobes)):
-                new = self._scan_lists(faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k))
+                new = self._scan_lists(
+                    faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k)
+                )
                 best = merge([best, new], k) if step else new
                 yield new, best
 
-    def _coarse_steps(self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]) -> list[Coarse | None]:
+    def _coarse_steps(
+        self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]
+    ) -> list[Coarse | None]:
         """For each nprobe the lists that the one before did not have; None where there are none."""
         if self._lists is None:
             return [None] * len(nprobes)
         ends = [min(nprobe, self.nlist) for nprobe in nprobes]
         scores, lists = nearest_lists(faiss, self._lists, queries, ends[-1])
         steps = zip([0, *ends], ends, strict=False)
-        return [Coarse.cut(scores, lists, start, end) if end > start else None for start, end in steps]
+        return [
+            Coarse.cut(scores, lists, start, end) if end > start else None for start, end in steps
+        ]
 
     def _scan_flat(self, faiss: Any, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         found = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
         return merge([no_results(len(queries), k), *found], k)
 
-    def _scan_lists(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found) -> Found:
+    def _scan_lists(
+        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found
+    ) -> Found:
         if coarse is None:
             return others
-        return merge([others, *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists)], k)
+        return merge(
+            [
+                others,
+                *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists),
+            ],
+            k,
+        )
 
 
 def rerank(
@@ -156,8 +201,8 @@ def rerank(
 ) -> SearchResult:
     """The best k of `found` by exact score.
 
-    `vectors(segment int32 [m], row int64 [m])` returns their vectors float32 [m, d]; it is asked for each row once, in
-    order of (segment, row).
+    `vectors(segment int32 [m], row int64 [m])` returns their vectors float32 [m, d]; it is asked
+    for each row once, in order of (segment, row).
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
     positions = positions_of(found)
@@ -193,7 +238,9 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
-def _open_one(faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None) -> OpenSegment:
+def _open_one(
+    faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
+) -> OpenSegment:
     part = open_segment(faiss, number, segment, trained)
     if segment.keep is not None and len(segment.keep) != part.index.ntotal:
         lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
@@ -210,4 +257,6 @@ def _check_alike(parts: Sequence[OpenSegment], segments: Sequence[SegmentFile]) 
         for what, mark in marks.items():
             seen, path = first.setdefault(what, (mark, segment.path))
             if seen != mark:
-                raise OptionError(f"{segment.path} and {path} differ in {what}; build the index again")
+                raise OptionError(
+                    f"{segment.path} and {path} differ in {what}; build the index again"
+                )

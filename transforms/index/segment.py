@@ -1,6 +1,7 @@
 """Building one segment: an immutable faiss file with local ids 0..n-1 in the order the rows came.
 
-A segment with lists is written without its quantizer, which stands once in the file of the trained index.
+A segment with lists is written without its quantizer, which stands once in the file of the trained
+index.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _ID_BYTES = 8  # of a row's number in a list
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None: nothing is).
+    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None:
+    nothing is).
 
     `checks` are compared with what is read of the file (None: nothing is compared).
     """
@@ -36,7 +38,9 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class WrittenSegment:
-    """The bytes of a segment's file, their checksums, and the mean score of its rows with their nearest centroid."""
+    """The bytes of a segment's file, their checksums, and the mean score of its rows with their
+    nearest centroid.
+    """
 
     data: bytes
     checks: SegmentChecks
@@ -44,7 +48,8 @@ class WrittenSegment:
 
 
 class SegmentWriter:
-    """A segment being built from a copy of the trained index: codes of other segments first, then new rows.
+    """A segment being built from a copy of the trained index: codes of other segments first, then
+    new rows.
 
     Its bytes depend on the rows, not on how they were cut into blocks.
     """
@@ -77,13 +82,19 @@ class SegmentWriter:
         return _list_sizes(self._index)
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
-        """Append another segment's live rows, in order, by their codes; `closeness` is what that segment had.
+        """Append another segment's live rows, in order, by their codes; `closeness` is what that
+        segment had.
 
-        Only for segments of the same training. Raises DamagedIndexError for a file that cannot be read.
+        Only for segments of the same training. Raises DamagedIndexError for a file that cannot be
+        read.
         """
         with use_threads(self._threads) as faiss:
             source = read_segment(faiss, segment.path)
-            keep = np.ones(source.ntotal, bool) if segment.keep is None else np.asarray(segment.keep, bool)
+            keep = (
+                np.ones(source.ntotal, bool)
+                if segment.keep is None
+                else np.asarray(segment.keep, bool)
+            )
             if hasattr(source, "quantizer"):
                 _copy_lists(faiss, source, self._index, keep)
             elif keep.any():
@@ -119,13 +130,19 @@ class SegmentWriter:
         """The segment's file with its checksums."""
         data = self.to_bytes()
         row = self.code_size + _ID_BYTES
-        return WrittenSegment(data, SegmentChecks.of(data, (self.list_sizes * row).tolist()), self.closeness)
+        return WrittenSegment(
+            data, SegmentChecks.of(data, (self.list_sizes * row).tolist()), self.closeness
+        )
 
 
-def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None) -> bytes:
-    """The file of a segment: a copy of the trained index with the blocks' rows, float32 [n, dim] each.
+def build_segment(
+    trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None
+) -> bytes:
+    """The file of a segment: a copy of the trained index with the blocks' rows, float32 [n, dim]
+    each.
 
-    The bytes depend on the rows, not on the cut into blocks. Raises OptionError for rows that are not finite or zero.
+    The bytes depend on the rows, not on the cut into blocks. Raises OptionError for rows that are
+    not finite or zero.
     """
     writer = SegmentWriter(trained, threads=threads)
     for block in blocks:
@@ -133,8 +150,12 @@ def build_segment(trained: bytes, blocks: Iterable[np.ndarray], *, threads: int 
     return writer.to_bytes()
 
 
-def flat_segment(blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None) -> bytes:
-    """The file of a Flat segment (exact vectors): for held-out rows, and for stores too small for lists."""
+def flat_segment(
+    blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None
+) -> bytes:
+    """The file of a Flat segment (exact vectors): for held-out rows, and for stores too small for
+    lists.
+    """
     check_metric(metric)
     with use_threads(threads) as faiss:
         empty = faiss.serialize_index(faiss.IndexFlat(dim, faiss_metric(faiss, metric))).tobytes()
@@ -150,7 +171,9 @@ def read_segment(faiss: Any, path: str | Path) -> Any:
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
-    """Rows in each list of a segment's file, deleted ones too; int64 [nlist], empty for a segment without lists."""
+    """Rows in each list of a segment's file, deleted ones too; int64 [nlist], empty for a segment
+    without lists.
+    """
     with use_threads(None) as faiss:
         return _list_sizes(read_segment(faiss, path))
 
@@ -161,7 +184,9 @@ def _list_sizes(index: Any) -> np.ndarray:
 
 
 def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes uint8 [n, code size] and local rows int64 [n] of a list, as views that live no longer than the index."""
+    """Codes uint8 [n, code size] and local rows int64 [n] of a list, as views that live no longer
+    than the index.
+    """
     size = index.invlists.list_size(number)
     if not size:
         return np.empty((0, index.code_size), np.uint8), np.empty(0, np.int64)
@@ -190,14 +215,22 @@ def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
 
 
 def flat_codes(faiss: Any, index: Any) -> np.ndarray:
-    """The codes of a segment without lists, uint8 [n, code size], as a view that lives no longer than the index."""
+    """The codes of a segment without lists, uint8 [n, code size], as a view that lives no longer
+    than the index.
+    """
     if not index.ntotal:
         return np.empty((0, index.code_size), np.uint8)
-    return faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size).reshape(index.ntotal, -1)
+    return faiss.rev_swig_ptr(index.codes.data(), index.ntotal * index.code_size).reshape(
+        index.ntotal, -1
+    )
 
 
-def nearest_lists(faiss: Any, index: Any, vectors: np.ndarray, nprobe: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists, whatever else is in the batch."""
+def nearest_lists(
+    faiss: Any, index: Any, vectors: np.ndarray, nprobe: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists, whatever else is
+    in the batch.
+    """
     quantizer = faiss.downcast_index(index.quantizer)
     if hasattr(quantizer, "hnsw"):
         depth = max(quantizer.hnsw.efSearch, 2 * nprobe)

@@ -1,4 +1,6 @@
-"""The size of an index before it is built: bytes of its files, memory to serve it, hours to build it."""
+"""The size of an index before it is built: bytes of its files, memory to serve it, hours to build
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _FLOPS = 6e10  # of one core, in products of float32 matrices
 
 @dataclass(frozen=True)
 class IndexSize:
-    """Estimates: `bytes` of all files, `memory` that a search holds once it has read all, `cpu_hours` of one core."""
+    """Estimates: `bytes` of all files, `memory` that a search holds once it has read all,
+    `cpu_hours` of one core.
+    """
 
     bytes: int
     memory: int

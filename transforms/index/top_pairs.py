@@ -1,7 +1,8 @@
-"""The most similar pairs of rows in a collection: all pairs compared in blocks, or, where they are too many, an index.
+"""The most similar pairs of rows in a collection: all pairs compared in blocks, or, where they are
+too many, an index.
 
-Similarity is the inner product, so cosine for vectors of length 1. Matrix products find candidates; a pair's score is
-then computed by itself, so that it depends neither on blocks nor on threads.
+Similarity is the inner product, so cosine for vectors of length 1. Matrix products find candidates;
+a pair's score is then computed by itself, so that it depends neither on blocks nor on threads.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ class TopPairs(NamedTuple):
     second: np.ndarray  # int64 [m]
 
 
-def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK, least: float = -np.inf) -> TopPairs:
-    """The k pairs of rows float32 [n, d] with the highest inner product, `least` or more; all where there are fewer.
+def exact_pairs(
+    vectors: np.ndarray, k: int, *, block: int = BLOCK, least: float = -np.inf
+) -> TopPairs:
+    """The k pairs of rows float32 [n, d] with the highest inner product, `least` or more; all where
+    there are fewer.
 
-    Memory beside the vectors: one block of scores, and the pairs. `vectors` may be mapped from a file.
+    Memory beside the vectors: one block of scores, and the pairs. `vectors` may be mapped from a
+    file.
     """
     best, n = _Best(vectors, k, least), len(vectors)
     starts = range(0, n, block)
@@ -57,8 +62,12 @@ def exact_pairs(vectors: np.ndarray, k: int, *, block: int = BLOCK, least: float
     return best.pairs()
 
 
-def _above(scores: np.ndarray, low: float, rounding: float, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the scores that may be `low` or above, but for those that k others exceed; `rounding` is in doubt."""
+def _above(
+    scores: np.ndarray, low: float, rounding: float, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the scores that may be `low` or above, but for those that k others exceed;
+    `rounding` is in doubt.
+    """
     flat = scores.reshape(-1)
     places = np.flatnonzero(flat > max(low - rounding, np.finfo(np.float32).min))
     if len(places) > k:
@@ -69,12 +78,16 @@ def _above(scores: np.ndarray, low: float, rounding: float, k: int) -> tuple[np.
 
 def _rounding(left: np.ndarray, right: np.ndarray) -> float:
     """How far a float32 matrix product can be from the true scores."""
-    longest = [float(np.sqrt(np.einsum("nd,nd->n", part, part).max(initial=0))) for part in (left, right)]
+    longest = [
+        float(np.sqrt(np.einsum("nd,nd->n", part, part).max(initial=0))) for part in (left, right)
+    ]
     return left.shape[1] * 2.0**-23 * longest[0] * longest[1]
 
 
 class _Best:
-    """The k best of the pairs that were offered, with `least` or more; `low` is the score that a pair has to reach."""
+    """The k best of the pairs that were offered, with `least` or more; `low` is the score that a
+    pair has to reach.
+    """
 
     def __init__(self, vectors: np.ndarray, k: int, least: float):
         self._vectors, self._k, self._least = vectors, k, least
@@ -86,7 +99,10 @@ class _Best:
         """Take these pairs into account; a pair may be offered again."""
         if len(first):
             self._waiting.append(np.stack([first, second]))
-            if sum(pairs.shape[1] for pairs in self._waiting) > max(self._k, _SCORED) or self.low == -np.inf:
+            if (
+                sum(pairs.shape[1] for pairs in self._waiting) > max(self._k, _SCORED)
+                or self.low == -np.inf
+            ):
                 self._settle()
 
     def _settle(self) -> None:
@@ -120,7 +136,8 @@ class _Best:
 def indexed_pairs(
     vectors: np.ndarray, k: int, *, threads: int | None = None, least: float = -np.inf
 ) -> tuple[TopPairs, float]:
-    """About the k pairs with the highest inner product, `least` or more, from rows' nearest neighbours by an index.
+    """About the k pairs with the highest inner product, `least` or more, from rows' nearest
+    neighbours by an index.
 
     Also returns the share of a sample of rows whose nearest neighbour the index found.
     """
@@ -128,7 +145,9 @@ def indexed_pairs(
     best, depth = _Best(vectors, k, least), min(k, NEIGHBOURS) + 1
     with tempfile.TemporaryDirectory() as folder:
         index = _built(plan, vectors, Path(folder) / "segment", threads)
-        for start, block in progress.over(list(_blocks(vectors)), "searching the index", "blocks of rows"):
+        for start, block in progress.over(
+            list(_blocks(vectors)), "searching the index", "blocks of rows"
+        ):
             found = index.search(block, depth, nprobe=plan.nprobe or None, threads=threads)
             row = np.broadcast_to(np.arange(start, start + len(block))[:, None], found.row.shape)
             near = (found.row >= 0) & (found.row != row) & (found.scores >= best.low - _ROUGH)
@@ -138,7 +157,9 @@ def indexed_pairs(
 
 def _built(plan: IndexPlan, vectors: np.ndarray, path: Path, threads: int | None) -> SegmentedIndex:
     chosen = np.sort(np.random.default_rng(0).choice(len(vectors), plan.train_rows, replace=False))
-    writer = SegmentWriter(train(plan, np.ascontiguousarray(vectors[chosen]), threads=threads), threads=threads)
+    writer = SegmentWriter(
+        train(plan, np.ascontiguousarray(vectors[chosen]), threads=threads), threads=threads
+    )
     for _, block in _blocks(vectors):
         writer.add(block)
     with path.open("wb") as file:
@@ -151,8 +172,12 @@ def _blocks(vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         yield start, as_vectors(vectors[start : start + BLOCK], vectors.shape[1])
 
 
-def _found_nearest(index: SegmentedIndex, plan: IndexPlan, vectors: np.ndarray, threads: int | None) -> float:
-    """Share of a sample of rows whose nearest other row, or one as near, is among those that the index returns."""
+def _found_nearest(
+    index: SegmentedIndex, plan: IndexPlan, vectors: np.ndarray, threads: int | None
+) -> float:
+    """Share of a sample of rows whose nearest other row, or one as near, is among those that the
+    index returns.
+    """
     rows = np.random.default_rng(1).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
     queries = np.ascontiguousarray(vectors[rows])
     true = np.full(len(rows), -np.inf, np.float32)
@@ -168,7 +193,8 @@ def _found_nearest(index: SegmentedIndex, plan: IndexPlan, vectors: np.ndarray, 
 
 
 def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:
-    """The k best pairs of rows, from those of distinct vectors float32 [n, d]; `of` int64 [rows] is each row's vector.
+    """The k best pairs of rows, from those of distinct vectors float32 [n, d]; `of` int64 [rows] is
+    each row's vector.
 
     Rows of one vector are pairs too, with its score with itself.
     """
@@ -176,7 +202,9 @@ def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) ->
     ends = np.cumsum(counts)
     several = np.flatnonzero(counts > 1)
     first, second = (np.concatenate([column, several]) for column in (pairs.first, pairs.second))
-    same = np.einsum("nd,nd->n", vectors[several], vectors[several], dtype=np.float64).astype(np.float32)
+    same = np.einsum("nd,nd->n", vectors[several], vectors[several], dtype=np.float64).astype(
+        np.float32
+    )
     scores = np.concatenate([pairs.scores, same])
     places = _enough(scores, _sizes(counts, first, second), k)
     rows = [
@@ -196,7 +224,9 @@ def _sizes(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndar
 
 
 def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
-    """Places of the best scores whose sizes sum to k, and of all that are as good as the last of them."""
+    """Places of the best scores whose sizes sum to k, and of all that are as good as the last of
+    them.
+    """
     order = np.argsort(-scores, kind="stable")
     if not len(order):
         return order
@@ -205,7 +235,9 @@ def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
 
 
 def _row_pairs(a: np.ndarray, b: np.ndarray, k: int) -> np.ndarray:
-    """The first k pairs (smaller, larger) of a row of `a` and one of `b`, which are the same or disjoint; [m, 2]."""
+    """The first k pairs (smaller, larger) of a row of `a` and one of `b`, which are the same or
+    disjoint; [m, 2].
+    """
     same = len(a) == len(b) and bool((a == b).all())
     found, room = [np.empty((0, 2), np.int64)], k
     in_a = set(a.tolist())

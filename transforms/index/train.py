@@ -17,39 +17,55 @@ from transforms.index.segment import nearest_lists
 from transforms.index.trained import centroids as centroids_of
 from transforms.index.vectors import as_vectors, faiss_metric
 
-CODEC_ROWS = 65_536  # rows that show what codes have to hold; PQ takes no more for its 256 centroids each
-_ASSIGN_EF_SEARCH = 64  # an HNSW coarse quantizer then agrees with the exact one on 99.97 % of the rows
+# rows that show what codes have to hold; PQ takes no more for its 256 centroids each
+CODEC_ROWS = 65_536
+# an HNSW coarse quantizer then agrees with the exact one on 99.97 % of the rows
+_ASSIGN_EF_SEARCH = 64
 
 
-def train(plan: IndexPlan, sample: np.ndarray, *, threads: int | None = None, seed: int = 1) -> bytes:
+def train(
+    plan: IndexPlan, sample: np.ndarray, *, threads: int | None = None, seed: int = 1
+) -> bytes:
     """A trained, empty index as bytes; every segment starts from a copy of it.
 
-    `sample` float32 [m, dim]; ignored for `Flat`. The same input gives the same bytes at any thread count. Lists are
-    found by k-means, spherical for inner products. Raises OptionError where the sample has fewer rows than lists.
+    `sample` float32 [m, dim]; ignored for `Flat`. The same input gives the same bytes at any thread
+    count. Lists are found by k-means, spherical for inner products. Raises OptionError where the
+    sample has fewer rows than lists.
     """
     with use_threads(threads):
         if plan.factory == "Flat":
             return assembled(plan, np.empty((0, plan.dim), np.float32), [])
         sample = as_vectors(sample, plan.dim, "training sample")
         if len(sample) < max(plan.nlist, 1):
-            raise OptionError(f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer lists")
+            raise OptionError(
+                f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer"
+                " lists"
+            )
         centroids = kmeans(sample, plan.nlist, plan.metric, seed=seed) if plan.nlist else sample[:0]
         step = -(-len(sample) // CODEC_ROWS)
-        return assembled(plan, centroids, (sample[start :: step * 16] for start in range(0, step * 16, step)))
+        return assembled(
+            plan, centroids, (sample[start :: step * 16] for start in range(0, step * 16, step))
+        )
 
 
 def assembled(plan: IndexPlan, centroids: np.ndarray, blocks: Iterable[np.ndarray]) -> bytes:
-    """The trained index of these centroids, float32 [nlist, dim], as bytes; `blocks` are rows to train the codec on.
+    """The trained index of these centroids, float32 [nlist, dim], as bytes; `blocks` are rows to
+    train the codec on.
 
-    Where there are fewer centroids than lists some stand twice, and the second of their lists stays empty.
-    Raises OptionError where faiss cannot train the codec on these rows.
+    Where there are fewer centroids than lists some stand twice, and the second of their lists stays
+    empty. Raises OptionError where faiss cannot train the codec on these rows.
     """
     with use_threads(None) as faiss:
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.nlist:
             _fill_quantizer(faiss, index.quantizer, np.resize(centroids, (plan.nlist, plan.dim)))
         if plan.factory != "Flat":
-            _train_codec(faiss, index, plan, (as_vectors(block, plan.dim, "training sample") for block in blocks))
+            _train_codec(
+                faiss,
+                index,
+                plan,
+                (as_vectors(block, plan.dim, "training sample") for block in blocks),
+            )
         if plan.rotated:
             index = turn_lists(faiss, index, centroids_of(faiss, index))
         return faiss.serialize_index(index).tobytes()
@@ -85,13 +101,18 @@ def _train_codec(faiss: Any, index: Any, plan: IndexPlan, blocks: Iterable[np.nd
 def _ends(faiss: Any, index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
     """The least and the greatest value of each component that codes of rows hold, float32 [2, d].
 
-    A scalar quantizer learns no more than these of all rows, and so need not be given them together.
+    A scalar quantizer learns no more than these of all rows, and so need not be given them
+    together.
     """
     low, high = np.full(index.d, np.inf, np.float32), np.full(index.d, -np.inf, np.float32)
     centroids = centroids_of(faiss, index) if getattr(index, "by_residual", False) else None
     for block in blocks:
         if not len(block):
             continue
-        held = block if centroids is None else block - centroids[nearest_lists(faiss, index, block, 1)[1][:, 0]]
+        held = (
+            block
+            if centroids is None
+            else block - centroids[nearest_lists(faiss, index, block, 1)[1][:, 0]]
+        )
         low, high = np.minimum(low, held.min(axis=0)), np.maximum(high, held.max(axis=0))
     return np.stack([low, high])

@@ -1,4 +1,6 @@
-"""The trained index without rows that all segments of an index share: stored once, put into each when it is opened."""
+"""The trained index without rows that all segments of an index share: stored once, put into each
+when it is opened.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,16 @@ class TrainedIndex:
     """A trained index, whose quantizer segments without one of their own are searched by."""
 
     def __init__(self, faiss: Any, index: Any):
-        """`index` is one of faiss that owns its quantizer, what `train` gave; rows in it do not matter."""
+        """`index` is one of faiss that owns its quantizer, what `train` gave; rows in it do not
+        matter.
+        """
         self.whole = index  # with what turns vectors before the lists
         self.index, self._rotation = split(faiss, index)
 
     def turned(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors float32 [n, d] as the lists have them; the same ones where the index was trained without rotation."""
+        """Vectors float32 [n, d] as the lists have them; the same ones where the index was trained
+        without rotation.
+        """
         return vectors if self._rotation is None else self._rotation.apply(vectors)
 
     @classmethod
@@ -38,7 +44,9 @@ class TrainedIndex:
 
     @classmethod
     def open(cls, path: str | Path) -> TrainedIndex:
-        """The index in a local file, which is mapped as far as faiss can. Raises DamagedIndexError where it is none."""
+        """The index in a local file, which is mapped as far as faiss can. Raises DamagedIndexError
+        where it is none.
+        """
         with use_threads(None) as faiss:
             return cls(faiss, read_index(faiss, path, "trained index"))
 
@@ -54,13 +62,18 @@ class TrainedIndex:
         return fingerprint(self.index)
 
     def give(self, index: Any, path: str | Path) -> None:
-        """Put the quantizer into a segment's index that was written without one; it must live as long as that.
+        """Put the quantizer into a segment's index that was written without one; it must live as
+        long as that.
 
         Raises DamagedIndexError where the segment, in the file `path`, is of another training.
         """
-        mine, its = ((i.d, i.metric_type, getattr(i, "nlist", 0), i.code_size) for i in (self.index, index))
+        mine, its = (
+            (i.d, i.metric_type, getattr(i, "nlist", 0), i.code_size) for i in (self.index, index)
+        )
         if mine != its:
-            raise DamagedIndexError(f"{path}: its lists are not of the index's quantizer; build the index again")
+            raise DamagedIndexError(
+                f"{path}: its lists are not of the index's quantizer; build the index again"
+            )
         # The empty quantizer that stood there, some hundred bytes, is nobody's from here on.
         index.quantizer, index.own_fields = self.index.quantizer, False
         if hasattr(index, "precompute_table"):
@@ -75,13 +88,19 @@ def fingerprint(index: Any) -> str:
 
 
 def centroids(faiss: Any, index: Any) -> np.ndarray:
-    """The centroids of an index with lists, float32 [nlist, d], as a view that lives no longer than the index."""
+    """The centroids of an index with lists, float32 [nlist, d], as a view that lives no longer than
+    the index.
+    """
     quantizer = faiss.downcast_index(index.quantizer)
-    return flat_rows(faiss, faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer)
+    return flat_rows(
+        faiss, faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
+    )
 
 
 def flat_rows(faiss: Any, index: Any) -> np.ndarray:
-    """The vectors of a Flat index, float32 [ntotal, d], as a view that lives no longer than the index."""
+    """The vectors of a Flat index, float32 [ntotal, d], as a view that lives no longer than the
+    index.
+    """
     if not index.ntotal:
         return np.empty((0, index.d), np.float32)
     return faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
@@ -94,11 +113,17 @@ def lacks_quantizer(index: Any) -> bool:
 
 @contextlib.contextmanager
 def without_quantizer(faiss: Any, index: Any) -> Iterator[None]:
-    """Have an index without its quantizer inside the block, to be written; nothing changes where it has no lists."""
+    """Have an index without its quantizer inside the block, to be written; nothing changes where it
+    has no lists.
+    """
     if not hasattr(index, "quantizer"):
         yield
         return
-    quantizer, owned, empty = index.quantizer, index.own_fields, faiss.IndexFlat(index.d, index.metric_type)
+    quantizer, owned, empty = (
+        index.quantizer,
+        index.own_fields,
+        faiss.IndexFlat(index.d, index.metric_type),
+    )
     index.quantizer, index.own_fields = empty, False
     try:
         yield
@@ -107,7 +132,8 @@ def without_quantizer(faiss: Any, index: Any) -> Iterator[None]:
 
 
 def read_index(faiss: Any, path: str | Path, what: str) -> Any:
-    """The faiss index in a file, which is mapped. Raises DamagedIndexError, saying `what` it is not, where it is none.
+    """The faiss index in a file, which is mapped. Raises DamagedIndexError, saying `what` it is
+    not, where it is none.
 
     Tables that PQ computes from a quantizer are left out, since a segment has none when it is read.
     """

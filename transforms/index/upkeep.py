@@ -1,4 +1,6 @@
-"""The upkeep of an index that follows its rows from run to run: when it is compacted, and when it is retrained."""
+"""The upkeep of an index that follows its rows from run to run: when it is compacted, and when it
+is retrained.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,18 @@ MOST_DELTAS = 20
 MOST_IN_DELTAS = 0.1  # of all rows
 RECALL_FALL = 0.01
 IMBALANCE_RISE = 1.5
-CLOSENESS_LOSS = {"ip": 0.05, "l2": 0.15}  # the same drift of unit vectors, as inner product and as squared distance
+# the same drift of unit vectors, as inner product and as squared distance
+CLOSENESS_LOSS = {"ip": 0.05, "l2": 0.15}
 GROWTH = 4
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a trained quantizer serves rows: None where there are no lists, or no queries to measure recall with.
+    """How well a trained quantizer serves rows: None where there are no lists, or no queries to
+    measure recall with.
 
-    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction; `high` the upper end
-    of recall's interval.
+    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction;
+    `high` the upper end of recall's interval.
     """
 
     imbalance: float | None
@@ -47,7 +51,9 @@ class SegmentRows:
 
 @dataclass(frozen=True)
 class Compaction:
-    """The segments to rewrite as one, whether the run's new rows go with them, and why in one line ("": no need)."""
+    """The segments to rewrite as one, whether the run's new rows go with them, and why in one line
+    ("": no need).
+    """
 
     numbers: frozenset[int] = frozenset()
     with_new: bool = False
@@ -55,13 +61,17 @@ class Compaction:
 
 
 def imbalance(sizes: np.ndarray) -> float | None:
-    """How many times as long a search takes as with lists of equal length; 1.0 is even. None without lists or rows."""
+    """How many times as long a search takes as with lists of equal length; 1.0 is even. None
+    without lists or rows.
+    """
     total = float(sizes.sum())
     return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2 if total else None
 
 
 def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
-    """The segments to rewrite in a run with `new_rows`: those full of deleted rows, and deltas that have piled up."""
+    """The segments to rewrite in a run with `new_rows`: those full of deleted rows, and deltas that
+    have piled up.
+    """
     worn = {part.number for part in parts if part.worn}
     deltas = [part for part in parts if part.delta]
     in_deltas = sum(part.live for part in deltas) + new_rows
@@ -80,7 +90,9 @@ def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
 
 
 def resized(then: int, now: int) -> str | None:
-    """The reason, in one line, why an index trained for `then` rows does not serve `now` rows; None where it does."""
+    """The reason, in one line, why an index trained for `then` rows does not serve `now` rows; None
+    where it does.
+    """
     if now > GROWTH * then or now * GROWTH < then:
         return f"{now:,} rows, {then:,} when it was trained"
     return None
@@ -88,13 +100,30 @@ def resized(then: int, now: int) -> str | None:
 
 def drifted(then: Fit, now: Fit, metric: str) -> str | None:
     """The reason, in one line, why a quantizer has to be retrained; None where it still serves."""
-    if then.recall is not None and now.recall is not None and _fell(then.recall, now.recall, now.high):
+    if (
+        then.recall is not None
+        and now.recall is not None
+        and _fell(then.recall, now.recall, now.high)
+    ):
         return f"recall {now.recall:.4f}, {then.recall:.4f} when it was trained"
-    if then.imbalance is not None and now.imbalance is not None and now.imbalance > IMBALANCE_RISE * then.imbalance:
-        return f"imbalance of the lists {now.imbalance:.2f}, {then.imbalance:.2f} when it was trained"
-    if then.closeness is not None and now.closeness is not None and _farther(then.closeness, now.closeness, metric):
+    if (
+        then.imbalance is not None
+        and now.imbalance is not None
+        and now.imbalance > IMBALANCE_RISE * then.imbalance
+    ):
+        return (
+            f"imbalance of the lists {now.imbalance:.2f}, {then.imbalance:.2f} when it was trained"
+        )
+    if (
+        then.closeness is not None
+        and now.closeness is not None
+        and _farther(then.closeness, now.closeness, metric)
+    ):
         what = "inner product" if metric == "ip" else "squared distance"
-        return f"{what} with the nearest centroid {now.closeness:.4f}, {then.closeness:.4f} when it was trained"
+        return (
+            f"{what} with the nearest centroid {now.closeness:.4f}, {then.closeness:.4f} when it"
+            " was trained"
+        )
     return None
 
 

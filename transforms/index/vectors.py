@@ -25,7 +25,8 @@ def scored_by(metric: str) -> str:
 
 
 def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
-    """Vectors float32 [n, d] as an index of this metric holds and is asked for them: for cosine of length 1.
+    """Vectors float32 [n, d] as an index of this metric holds and is asked for them: for cosine of
+    length 1.
 
     Rows that have that length already, up to rounding, stay as they are, and so does a zero row.
     """
@@ -35,7 +36,9 @@ def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
     other = (np.abs(squared - 1) > UNIT) & (squared > 0)
     if not other.any():
         return vectors
-    return np.where(other[:, None], vectors / np.sqrt(np.where(other, squared, 1))[:, None], vectors)
+    return np.where(
+        other[:, None], vectors / np.sqrt(np.where(other, squared, 1))[:, None], vectors
+    )
 
 
 def faiss_metric(faiss: Any, metric: str) -> int:
@@ -51,17 +54,21 @@ def metric_name(faiss: Any, number: int) -> str:
 def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray:
     """The array as C-contiguous float32 [n, dim]; not copied where it is that already.
 
-    Raises OptionError for another shape, a value that is not finite, or a zero vector: no metric places such a row, and
-    the index would lose it or return it for every query.
+    Raises OptionError for another shape, a value that is not finite, or a zero vector: no metric
+    places such a row, and the index would lose it or return it for every query.
     """
     if array.ndim != 2 or array.shape[1] != dim:
-        raise OptionError(f"{what}: shape {tuple(array.shape)}, expected [rows, {dim}]; embed with the same model")
+        raise OptionError(
+            f"{what}: shape {tuple(array.shape)}, expected [rows, {dim}]; embed with the same model"
+        )
     block = np.ascontiguousarray(array, dtype=np.float32)
     lengths = squared_lengths(block)
     bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
     if bad.size:
         kind = "zero" if lengths[bad[0]] == 0 else "not finite"
-        raise OptionError(f"{what}: row {bad[0]} is {kind}; such rows have to be rejected before the index")
+        raise OptionError(
+            f"{what}: row {bad[0]} is {kind}; such rows have to be rejected before the index"
+        )
     return block
 
 

@@ -44,8 +44,8 @@ from transforms.space.spec import PoolerPart, PoolerSpec
 class Lexicon:
     """What some poolers are built from beside the sizes of the model.
 
-    `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`: token statistics by
-    digest; `cnn`: the trained network of the model's CNN head.
+    `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`:
+    token statistics by digest; `cnn`: the trained network of the model's CNN head.
     """
 
     pieces: tuple[str, ...] = ()
@@ -55,9 +55,13 @@ class Lexicon:
 
 
 def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = None) -> Pooler:
-    """The pooler of a resolved SPEC for a model of this shape; `OptionError` where the model cannot serve it."""
+    """The pooler of a resolved SPEC for a model of this shape; `OptionError` where the model cannot
+    serve it.
+    """
     if spec.is_auto:
-        raise OptionError("pooler auto means the model's own modules; resolve it to a pooler by name first")
+        raise OptionError(
+            "pooler auto means the model's own modules; resolve it to a pooler by name first"
+        )
     built = tuple(_build_part(part, shape, lexicon or Lexicon()) for part in spec.parts)
     return built[0] if len(built) == 1 else Concat(built, spec.dim(shape.hidden, shape.embedding))
 
@@ -102,7 +106,9 @@ def _last2(part: PoolerPart, shape: ModelShape) -> Pooler:
 
 
 def _ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
-    layers = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}[str(part.option("states"))]
+    layers = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}[
+        str(part.option("states"))
+    ]
     width = shape.hidden if layers else shape.embedding
     return Ditto(attention_head(part), layers, width, str(part.option("scale")), _count(part))
 
@@ -127,7 +133,9 @@ def _prompt(part: PoolerPart, shape: ModelShape) -> Pooler:
 
 
 def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    idf = inverse_frequencies(_table(part, lexicon), str(part.option("idf")), str(part.option("unseen")))
+    idf = inverse_frequencies(
+        _table(part, lexicon), str(part.option("idf")), str(part.option("unseen"))
+    )
     return TfIdf(
         idf,
         (0, shape.layers),
@@ -148,9 +156,12 @@ def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Poo
     if part.option("variant") == "reference":
         if NOTHING_LEFT not in lexicon.pieces:
             raise OptionError(
-                f"pooler 'remove-biases': the tokenizer has no {NOTHING_LEFT}; give a PATH of token counts"
+                f"pooler 'remove-biases': the tokenizer has no {NOTHING_LEFT}; give a PATH of token"
+                " counts"
             )
-        return ReferenceRemoveBiases(lexicon.around, lexicon.pieces.index(NOTHING_LEFT), shape.embedding)
+        return ReferenceRemoveBiases(
+            lexicon.around, lexicon.pieces.index(NOTHING_LEFT), shape.embedding
+        )
     pieces, dropped = lexicon.pieces, np.zeros(len(lexicon.pieces), dtype=bool)
     if part.table is not None:
         dropped |= most_frequent(_table(part, lexicon).counts, int(part.option("top")))
@@ -158,7 +169,11 @@ def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Poo
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
-    inside = word_insides(pieces) if part.option("subwords") == "remove" else np.zeros(len(pieces), dtype=bool)
+    inside = (
+        word_insides(pieces)
+        if part.option("subwords") == "remove"
+        else np.zeros(len(pieces), dtype=bool)
+    )
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 
@@ -170,7 +185,9 @@ def _cnn(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
 
 def _table(part: PoolerPart, lexicon: Lexicon) -> TokenStatistics:
     if part.table is None or part.table not in lexicon.tables:
-        raise OptionError(f"pooler '{part}': its token statistics were not given; name the folder they are in")
+        raise OptionError(
+            f"pooler '{part}': its token statistics were not given; name the folder they are in"
+        )
     return lexicon.tables[part.table]
 
 

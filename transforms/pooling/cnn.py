@@ -1,4 +1,6 @@
-"""The CNN head of CNN-SBERT and CNN-SALBERT: a network over a text's token states, trained with the model."""
+"""The CNN head of CNN-SBERT and CNN-SALBERT: a network over a text's token states, trained with the
+model.
+"""
 
 from dataclasses import dataclass, field
 
@@ -16,21 +18,28 @@ _TOKENS_AT_ONCE = {"cpu": 256, "cuda": 8192}
 
 
 class CnnNetwork(nn.Module):
-    """The network of figure 2 of arXiv:2101.10642: five rounds of maximum over tokens, convolution over tokens, tanh.
+    """The network of figure 2 of arXiv:2101.10642: five rounds of maximum over tokens, convolution
+    over tokens, tanh.
 
-    Each component of the token states goes through it by itself, so that it has 84,481 parameters whatever their width.
-    A reconstruction, as no code was published: maxima are of two tokens and their windows do not overlap, convolutions
-    read zeros beyond a text's ends, and tokens that do not count are kept out of every step.
+    Each component of the token states goes through it by itself, so that it has 84,481 parameters
+    whatever their width. A reconstruction, as no code was published: maxima are of two tokens and
+    their windows do not overlap, convolutions read zeros beyond a text's ends, and tokens that do
+    not count are kept out of every step.
     """
 
     def __init__(self) -> None:
         super().__init__()
         sizes = ((1, 32, 1), (32, 64, 5), (64, 128, 3), (128, 128, 3), (128, 1, 1))
-        self.convs = nn.ModuleList(nn.Conv2d(i, o, (kernel, 1), padding=(kernel // 2, 0)) for i, o, kernel in sizes)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(i, o, (kernel, 1), padding=(kernel // 2, 0)) for i, o, kernel in sizes
+        )
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The vectors [B, H], each component in (-1, 1), of states [B, T, H] where `mask` [B, T] bool is True."""
-        first = (~mask).to(torch.uint8).argsort(dim=1, stable=True)  # windows begin at the first token that counts
+        """The vectors [B, H], each component in (-1, 1), of states [B, T, H] where `mask` [B, T]
+        bool is True.
+        """
+        # windows begin at the first token that counts
+        first = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
         found = states.gather(1, first.unsqueeze(2).expand_as(states)).unsqueeze(1)
         there = mask.gather(1, first)[:, None, :, None]
         for conv in self.convs:

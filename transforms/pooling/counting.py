@@ -1,6 +1,8 @@
-"""Which tokens a pooler counts, and float32 reductions over those of each sentence, which read no other token.
+"""Which tokens a pooler counts, and float32 reductions over those of each sentence, which read no
+other token.
 
-Which tokens count is found out in main memory, so that nobody waits for a GPU to say how many there are.
+Which tokens count is found out in main memory, so that nobody waits for a GPU to say how many there
+are.
 """
 
 from dataclasses import dataclass
@@ -18,9 +20,9 @@ from transforms.pooling.transfer import to_device
 class CountedTokens:
     """The counted tokens of a batch.
 
-    `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it into sentences;
-    `fallback` [B] bool: sentences in which nothing was left, so that all their tokens are counted. All of them are in
-    one place: in main memory, or with the states.
+    `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it
+    into sentences; `fallback` [B] bool: sentences in which nothing was left, so that all their
+    tokens are counted. All of them are in one place: in main memory, or with the states.
     """
 
     index: Tensor
@@ -44,9 +46,11 @@ class CountedTokens:
         return numbers.repeat_interleave(self.lengths, output_size=self.index.numel())
 
     def totals(self, values: Tensor) -> Tensor:
-        """The sums over each sentence [B] of a value for each counted token [M], in the values' dtype.
+        """The sums over each sentence [B] of a value for each counted token [M], in the values'
+        dtype.
 
-        Each is summed in the tokens' order, also on a GPU, where adding by index would take any order.
+        Each is summed in the tokens' order, also on a GPU, where adding by index would take any
+        order.
         """
         if not values.is_floating_point() or not self.lengths.numel():
             return _per_sentence(values, self.offsets)
@@ -54,7 +58,9 @@ class CountedTokens:
 
 
 def count_tokens(states: TokenStates, policy: str) -> CountedTokens:
-    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts, where the states are."""
+    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts,
+    where the states are.
+    """
     return count_in_memory(states, policy).to(states.device)
 
 
@@ -63,12 +69,16 @@ def count_in_memory(states: TokenStates, policy: str) -> CountedTokens:
     keep = _POLICIES[policy](states)
     if keep is states.keep and bool(keep.all()):
         index = torch.arange(keep.numel(), device=keep.device)
-        return CountedTokens(index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool))
+        return CountedTokens(
+            index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool)
+        )
     return count_kept(states, keep)
 
 
 def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
-    """The tokens that `keep` [N] bool names, in main memory; all tokens of a sentence in which it names none."""
+    """The tokens that `keep` [N] bool names, in main memory; all tokens of a sentence in which it
+    names none.
+    """
     lengths = states.offsets.diff()
     left = _per_sentence(keep, states.offsets)
     fallback = left == 0
@@ -91,7 +101,9 @@ def _no_special(states: TokenStates) -> Tensor:
 
 
 def _drop_last(states: TokenStates) -> Tensor:
-    """Every token but a sentence's last, unless that is its only one (SBERT-WK's code); [N] bool."""
+    """Every token but a sentence's last, unless that is its only one (SBERT-WK's code); [N]
+    bool.
+    """
     keep = states.keep.clone()
     lengths = states.offsets.diff()
     keep[states.offsets[1:][lengths > 1] - 1] = False
@@ -116,7 +128,9 @@ _POLICIES = {
 
 
 def segment_sum(values: Tensor, counted: CountedTokens, weights: Tensor | None = None) -> Tensor:
-    """The sum of the counted rows of `values` [N, H], times `weights` [M] where given; [B, H] float32."""
+    """The sum of the counted rows of `values` [N, H], times `weights` [M] where given; [B, H]
+    float32.
+    """
     if not counted.lengths.numel():
         return values.new_zeros((0, values.shape[1]), dtype=torch.float32)
     return F.embedding_bag(

@@ -12,11 +12,13 @@ from transforms.pooling.states import Pooled, TokenStates, graded
 
 @dataclass(frozen=True)
 class Ditto:
-    """e = sum_t a_t x_t / Z, a_t the attention of token t to itself in one head (Ditto, arXiv:2305.10786, section 3).
+    """e = sum_t a_t x_t / Z, a_t the attention of token t to itself in one head (Ditto,
+    arXiv:2305.10786, section 3).
 
-    `head`: block and head, both from 1. x_t is the mean of the states of `layers`, or the row of the embedding matrix
-    where there are none. `scale` is Z: `none` 1 (as published), `sum` the sum of a_t, `count` the number of counted
-    tokens. A sentence whose a_t sum to less than 1e-12 is its tokens' plain mean and a fallback.
+    `head`: block and head, both from 1. x_t is the mean of the states of `layers`, or the row of
+    the embedding matrix where there are none. `scale` is Z: `none` 1 (as published), `sum` the sum
+    of a_t, `count` the number of counted tokens. A sentence whose a_t sum to less than 1e-12 is its
+    tokens' plain mean and a fallback.
     """
 
     head: tuple[int, int]
@@ -27,15 +29,21 @@ class Ditto:
 
     @property
     def needs(self) -> Needs:
-        return Needs(layers=frozenset(self.layers), raw=not self.layers, heads=frozenset([self.head]))
+        return Needs(
+            layers=frozenset(self.layers), raw=not self.layers, heads=frozenset([self.head])
+        )
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
-        weights, weak = self._weights(states.own_attention[self.head][counted.index].float(), counted)
+        weights, weak = self._weights(
+            states.own_attention[self.head][counted.index].float(), counted
+        )
         return graded(weighted_sum(states, self.layers, counted, weights), counted.fallback | weak)
 
     def _weights(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
-        """The weight of each counted token [M], and the sentences [B] bool that fall back to the mean."""
+        """The weight of each counted token [M], and the sentences [B] bool that fall back to the
+        mean.
+        """
         total, sentences = counted.totals(attention), counted.sentences
         divisors = {"none": torch.ones_like(total), "sum": total, "count": counted.lengths.float()}
         weak = total < 1e-12
@@ -43,10 +51,16 @@ class Ditto:
         return torch.where(weak[sentences], 1 / counted.lengths[sentences], weights), weak
 
 
-def weighted_sum(states: TokenStates, layers: tuple[int, ...], counted: CountedTokens, weights: Tensor) -> Tensor:
-    """The sums [B, D] of w_t x_t, x_t the mean over `layers`, or the token's embedding row where there are none."""
+def weighted_sum(
+    states: TokenStates, layers: tuple[int, ...], counted: CountedTokens, weights: Tensor
+) -> Tensor:
+    """The sums [B, D] of w_t x_t, x_t the mean over `layers`, or the token's embedding row where
+    there are none.
+    """
     if layers:
-        sums = torch.stack([segment_sum(states.hidden[layer], counted, weights) for layer in layers])
+        sums = torch.stack(
+            [segment_sum(states.hidden[layer], counted, weights) for layer in layers]
+        )
         return sums.mean(dim=0)
     if states.raw is None:
         raise ValueError("static states need TokenStates.raw")

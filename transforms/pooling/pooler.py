@@ -15,9 +15,9 @@ from transforms.pooling.transfer import to_device
 class Needs:
     """The token states that a pooler reads; a forward pass computes no others.
 
-    `layers` by number (0: embedding output); `raw` rows of the embedding matrix; `heads` (block, head), both from 1;
-    `pooler_head` the model's tanh pooler; `mask` the place of a template's mask; `bare_mask` the state of that mask in
-    the template without a sentence.
+    `layers` by number (0: embedding output); `raw` rows of the embedding matrix; `heads` (block,
+    head), both from 1; `pooler_head` the model's tanh pooler; `mask` the place of a template's
+    mask; `bare_mask` the state of that mask in the template without a sentence.
     """
 
     layers: frozenset[int] = frozenset()
@@ -29,7 +29,9 @@ class Needs:
 
     @property
     def deepest(self) -> int:
-        """The number of the last block that has to run; 0 for none. A head needs only what enters its block."""
+        """The number of the last block that has to run; 0 for none. A head needs only what enters
+        its block.
+        """
         return max([0, *self.layers, *(block - 1 for block, _ in self.heads)])
 
 
@@ -63,7 +65,9 @@ class Pooler(Protocol):
 
 @dataclass(frozen=True)
 class Concat:
-    """The vectors of several poolers side by side, in their order; a row is a fallback where it is one in any part."""
+    """The vectors of several poolers side by side, in their order; a row is a fallback where it is
+    one in any part.
+    """
 
     parts: tuple[Pooler, ...]
     dim: int
@@ -80,7 +84,8 @@ class Concat:
 
 @dataclass(frozen=True)
 class MixedLayers:
-    """A pooler whose last layer is the average of layers `first` to `last` with `weights`, computed in float32.
+    """A pooler whose last layer is the average of layers `first` to `last` with `weights`, computed
+    in float32.
 
     sentence-transformers' WeightedLayerPooling: x_t = sum_l w_l x_tl / sum_l w_l.
     """
@@ -96,7 +101,9 @@ class MixedLayers:
 
     @property
     def needs(self) -> Needs:
-        return _union([self.pooler.needs, Needs(layers=frozenset(range(self.first, self.last + 1)))])
+        return _union(
+            [self.pooler.needs, Needs(layers=frozenset(range(self.first, self.last + 1)))]
+        )
 
     def __call__(self, states: TokenStates) -> Pooled:
         layers = [states.hidden[layer].float() for layer in range(self.first, self.last + 1)]
@@ -107,7 +114,8 @@ class MixedLayers:
 
 @dataclass(frozen=True)
 class OverTokenLayers:
-    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B + 1] to [N, D].
+    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B +
+    1] to [N, D].
 
     The offsets are in main memory.
     """

@@ -12,21 +12,24 @@ from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.transfer import to_device
 
-# The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent ones of the sentences
-# of the STS test sets, so scores on those sets are flattered; counts of one's own corpus do not have this flaw.
+# The pieces and signs that the authors of PromptBERT remove for BERT. They are the most frequent
+# ones of the sentences of the STS test sets, so scores on those sets are flattered; counts of one's
+# own corpus do not have this flaw.
 REFERENCE_PIECES = frozenset(
-    "\" ##s ' , - . : a an and are as at by dog for from i in is it man of on playing s said that the to two was white "
-    "with woman you".split()
+    "\" ##s ' , - . : a an and are as at by dog for from i in is it man of on playing s said that"
+    " the to two was white with woman you".split()
 )
 REFERENCE_SIGNS = frozenset(
-    "! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] ^ _ ` { | ~ £ ´ » ¿ – — ‘ ’ ‚ “ ” • … € ™ [UNK]".split()
+    "! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] ^ _ ` { | ~ £ ´ » ¿ – — ‘ ’ ‚ “ ” • … € ™"
+    " [UNK]".split()
 )
 NOTHING_LEFT = "[PAD]"
 _WORD_STARTS = ("\u2581", "\u0120")  # SentencePiece, byte-level BPE
 
 
 def kept_text(pieces: Sequence[str]) -> str:
-    """The word pieces that PromptBERT's code keeps (arXiv:2201.04337, section 3), lower-cased, joined by blanks.
+    """The word pieces that PromptBERT's code keeps (arXiv:2201.04337, section 3), lower-cased,
+    joined by blanks.
 
     Where nothing is kept it is the text of the padding token, as in that code.
     """
@@ -37,9 +40,11 @@ def kept_text(pieces: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ReferenceRemoveBiases:
-    """The mean embedding row over a text already reduced to `kept_text`; the special tokens around it never count.
+    """The mean embedding row over a text already reduced to `kept_text`; the special tokens around
+    it never count.
 
-    `around`: ids of those special tokens; `padding`: the id that `NOTHING_LEFT` becomes, which makes a fallback.
+    `around`: ids of those special tokens; `padding`: the id that `NOTHING_LEFT` becomes, which
+    makes a fallback.
     """
 
     around: frozenset[int]
@@ -59,10 +64,12 @@ class ReferenceRemoveBiases:
 
 @dataclass(frozen=True, eq=False)
 class RemoveBiases:
-    """The mean embedding row over the tokens that `dropped` [V] bool does not name; special tokens never count.
+    """The mean embedding row over the tokens that `dropped` [V] bool does not name; special tokens
+    never count.
 
-    `inside` [V] bool marks pieces that continue a word, which are left out too unless they are a text's first token.
-    Where nothing is left the mean is over all tokens but the special ones, and a fallback.
+    `inside` [V] bool marks pieces that continue a word, which are left out too unless they are a
+    text's first token. Where nothing is left the mean is over all tokens but the special ones, and
+    a fallback.
     """
 
     dropped: Tensor
@@ -92,7 +99,9 @@ def _first(states: TokenStates, plain: Tensor) -> Tensor:
 
 
 def most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
-    """A mask [V] bool of the `top` most frequent tokens that occur; of equally frequent ones the lower ids."""
+    """A mask [V] bool of the `top` most frequent tokens that occur; of equally frequent ones the
+    lower ids.
+    """
     order = np.argsort(-counts, kind="stable")[:top]
     marked = np.zeros(len(counts), dtype=bool)
     marked[order[counts[order] > 0]] = True
@@ -114,7 +123,9 @@ def has_capitals(piece: str) -> bool:
 
 
 def word_insides(pieces: Sequence[str]) -> np.ndarray:
-    """A mask [V] bool of the pieces that continue a word, by the vocabulary's own signs; all False without them."""
+    """A mask [V] bool of the pieces that continue a word, by the vocabulary's own signs; all False
+    without them.
+    """
     if any(piece.startswith("##") for piece in pieces):
         return np.array([piece.startswith("##") for piece in pieces], dtype=bool)
     for mark in _WORD_STARTS:
@@ -124,7 +135,12 @@ def word_insides(pieces: Sequence[str]) -> np.ndarray:
 
 
 def _mean_row(states: TokenStates, counted: CountedTokens, fallback: Tensor) -> Pooled:
-    """The mean embedding rows of what is counted; `counted` and `fallback` [B] bool are in main memory."""
+    """The mean embedding rows of what is counted; `counted` and `fallback` [B] bool are in main
+    memory.
+    """
     if states.raw is None:
         raise ValueError("remove-biases needs TokenStates.raw")
-    return graded(segment_mean(states.raw, counted.to(states.raw.device)), to_device(fallback, states.raw.device))
+    return graded(
+        segment_mean(states.raw, counted.to(states.raw.device)),
+        to_device(fallback, states.raw.device),
+    )

@@ -1,7 +1,9 @@
-"""SBERT-WK: a word's vector mixes the layers that say something new; words that change most across layers weigh most.
+"""SBERT-WK: a word's vector mixes the layers that say something new; words that change most across
+layers weigh most.
 
-All weights follow from the K x K cosines between one token's layer vectors, so no layer vector is ever decomposed: the
-last row of the Cholesky factor of a layer's context, itself last, holds what the QR decomposition of the context gives.
+All weights follow from the K x K cosines between one token's layer vectors, so no layer vector is
+ever decomposed: the last row of the Cholesky factor of a layer's context, itself last, holds what
+the QR decomposition of the context gives.
 """
 
 from collections import defaultdict
@@ -27,11 +29,12 @@ _SMALLEST_ALIGNMENT = 1e-2
 class SbertWk:
     """SBERT-WK (arXiv:2002.06652, section IV) over the layers `start` to `last`.
 
-    `weights` of the layers within a token: `combined` (`mix` times the alignment's weights and 1 - mix times the
-    novelty's), `alignment`, `novelty`, `even`, or the `last` layer alone; `variant`: `reference` as the authors' code
-    computes them, `paper` as printed. `tokens` weigh by the `variance` of the cosines of their neighbouring layers or
-    are `even`; `importance`: these are layers among the `selected` ones or `all`. A sentence of several tokens without
-    any variance weighs them equally and is a fallback.
+    `weights` of the layers within a token: `combined` (`mix` times the alignment's weights and 1 -
+    mix times the novelty's), `alignment`, `novelty`, `even`, or the `last` layer alone; `variant`:
+    `reference` as the authors' code computes them, `paper` as printed. `tokens` weigh by the
+    `variance` of the cosines of their neighbouring layers or are `even`; `importance`: these are
+    layers among the `selected` ones or `all`. A sentence of several tokens without any variance
+    weighs them equally and is a fallback.
     """
 
     start: int
@@ -67,10 +70,14 @@ class SbertWk:
         return graded(total, counted.fallback | uniform)
 
     def _weigh(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights of the selected layers [K, M] and variances [M] of the counted tokens, float64, chunk by chunk."""
+        """Weights of the selected layers [K, M] and variances [M] of the counted tokens, float64,
+        chunk by chunk.
+        """
         tokens = max(1, _CHUNK_BYTES[index.device.type] // (4 * len(layers) * self.dim))
         parts = [self._weigh_chunk(layers, chunk) for chunk in index.split(tokens)]
-        return torch.cat([mixture for mixture, _ in parts], dim=1), torch.cat([variance for _, variance in parts])
+        return torch.cat([mixture for mixture, _ in parts], dim=1), torch.cat(
+            [variance for _, variance in parts]
+        )
 
     def _weigh_chunk(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
         cosines = layer_cosines(torch.stack([layer[index] for layer in layers], dim=1))
@@ -80,7 +87,9 @@ class SbertWk:
         return self._mixture(cosines[skipped:, skipped:]), variance
 
     def _mixture(self, cosines: Tensor) -> Tensor:
-        """The weights of the selected layers [K, M], columns that sum to 1, of their cosines [K, K, M]."""
+        """The weights of the selected layers [K, M], columns that sum to 1, of their cosines [K, K,
+        M].
+        """
         if self.weights == "even":
             return torch.full_like(cosines[0], 1 / len(cosines))
         if self.weights == "last":
@@ -93,9 +102,11 @@ class SbertWk:
 
 
 def layer_cosines(vectors: Tensor) -> Tensor:
-    """Cosines between the layers of each token: `vectors` [M, K, H] -> [K, K, M] float64, with a diagonal of 1.
+    """Cosines between the layers of each token: `vectors` [M, K, H] -> [K, K, M] float64, with a
+    diagonal of 1.
 
-    Products are accumulated in float32, or in float64 where the vectors are float64; a zero vector has cosines of 0.
+    Products are accumulated in float32, or in float64 where the vectors are float64; a zero vector
+    has cosines of 0.
     """
     wide = vectors if vectors.dtype == torch.float64 else vectors.float()
     gram = _exact_products(wide).double().permute(1, 2, 0)
@@ -108,7 +119,8 @@ def layer_cosines(vectors: Tensor) -> Tensor:
 def _exact_products(vectors: Tensor) -> Tensor:
     """vectors vectors' in full precision: TensorFloat-32 has too few digits for what cancels later.
 
-    Where a process has turned that on, products are made in float64: the switch is for all threads, and stays.
+    Where a process has turned that on, products are made in float64: the switch is for all threads,
+    and stays.
     """
     wide = vectors.double() if vectors.device.type == "cuda" and _has_tf32() else vectors
     return torch.bmm(wide, wide.transpose(1, 2))
@@ -117,18 +129,25 @@ def _exact_products(vectors: Tensor) -> Tensor:
 def _has_tf32() -> bool:
     """Whether a GPU multiplies float32 matrices in TensorFloat-32."""
     matmul: Any = torch.backends.cuda.matmul
-    return matmul.fp32_precision == "tf32" if hasattr(torch.backends, "fp32_precision") else bool(matmul.allow_tf32)
+    return (
+        matmul.fp32_precision == "tf32"
+        if hasattr(torch.backends, "fp32_precision")
+        else bool(matmul.allow_tf32)
+    )
 
 
 def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, Tensor]:
     """Alignment and novelty weights of each layer, both [K, M] float64 with columns that sum to 1.
 
-    `cosines` [K, K, M] float64, 1 <= `window` < K. `reference` divides the mean cosine by the length of the layer's
-    projection on its context, weighs by the size of the context, and gives the lowest layers no lower neighbours.
+    `cosines` [K, K, M] float64, 1 <= `window` < K. `reference` divides the mean cosine by the
+    length of the layer's projection on its context, weighs by the size of the context, and gives
+    the lowest layers no lower neighbours.
     """
     alignment, novelty = torch.empty_like(cosines[0]), torch.empty_like(cosines[0])
     for members in _by_size(len(cosines), window, variant):
-        index = to_device(torch.tensor([[*context, layer] for layer, context in members.items()]), cosines.device)
+        index = to_device(
+            torch.tensor([[*context, layer] for layer, context in members.items()]), cosines.device
+        )
         blocks = cosines[index.unsqueeze(2), index.unsqueeze(1)]
         factor = _last_rows(blocks)
         mean = blocks[:, -1, :-1].mean(dim=1)
@@ -156,7 +175,9 @@ def _by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]
 
 
 def _last_rows(blocks: Tensor) -> Tensor:
-    """Last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M]; nearly singular ones get a small ridge."""
+    """Last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M]; nearly singular ones
+    get a small ridge.
+    """
     rows, smallest = _factor(blocks)
     weak = ~(smallest >= _SMALLEST_PIVOT)
     if blocks.device.type == "cpu" and not bool(weak.any()):  # a GPU would have to be waited for
@@ -168,7 +189,9 @@ def _last_rows(blocks: Tensor) -> Tensor:
 
 
 def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Last rows [P, S, M] of the factors and the smallest pivots [P, M], elementwise over tokens."""
+    """Last rows [P, S, M] of the factors and the smallest pivots [P, M], elementwise over
+    tokens.
+    """
     left = blocks.clone()
     rows, pivots = [], []
     for column in range(blocks.shape[1]):
@@ -176,12 +199,16 @@ def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:
         pivots.append(pivot)
         scaled = left[:, column:, column] / pivot.clamp(min=1e-300).sqrt().unsqueeze(1)
         rows.append(scaled[:, -1])
-        left[:, column + 1 :, column + 1 :] -= scaled[:, 1:].unsqueeze(2) * scaled[:, 1:].unsqueeze(1)
+        left[:, column + 1 :, column + 1 :] -= scaled[:, 1:].unsqueeze(2) * scaled[:, 1:].unsqueeze(
+            1
+        )
     return torch.stack(rows, dim=1), torch.stack(pivots).amin(dim=0)
 
 
 def token_shares(variance: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
-    """Each counted token's share [M] of its sentence's variance, and [B] sentences whose tokens share equally."""
+    """Each counted token's share [M] of its sentence's variance, and [B] sentences whose tokens
+    share equally.
+    """
     total = counted.totals(variance)
     flat, sentences = total <= 1e-12, counted.sentences
     equal = 1 / counted.lengths.to(variance.dtype)

@@ -16,10 +16,12 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True, eq=False)
 class Sif:
-    """e = sum_t w(t) x_t / N over the N counted tokens, w(t) = a / (a + p(t)) (Arora et al., ICLR 2017, section 3).
+    """e = sum_t w(t) x_t / N over the N counted tokens, w(t) = a / (a + p(t)) (Arora et al., ICLR
+    2017, section 3).
 
-    `weights` [V] float32 by token id. x_t is the mean of the states of `layers`, or the row of the embedding matrix
-    where there are none. The paper's second step is the calibration `remove-top:1,centred=no`.
+    `weights` [V] float32 by token id. x_t is the mean of the states of `layers`, or the row of the
+    embedding matrix where there are none. The paper's second step is the calibration
+    `remove-top:1,centred=no`.
     """
 
     weights: Tensor
@@ -35,10 +37,15 @@ class Sif:
         counted = count_in_memory(states, self.count)
         weights = self.weights[states.token_ids[counted.index]] / counted.lengths[counted.sentences]
         moved = counted.to(states.device)
-        return graded(weighted_sum(states, self.layers, moved, to_device(weights, states.device)), moved.fallback)
+        return graded(
+            weighted_sum(states, self.layers, moved, to_device(weights, states.device)),
+            moved.fallback,
+        )
 
 
 def smooth_inverse_frequencies(statistics: TokenStatistics, a: float) -> Tensor:
-    """The weight a / (a + p) of each token id, [V] float32; p is its share of all tokens of the corpus."""
+    """The weight a / (a + p) of each token id, [V] float32; p is its share of all tokens of the
+    corpus.
+    """
     shares = statistics.counts / max(int(statistics.counts.sum()), 1)
     return torch.from_numpy(np.asarray(a / (a + shares))).float()

@@ -1,4 +1,6 @@
-"""Poolers that read one layer, or two: averages of the counted tokens, their maximum, a single token."""
+"""Poolers that read one layer, or two: averages of the counted tokens, their maximum, a single
+token.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -6,7 +8,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from transforms.pooling.counting import CountedTokens, count_tokens, segment_max, segment_mean, segment_sum
+from transforms.pooling.counting import (
+    CountedTokens,
+    count_tokens,
+    segment_max,
+    segment_mean,
+    segment_sum,
+)
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import Pooled, TokenStates, graded
 from transforms.pooling.transfer import to_device
@@ -14,7 +22,9 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True)
 class OneLayer(ABC):
-    """A pooler that reads the states x of one layer at the tokens that the policy `count` counts."""
+    """A pooler that reads the states x of one layer at the tokens that the policy `count`
+    counts.
+    """
 
     layer: int
     dim: int
@@ -49,7 +59,8 @@ class MeanSqrtLen(OneLayer):
 
 @dataclass(frozen=True)
 class WeightedMean(OneLayer):
-    """e = sum_t r_t x_t / sum_t r_t with r_t = 1, 2, ... the rank of token t (SGPT, arXiv:2202.08904, section 4).
+    """e = sum_t r_t x_t / sum_t r_t with r_t = 1, 2, ... the rank of token t (SGPT,
+    arXiv:2202.08904, section 4).
 
     `rank`: among the `counted` tokens, or its position among all `attended` ones.
     """
@@ -58,12 +69,18 @@ class WeightedMean(OneLayer):
 
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         ranks = self._ranks(states, counted)
-        return segment_sum(states.hidden[self.layer], counted, ranks) / counted.totals(ranks).unsqueeze(1)
+        return segment_sum(states.hidden[self.layer], counted, ranks) / counted.totals(
+            ranks
+        ).unsqueeze(1)
 
     def _ranks(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
-            return counted.index - to_device(states.offsets[:-1], counted.index.device)[counted.sentences] + 1
+            return (
+                counted.index
+                - to_device(states.offsets[:-1], counted.index.device)[counted.sentences]
+                + 1
+            )
         place = torch.arange(counted.index.numel(), device=counted.index.device)
         return place - counted.offsets[:-1][counted.sentences] + 1
 
@@ -90,7 +107,9 @@ class LastToken(OneLayer):
 
 
 class TanhHead(FirstToken):
-    """e = tanh(W x + b), x the first counted token's state, W and b the checkpoint's own pooler (`cls-tanh`; BERT)."""
+    """e = tanh(W x + b), x the first counted token's state, W and b the checkpoint's own pooler
+    (`cls-tanh`; BERT).
+    """
 
     @property
     def needs(self) -> Needs:
@@ -104,7 +123,9 @@ class TanhHead(FirstToken):
 
 @dataclass(frozen=True)
 class StaticMean:
-    """e = sum_t v_t / N, v_t the token's row of the embedding matrix; no position or norm (Ditto, arXiv:2305.10786)."""
+    """e = sum_t v_t / N, v_t the token's row of the embedding matrix; no position or norm (Ditto,
+    arXiv:2305.10786).
+    """
 
     dim: int
     count: str = "all"
@@ -124,8 +145,9 @@ class StaticMean:
 class TwoLayerMean:
     """e = sum_t (a_t + b_t) / 2N, a and b the states of two layers.
 
-    `first-last` with `first=embeddings` (layer 0) is Ditto's (arXiv:2305.10786), with `first=block1` (layer 1) that of
-    BERT-whitening (arXiv:2103.15316) and of BERT-flow's code; `last2` is the average of the last two blocks.
+    `first-last` with `first=embeddings` (layer 0) is Ditto's (arXiv:2305.10786), with
+    `first=block1` (layer 1) that of BERT-whitening (arXiv:2103.15316) and of BERT-flow's code;
+    `last2` is the average of the last two blocks.
     """
 
     lower: int
@@ -146,10 +168,12 @@ class TwoLayerMean:
 
 @dataclass(frozen=True)
 class Prompt:
-    """e = h_m, the last layer at the template's mask token (PromptBERT, arXiv:2201.04337, section 4).
+    """e = h_m, the last layer at the template's mask token (PromptBERT, arXiv:2201.04337, section
+    4).
 
-    `denoise` subtracts the state of the mask in the template without a sentence, whose later tokens have the positions
-    that they have behind this sentence (section 4.3); a sentence without tokens is then the zero vector.
+    `denoise` subtracts the state of the mask in the template without a sentence, whose later tokens
+    have the positions that they have behind this sentence (section 4.3); a sentence without tokens
+    is then the zero vector.
     """
 
     layer: int

@@ -1,4 +1,6 @@
-"""A pooler's input and output: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D` output."""
+"""A pooler's input and output: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D`
+output.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,9 +25,9 @@ class Status(IntEnum):
 class ModelShape:
     """The sizes of a model that poolers depend on.
 
-    `layers`: its blocks; `hidden`, `embedding`: the widths of a hidden state and of an embedding row;
-    `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block, None where unknown;
-    `has_cnn_head`: whether a CNN head was trained with the model.
+    `layers`: its blocks; `hidden`, `embedding`: the widths of a hidden state and of an embedding
+    row; `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block,
+    None where unknown; `has_cnn_head`: whether a CNN head was trained with the model.
     """
 
     layers: int
@@ -38,7 +40,9 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class BareMask:
-    """The last layer `vectors` [B, H] at the mask of a template without its sentence, for `lengths` [B] in tokens."""
+    """The last layer `vectors` [B, H] at the mask of a template without its sentence, for `lengths`
+    [B] in tokens.
+    """
 
     vectors: Tensor
     lengths: Tensor
@@ -46,18 +50,20 @@ class BareMask:
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Packed token states of a batch: the tokens of sentence `b` are rows `offsets[b]` to `offsets[b + 1]`. No padding.
+    """Packed token states of a batch: the tokens of sentence `b` are rows `offsets[b]` to
+    `offsets[b + 1]`. No padding.
 
-    `hidden[l]` [N, H] is the output of block `l` (0: the embedding output; the model's last: after its final norm);
-    `raw` [N, E] rows of the token-embedding matrix; `token_ids` [N]; `offsets` [B + 1] int64; `keep` [N] bool, False
-    for tokens that are never counted; `special` [N] bool marks the tokenizer's special tokens; `prompt_tokens` is the
-    number of tokens at the head of every sentence that belong to the prompt; `head` maps [B, H] to the tanh pooler's
-    output. `own_attention[(block, head)]` [N] float32 is each token's attention to itself, blocks and heads from 1;
-    `mask` [B] int64 the row of each sentence's template mask, `bare_mask` the template without a sentence. Only what
-    the pooler's `needs` name is there.
+    `hidden[l]` [N, H] is the output of block `l` (0: the embedding output; the model's last: after
+    its final norm); `raw` [N, E] rows of the token-embedding matrix; `token_ids` [N]; `offsets` [B
+    + 1] int64; `keep` [N] bool, False for tokens that are never counted; `special` [N] bool marks
+    the tokenizer's special tokens; `prompt_tokens` is the number of tokens at the head of every
+    sentence that belong to the prompt; `head` maps [B, H] to the tanh pooler's output.
+    `own_attention[(block, head)]` [N] float32 is each token's attention to itself, blocks and heads
+    from 1; `mask` [B] int64 the row of each sentence's template mask, `bare_mask` the template
+    without a sentence. Only what the pooler's `needs` name is there.
 
-    What the model makes is on its device: `hidden`, `raw`, `own_attention`, `bare_mask`. What is known before it runs
-    is in main memory: `token_ids`, `offsets`, `keep`, `special`, `mask`.
+    What the model makes is on its device: `hidden`, `raw`, `own_attention`, `bare_mask`. What is
+    known before it runs is in main memory: `token_ids`, `offsets`, `keep`, `special`, `mask`.
     """
 
     hidden: Mapping[int, Tensor]
@@ -75,20 +81,28 @@ class TokenStates:
     @property
     def device(self) -> torch.device:
         """The device of what the model makes."""
-        made = [*self.hidden.values(), *self.own_attention.values(), self.token_ids if self.raw is None else self.raw]
+        made = [
+            *self.hidden.values(),
+            *self.own_attention.values(),
+            self.token_ids if self.raw is None else self.raw,
+        ]
         return made[0].device
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The pooled `vectors` [B, D] float32 of a batch, and the `status` [B] uint8 of each (see `Status`)."""
+    """The pooled `vectors` [B, D] float32 of a batch, and the `status` [B] uint8 of each (see
+    `Status`).
+    """
 
     vectors: Tensor
     status: Tensor
 
 
 def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
-    """The vectors [B, D] as float32 with their status; `fallback` [B] bool names those made with plain weights."""
+    """The vectors [B, D] as float32 with their status; `fallback` [B] bool names those made with
+    plain weights.
+    """
     vectors = vectors.float()
     norms = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
     status = fallback.to(torch.uint8) * int(Status.FALLBACK)

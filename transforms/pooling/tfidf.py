@@ -16,12 +16,14 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True, eq=False)
 class TfIdf:
-    """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers` ("first-last TF-IDF", Ditto, arXiv:2305.10786).
+    """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers` ("first-last TF-IDF", Ditto,
+    arXiv:2305.10786).
 
-    `idf` [V] float32; special tokens weigh nothing. `weight` is that of each occurrence: `idf`, so that a token's
-    together weigh tf * idf, or `tf-idf`, so that its frequency counts twice. `scale` is Z: `sum` of the weights, `norm`
-    the length of the sentence's tf-idf vector, `none` 1. Where all weights together are at most 1e-12 the sentence is
-    the mean of its tokens without the special ones, and a fallback.
+    `idf` [V] float32; special tokens weigh nothing. `weight` is that of each occurrence: `idf`, so
+    that a token's together weigh tf * idf, or `tf-idf`, so that its frequency counts twice. `scale`
+    is Z: `sum` of the weights, `norm` the length of the sentence's tf-idf vector, `none` 1. Where
+    all weights together are at most 1e-12 the sentence is the mean of its tokens without the
+    special ones, and a fallback.
     """
 
     idf: Tensor
@@ -47,7 +49,9 @@ class TfIdf:
         if divisor is not None:
             vectors = vectors / to_device(divisor, device).unsqueeze(1)
         if bool(weak.any()):
-            vectors = torch.where(to_device(weak, device).unsqueeze(1), self._plain(states), vectors)
+            vectors = torch.where(
+                to_device(weak, device).unsqueeze(1), self._plain(states), vectors
+            )
         return graded(vectors, to_device(counted.fallback | weak, device))
 
     def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
@@ -59,14 +63,20 @@ class TfIdf:
         return weighted_sum(states, self.layers, counted, 1 / counted.lengths[counted.sentences])
 
 
-def inverse_frequencies(statistics: TokenStatistics, idf: str = "log2", unseen: str = "zero") -> Tensor:
+def inverse_frequencies(
+    statistics: TokenStatistics, idf: str = "log2", unseen: str = "zero"
+) -> Tensor:
     """The weight of each token id, [V] float32.
 
-    `log2`: log2(D / df), as gensim; `smooth`: ln((1 + D) / (1 + df)) + 1, as scikit-learn. A token that no document
-    holds weighs nothing (`zero`) or as if one held it (`max`).
+    `log2`: log2(D / df), as gensim; `smooth`: ln((1 + D) / (1 + df)) + 1, as scikit-learn. A token
+    that no document holds weighs nothing (`zero`) or as if one held it (`max`).
     """
     documents, held = statistics.documents, np.maximum(statistics.counts, 1)
-    weights = np.log2(max(documents, 1) / held) if idf == "log2" else np.log((1 + documents) / (1 + held)) + 1
+    weights = (
+        np.log2(max(documents, 1) / held)
+        if idf == "log2"
+        else np.log((1 + documents) / (1 + held)) + 1
+    )
     if unseen == "zero":
         weights = np.where(statistics.counts == 0, 0.0, weights)
     return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
@@ -74,7 +84,9 @@ def inverse_frequencies(statistics: TokenStatistics, idf: str = "log2", unseen: 
 
 def _frequencies(ids: Tensor, counted: CountedTokens) -> Tensor:
     """The number of times that each counted token's id occurs in its sentence, [M] int64."""
-    _, inverse, times = torch.unique(_terms(ids, counted)[0], return_inverse=True, return_counts=True)
+    _, inverse, times = torch.unique(
+        _terms(ids, counted)[0], return_inverse=True, return_counts=True
+    )
     return times[inverse]
 
 
@@ -88,7 +100,9 @@ def _lengths(idf: Tensor, ids: Tensor, counted: CountedTokens) -> Tensor:
 
 
 def _terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
-    """A number for the sentence and id of each counted token, sentence * size + id [M] int64, and the size."""
+    """A number for the sentence and id of each counted token, sentence * size + id [M] int64, and
+    the size.
+    """
     size = int(ids.max()) + 1 if ids.numel() else 1
     return counted.sentences * size + ids, size
 

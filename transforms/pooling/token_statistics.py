@@ -1,4 +1,6 @@
-"""Counts of each token of a vocabulary in a corpus: integers, merged exactly, turned into bytes and back."""
+"""Counts of each token of a vocabulary in a corpus: integers, merged exactly, turned into bytes and
+back.
+"""
 
 import hashlib
 import json
@@ -17,8 +19,9 @@ from transforms.space.token_table import FORMAT, METHODS, TABLE, TokenTable
 class TokenStatistics:
     """Counts over `documents` texts, each without its special tokens.
 
-    `method` says what `counts` [V] int64 holds for a token id: `tfidf` the documents that hold it (df), `token-counts`
-    its occurrences. `tokenizer` is the digest of the tokenizer that made the ids.
+    `method` says what `counts` [V] int64 holds for a token id: `tfidf` the documents that hold it
+    (df), `token-counts` its occurrences. `tokenizer` is the digest of the tokenizer that made the
+    ids.
     """
 
     method: str
@@ -28,25 +31,47 @@ class TokenStatistics:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise OptionError(f"token statistics: method {self.method!r} is not known; allowed: {', '.join(METHODS)}")
+            raise OptionError(
+                f"token statistics: method {self.method!r} is not known; allowed:"
+                f" {', '.join(METHODS)}"
+            )
         if self.counts.dtype != np.int64 or self.counts.ndim != 1:
             raise OptionError("token statistics: counts must be a vector of int64")
 
     @classmethod
-    def count(cls, method: str, tokenizer: str, ids: np.ndarray, offsets: np.ndarray, size: int) -> "TokenStatistics":
-        """The statistics of texts whose token ids `ids` [N] `offsets` [B + 1] cuts, for a vocabulary of `size`."""
+    def count(
+        cls, method: str, tokenizer: str, ids: np.ndarray, offsets: np.ndarray, size: int
+    ) -> "TokenStatistics":
+        """The statistics of texts whose token ids `ids` [N] `offsets` [B + 1] cuts, for a
+        vocabulary of `size`.
+        """
         if method == "tfidf":
             text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            pairs = np.sort(text * size + ids.astype(np.int64))  # np.unique takes several times as long
+            # np.unique takes several times as long
+            pairs = np.sort(text * size + ids.astype(np.int64))
             ids = pairs[np.diff(pairs, prepend=-1) != 0] % size
-        return cls(method, tokenizer, len(offsets) - 1, np.bincount(ids, minlength=size).astype(np.int64))
+        return cls(
+            method, tokenizer, len(offsets) - 1, np.bincount(ids, minlength=size).astype(np.int64)
+        )
 
     def __add__(self, other: "TokenStatistics") -> "TokenStatistics":
-        """The statistics of both corpora; `OptionError` where method, tokenizer or vocabulary differ."""
-        if (self.method, self.tokenizer, len(self.counts)) != (other.method, other.tokenizer, len(other.counts)):
-            raise OptionError("token statistics of another method, tokenizer or vocabulary cannot be added; fit anew")
+        """The statistics of both corpora; `OptionError` where method, tokenizer or vocabulary
+        differ.
+        """
+        if (self.method, self.tokenizer, len(self.counts)) != (
+            other.method,
+            other.tokenizer,
+            len(other.counts),
+        ):
+            raise OptionError(
+                "token statistics of another method, tokenizer or vocabulary cannot be added; fit"
+                " anew"
+            )
         return TokenStatistics(
-            self.method, self.tokenizer, self.documents + other.documents, self.counts + other.counts
+            self.method,
+            self.tokenizer,
+            self.documents + other.documents,
+            self.counts + other.counts,
         )
 
     @property
@@ -55,21 +80,27 @@ class TokenStatistics:
         return TokenTable(self._describe()).digest
 
     def to_files(self) -> dict[str, bytes]:
-        """The names and contents of the files of a folder, in the order to write them: the last one names the first."""
+        """The names and contents of the files of a folder, in the order to write them: the last one
+        names the first.
+        """
         described = self._describe()
         table = (json.dumps(described, indent=1, sort_keys=True) + "\n").encode()
         return {described["counts"]: self._counts_file(), TABLE: table}
 
     @classmethod
     def from_files(cls, table: TokenTable, counts: bytes) -> "TokenStatistics":
-        """The statistics that `to_files` wrote; `OptionError` where the two files do not belong together."""
+        """The statistics that `to_files` wrote; `OptionError` where the two files do not belong
+        together.
+        """
         said = table.described
         try:
             tensors = load(counts) if hashlib.sha256(counts).hexdigest() == said["sha256"] else {}
         except SafetensorError:
             tensors = {}
         if "counts" not in tensors or len(tensors["counts"]) != said["vocabulary"]:
-            raise OptionError(f"{said['counts']} is not the file that {TABLE} describes; fit the statistics again")
+            raise OptionError(
+                f"{said['counts']} is not the file that {TABLE} describes; fit the statistics again"
+            )
         return cls(said["method"], said["tokenizer"], said["documents"], tensors["counts"])
 
     def _counts_file(self) -> bytes:

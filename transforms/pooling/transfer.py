@@ -17,7 +17,8 @@ _OWN = _OwnStreams()
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`; a GPU copies it from pinned memory on a stream for copies, and nobody waits for it.
+    """The tensor on `device`; a GPU copies it from pinned memory on a stream for copies, and nobody
+    waits for it.
 
     What the thread's current stream is given afterwards sees the copy.
     """

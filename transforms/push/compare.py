@@ -1,8 +1,10 @@
-"""What a database lacks of a snapshot: rows to write and rows to delete, whatever was half written before.
+"""What a database lacks of a snapshot: rows to write and rows to delete, whatever was half written
+before.
 
-A row is written unless every snapshot whose rows the database may hold has it as it is now: the snapshot that it was
-left with, and those of pushes that did not end. Units that all of these have, byte for byte, are not read. Rows are
-cut into buckets by their ids, so that memory does not grow with them.
+A row is written unless every snapshot whose rows the database may hold has it as it is now: the
+snapshot that it was left with, and those of pushes that did not end. Units that all of these have,
+byte for byte, are not read. Rows are cut into buckets by their ids, so that memory does not grow
+with them.
 """
 
 import os
@@ -25,8 +27,8 @@ from transforms.store.runs.changes import BUCKETS, LISTED_ROWS, Changes
 from transforms.store.shards.id_hashes import hash_ids
 
 REPEATED = (
-    "is that of several rows, and a database has one for each id; give the rows ids of their own (--id-column) and "
-    "embed again"
+    "is that of several rows, and a database has one for each id; give the rows ids of their own"
+    " (--id-column) and embed again"
 )
 _NEW = 0  # the side of the snapshot that is pushed
 _SPILLED = pa.schema(
@@ -39,11 +41,12 @@ Listing = Callable[[], Iterable[pa.RecordBatch]]
 
 @dataclass
 class Lack:
-    """What a database lacks: rows to write by the place of their unit, the file with the keys of rows to delete.
+    """What a database lacks: rows to write by the place of their unit, the file with the keys of
+    rows to delete.
 
-    `counts` are relative to what the database was left with, `before` rows; of rows that are written without being
-    compared, those that existed count as changed. `gone` is the number of keys to delete, whether their rows exist or
-    may exist.
+    `counts` are relative to what the database was left with, `before` rows; of rows that are
+    written without being compared, those that existed count as changed. `gone` is the number of
+    keys to delete, whether their rows exist or may exist.
     """
 
     keys: tuple[str, ...]
@@ -66,11 +69,14 @@ class Lack:
                 yield reader.get_batch(number).select(list(self.keys))
 
 
-def lacking(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing: Listing | None, folder: str) -> Lack:
-    """What a database lacks that may hold rows of the `old` snapshots, or, given a listing of its keys, any rows.
+def lacking(
+    new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing: Listing | None, folder: str
+) -> Lack:
+    """What a database lacks that may hold rows of the `old` snapshots, or, given a listing of its
+    keys, any rows.
 
-    The database was left with the first of the old snapshots, or with the rows of the listing. Raises DataGateError if
-    two rows have one id. `folder` takes temporary files.
+    The database was left with the first of the old snapshots, or with the rows of the listing.
+    Raises DataGateError if two rows have one id. `folder` takes temporary files.
     """
     sides = _sides(new, columns, old, listing is None)
     rows = sum(unit.rows for side in sides for _, unit in side.units)
@@ -93,14 +99,18 @@ def lacking(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing:
     with pa.ipc.new_file(lack.deleted, _DELETED) as deleted:
         for path in spill.paths:
             with pa.memory_map(path) as source:
-                deleted.write_table(_compare(pa.ipc.open_file(source).read_all(), last, left_with, lack))
+                deleted.write_table(
+                    _compare(pa.ipc.open_file(source).read_all(), last, left_with, lack)
+                )
             os.unlink(path)
     return lack
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The units of one snapshot that have to be read, each with its place in the snapshot; `compared` by digests."""
+    """The units of one snapshot that have to be read, each with its place in the snapshot;
+    `compared` by digests.
+    """
 
     manifest: Manifest
     columns: pa.Schema
@@ -108,7 +118,9 @@ class _Side:
     compared: bool
 
 
-def _sides(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool) -> list[_Side]:
+def _sides(
+    new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool
+) -> list[_Side]:
     """The snapshot and the old ones, without the units that all have."""
     alike = [columns_of(manifest).equals(columns) for manifest in old]
     shared: Counter[str] = Counter()
@@ -118,7 +130,9 @@ def _sides(new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared:
             shared &= _contents(manifest)
     sides = [_Side(new, columns, _without(new, shared), compared and any(alike))]
     for manifest, is_alike in zip(old, alike, strict=True):
-        kept = columns if is_alike else pa.schema([f for f in columns_of(manifest) if f.name in KEYS])
+        kept = (
+            columns if is_alike else pa.schema([f for f in columns_of(manifest) if f.name in KEYS])
+        )
         sides.append(_Side(manifest, kept, _without(manifest, shared), compared and is_alike))
     return sides
 
@@ -144,15 +158,27 @@ class _Spill:
         self.paths = paths
         self._writers = [pa.ipc.new_file(path, _SPILLED) for path in paths]
 
-    def add(self, keys: pa.RecordBatch, side: int, unit: int, digests: list[bytes] | None, start: int) -> None:
+    def add(
+        self, keys: pa.RecordBatch, side: int, unit: int, digests: list[bytes] | None, start: int
+    ) -> None:
         """Add the rows of some keys; they are the unit's from `start` on."""
         n = keys.num_rows
         ids = keys.column("id").cast(pa.string())
-        piece = keys.column("piece").cast(pa.int32()) if "piece" in keys.schema.names else pa.array(np.zeros(n, "i4"))
+        piece = (
+            keys.column("piece").cast(pa.int32())
+            if "piece" in keys.schema.names
+            else pa.array(np.zeros(n, "i4"))
+        )
         digest = pa.nulls(n, pa.binary(16)) if digests is None else pa.array(digests, pa.binary(16))
-        places = (np.full(n, side, "i4"), np.full(n, unit, "i4"), np.arange(start, start + n, dtype="i4"))
+        places = (
+            np.full(n, side, "i4"),
+            np.full(n, unit, "i4"),
+            np.arange(start, start + n, dtype="i4"),
+        )
         rows = pa.record_batch([ids, piece, digest, *map(pa.array, places)], schema=_SPILLED)
-        for number, chosen in in_buckets(hash_ids(ids) % np.uint64(len(self.paths)), len(self.paths)):
+        for number, chosen in in_buckets(
+            hash_ids(ids) % np.uint64(len(self.paths)), len(self.paths)
+        ):
             self._writers[number].write_batch(rows.take(pa.array(chosen)))
 
     def close(self) -> None:
@@ -190,7 +216,8 @@ def _compare(rows: pa.Table, sides: int, left_with: int, lack: Lack) -> pa.Table
         if side == _NEW:
             continue
         if side == left_with:
-            if key in first and digest is None:  # two rows of one id; the row is written after they are deleted
+            # two rows of one id; the row is written after they are deleted
+            if key in first and digest is None:
                 gone[key] = None
             first.add(key)
         if key not in wanted:
@@ -206,4 +233,6 @@ def _compare(rows: pa.Table, sides: int, left_with: int, lack: Lack) -> pa.Table
     lack.counts += Changes(len(written) - changed, changed, deleted)
     lack.gone += len(gone)
     names = [list(part) for part in zip(*gone, strict=True)] or [[], []]
-    return pa.table([pa.array(names[0], pa.string()), pa.array(names[1], pa.int32())], schema=_DELETED)
+    return pa.table(
+        [pa.array(names[0], pa.string()), pa.array(names[1], pa.int32())], schema=_DELETED
+    )

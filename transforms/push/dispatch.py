@@ -13,11 +13,16 @@ KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:F
 
 @contextlib.contextmanager
 def open_target(text: str) -> Iterator[Target]:
-    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError where it cannot be reached."""
+    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError where it
+    cannot be reached.
+    """
     place, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
         raise OptionError(f"--to {shown(text)}: no table or collection is named; write {KINDS}")
-    if not place.startswith(("postgresql://", "postgres://", "qdrant:", "lance:")) or place in ("qdrant:", "lance:"):
+    if not place.startswith(("postgresql://", "postgres://", "qdrant:", "lance:")) or place in (
+        "qdrant:",
+        "lance:",
+    ):
         raise OptionError(f"--to {shown(text)}: no such kind of database; write {KINDS}")
     try:
         opened = _open(place, name)

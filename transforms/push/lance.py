@@ -15,7 +15,8 @@ from transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
 MISSING = "was not found"
-SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")  # where in LanceDB's code an error arose, which it says at the end
+# where in LanceDB's code an error arose, which it says at the end
+SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
 @contextlib.contextmanager
@@ -35,8 +36,8 @@ def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
 class LanceTarget:
     """A table of LanceDB.
 
-    What is written is based on the version of the table that `read_notes` opened. LanceDB refuses it if the table was
-    restored since, even to its last version: `fence` does that.
+    What is written is based on the version of the table that `read_notes` opened. LanceDB refuses
+    it if the table was restored since, even to its last version: `fence` does that.
     """
 
     def __init__(self, database: Any, name: str, where: str) -> None:
@@ -66,7 +67,9 @@ class LanceTarget:
         return {name.decode(): text.decode() for name, text in (metadata or {}).items()}
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
-        """Write metadata of the column `id`; LanceDB refuses it if some was written since `read_notes`."""
+        """Write metadata of the column `id`; LanceDB refuses it if some was written since
+        `read_notes`.
+        """
         self._table.update_field_metadata({"path": "id", "metadata": dict(notes)})
 
     def fence(self, push: str, others: Collection[str]) -> None:
@@ -83,8 +86,8 @@ class LanceTarget:
         for field in table.columns:
             if "." in field.name:
                 raise OptionError(
-                    f"--to {self.where}: LanceDB takes no column name with a dot ({field.name!r}); rename it in the "
-                    "input, or leave it out of --keep-columns"
+                    f"--to {self.where}: LanceDB takes no column name with a dot ({field.name!r});"
+                    " rename it in the input, or leave it out of --keep-columns"
                 )
         self._keys = list(table.keys)
         self.turn.take(table, record, lambda notes: self._create(table.columns, notes))
@@ -97,10 +100,14 @@ class LanceTarget:
         self._table = self._database.create_table(self._name, schema=schema, mode="create")
 
     def _change_columns(self, columns: pa.Schema, wanted: Mapping[str, str], found: State) -> None:
-        """Drop the columns that some push wrote and that are not wanted, and add those that lack."""
+        """Drop the columns that some push wrote and that are not wanted, and add those that
+        lack.
+        """
         written = [record.columns for record in found.live.values()]
         there = self._table.schema.names
-        unwanted = [n for n in there if any(n in names and names[n] != wanted.get(n) for names in written)]
+        unwanted = [
+            n for n in there if any(n in names and names[n] != wanted.get(n) for names in written)
+        ]
         lacking = [field for field in columns if field.name in unwanted or field.name not in there]
         with self.turn.writing():
             if unwanted:
@@ -111,7 +118,11 @@ class LanceTarget:
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Merge rows, in the place of those with the same keys."""
         with self.turn.writing():
-            merge = self._table.merge_insert(self._keys).when_matched_update_all().when_not_matched_insert_all()
+            merge = (
+                self._table.merge_insert(self._keys)
+                .when_matched_update_all()
+                .when_not_matched_insert_all()
+            )
             merge.execute(pa.Table.from_batches([rows]))
 
     def delete(self, keys: pa.RecordBatch) -> None:
@@ -119,7 +130,10 @@ class LanceTarget:
         rows = keys.to_pylist()
         key = "(id || '#' || CAST(piece AS STRING))" if "piece" in self._keys else "id"
         for start in range(0, len(rows), DELETED):
-            named = [f"{row['id']}#{row['piece']}" if "piece" in row else row["id"] for row in rows[start:][:DELETED]]
+            named = [
+                f"{row['id']}#{row['piece']}" if "piece" in row else row["id"]
+                for row in rows[start:][:DELETED]
+            ]
             quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in named)
             with self.turn.writing():
                 self._table.delete(f"{key} IN ({quoted})")

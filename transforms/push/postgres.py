@@ -1,4 +1,6 @@
-"""PostgreSQL with pgvector: a push is one transaction, and what is remembered is the table's comment."""
+"""PostgreSQL with pgvector: a push is one transaction, and what is remembered is the table's
+comment.
+"""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,18 +27,21 @@ from transforms.push.values import json_value
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table
-# After which the server ends a push whose machine vanished; by the system's own times it does so after two hours.
+# After which the server ends a push whose machine vanished; by the system's own times it does so
+# after two hours.
 KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10}
 LISTED = 50_000
 INDEXED_DIMENSIONS = 2_000  # pgvector has no HNSW of more
 LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
 OPERATORS = {"cosine": "vector_cosine_ops", "ip": "vector_ip_ops", "l2": "vector_l2_ops"}
 KINDS = [  # the first that a column's type is; nested ones are jsonb
-    (types.is_string, "text"), (types.is_large_string, "text"), (types.is_null, "text"), (types.is_boolean, "bool"),
-    (types.is_int8, "int2"), (types.is_int16, "int2"), (types.is_uint8, "int2"), (types.is_int32, "int4"),
-    (types.is_uint16, "int4"), (types.is_int64, "int8"), (types.is_uint32, "int8"), (types.is_uint64, "numeric"),
-    (types.is_decimal, "numeric"), (types.is_float64, "float8"), (types.is_floating, "float4"), (types.is_date, "date"),
-    (types.is_binary, "bytea"), (types.is_large_binary, "bytea"), (types.is_fixed_size_binary, "bytea"),
+    (types.is_string, "text"), (types.is_large_string, "text"), (types.is_null, "text"),
+    (types.is_boolean, "bool"), (types.is_int8, "int2"), (types.is_int16, "int2"),
+    (types.is_uint8, "int2"), (types.is_int32, "int4"), (types.is_uint16, "int4"),
+    (types.is_int64, "int8"), (types.is_uint32, "int8"), (types.is_uint64, "numeric"),
+    (types.is_decimal, "numeric"), (types.is_float64, "float8"), (types.is_floating, "float4"),
+    (types.is_date, "date"), (types.is_binary, "bytea"), (types.is_large_binary, "bytea"),
+    (types.is_fixed_size_binary, "bytea"),
 ]  # fmt: skip
 STAGE, GONE = f"{MARK}_rows", f"{MARK}_gone"  # temporary tables
 
@@ -46,7 +51,9 @@ def opened(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
     """The target in a transaction, which is rolled back unless it was finished."""
     try:
         wait = int(conninfo_to_dict(url).get("connect_timeout") or CONNECT_SECONDS)
-        connection = psycopg.connect(url, connect_timeout=wait, fallback_application_name="sentence-beam push")
+        connection = psycopg.connect(
+            url, connect_timeout=wait, fallback_application_name="sentence-beam push"
+        )
     except psycopg.Error as error:
         mend = "check host, port, database, user and password, and that the server runs"
         raise refused(where, f"no connection ({_line(error)})", mend) from error
@@ -87,7 +94,8 @@ class PostgresTarget:
         there = run("SELECT to_regclass(%s)::oid", [text]).fetchone()
         if there is None or there[0] is None:
             return None
-        self._lock(str(there[0]))  # the same table may be named in two ways, with its schema and without
+        # the same table may be named in two ways, with its schema and without
+        self._lock(str(there[0]))
         comment = run("SELECT obj_description(%s::oid, 'pg_class')", [there[0]]).fetchone()
         self._found = State.from_text(comment[0] if comment else None, self.where)
         return self._found
@@ -95,9 +103,13 @@ class PostgresTarget:
     def _lock(self, what: str) -> None:
         """Have no other push go on that locks the same, until the end of the transaction."""
         try:
-            self._connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {what}"])
+            self._connection.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {what}"]
+            )
         except psycopg.errors.LockNotAvailable as error:
-            raise refused(self.where, "another push into it is under way", "wait for its end") from error
+            raise refused(
+                self.where, "another push into it is under way", "wait for its end"
+            ) from error
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the keys of all rows."""
@@ -105,17 +117,24 @@ class PostgresTarget:
         with self._connection.cursor(name=f"{MARK}_keys") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(LISTED):
-                yield pa.RecordBatch.from_arrays([pa.array(part) for part in zip(*rows, strict=True)], list(keys))
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(part) for part in zip(*rows, strict=True)], list(keys)
+                )
 
     def begin(self, table: Table, record: PushRecord) -> None:
-        """Create the table, or give it the columns of the rows; columns that are no store's stay."""
+        """Create the table, or give it the columns of the rows; columns that are no store's
+        stay.
+        """
         kinds = {field.name: _kind(field, table.space.dim, self.where) for field in table.columns}
         run = self._connection.execute
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
         if self._found is None:
-            columns = [sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in kinds.items()]
+            columns = [
+                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
+                for name, kind in kinds.items()
+            ]
             columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
@@ -124,14 +143,22 @@ class PostgresTarget:
             query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
             run(query.format(sql.Identifier(stage), _names(names), self._table))
 
-    def _change_columns(self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]) -> None:
-        """Drop and add the columns whose types differ; `kinds` are PostgreSQL's types of the wanted ones."""
+    def _change_columns(
+        self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]
+    ) -> None:
+        """Drop and add the columns whose types differ; `kinds` are PostgreSQL's types of the wanted
+        ones.
+        """
         gone = [name for name, kind in held.items() if wanted.get(name) != kind]
         new = [name for name, kind in wanted.items() if held.get(name) != kind]
         changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]
-        changes += [sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new]
+        changes += [
+            sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new
+        ]
         if changes:
-            self._connection.execute(sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes)))
+            self._connection.execute(
+                sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes))
+            )
 
     def _vector_type(self) -> None:
         """Have the type `vector`, and have this connection write it."""
@@ -145,7 +172,9 @@ class PostgresTarget:
             found = TypeInfo.fetch(self._connection, "vector")
         assert found is not None
         found.register(self._connection)
-        self._connection.adapters.register_dumper(np.ndarray, type("Vector", (_VectorDumper,), {"oid": found.oid}))
+        self._connection.adapters.register_dumper(
+            np.ndarray, type("Vector", (_VectorDumper,), {"oid": found.oid})
+        )
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Copy rows, and put them in the place of those with the same keys."""
@@ -158,21 +187,32 @@ class PostgresTarget:
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
         columns, stage = _names(names), sql.Identifier(STAGE)
-        self._connection.execute(query.format(self._table, columns, columns, stage, _names(self._keys), sets))
+        self._connection.execute(
+            query.format(self._table, columns, columns, stage, _names(self._keys), sets)
+        )
         self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
         stage = sql.Identifier(GONE)
         self._copy(stage, keys)
-        same = sql.SQL(" AND ").join(sql.SQL("t.{0} = g.{0}").format(sql.Identifier(n)) for n in keys.schema.names)
-        self._connection.execute(sql.SQL("DELETE FROM {} t USING {} g WHERE {}").format(self._table, stage, same))
+        same = sql.SQL(" AND ").join(
+            sql.SQL("t.{0} = g.{0}").format(sql.Identifier(n)) for n in keys.schema.names
+        )
+        self._connection.execute(
+            sql.SQL("DELETE FROM {} t USING {} g WHERE {}").format(self._table, stage, same)
+        )
         self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
     def _copy(self, into: sql.Identifier, rows: pa.RecordBatch) -> None:
-        columns = [_values(field, rows.column(field.name), rows.column("id"), self.where) for field in rows.schema]
+        columns = [
+            _values(field, rows.column(field.name), rows.column("id"), self.where)
+            for field in rows.schema
+        ]
         kinds = [_kind(field, 1, self.where).partition("(")[0] for field in rows.schema]
-        query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(into, _names(rows.schema.names))
+        query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
+            into, _names(rows.schema.names)
+        )
         with self._connection.cursor() as cursor, cursor.copy(query) as copy:
             copy.set_types(kinds)
             for row in zip(*columns, strict=True):
@@ -180,7 +220,9 @@ class PostgresTarget:
 
     def count(self) -> int:
         """Return the number of rows."""
-        found = self._connection.execute(sql.SQL("SELECT count(*) FROM {}").format(self._table)).fetchone()
+        found = self._connection.execute(
+            sql.SQL("SELECT count(*) FROM {}").format(self._table)
+        ).fetchone()
         assert found is not None
         return int(found[0])
 
@@ -189,14 +231,20 @@ class PostgresTarget:
         assert self._done is not None
         if self._found is None and self._done.space.dim <= INDEXED_DIMENSIONS:
             query = sql.SQL("CREATE INDEX ON {} USING hnsw (embedding {})")
-            self._connection.execute(query.format(self._table, sql.SQL(OPERATORS[self._done.metric])))
-        comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(self._table, sql.Literal(self._done.text))
+            self._connection.execute(
+                query.format(self._table, sql.SQL(OPERATORS[self._done.metric]))
+            )
+        comment = sql.SQL("COMMENT ON TABLE {} IS {}").format(
+            self._table, sql.Literal(self._done.text)
+        )
         self._connection.execute(comment)
         self._connection.commit()
 
 
 class _VectorDumper(Dumper):
-    """A vector as pgvector receives it: the number of its components, two bytes that are zero, the components."""
+    """A vector as pgvector receives it: the number of its components, two bytes that are zero, the
+    components.
+    """
 
     format = Format.BINARY
 
@@ -212,8 +260,8 @@ def _kind(field: pa.Field, dim: int, where: str) -> str:
     """The type of a column. Raises OptionError for a name that PostgreSQL would cut."""
     if len(field.name.encode()) > LONGEST_NAME:
         raise OptionError(
-            f"--to {where}: PostgreSQL cuts the column name {field.name!r} after {LONGEST_NAME} bytes; rename it in "
-            "the input, or leave it out of --keep-columns"
+            f"--to {where}: PostgreSQL cuts the column name {field.name!r} after {LONGEST_NAME}"
+            " bytes; rename it in the input, or leave it out of --keep-columns"
         )
     if field.name == "embedding":
         return f"vector({dim})"
@@ -223,18 +271,27 @@ def _kind(field: pa.Field, dim: int, where: str) -> str:
 
 
 def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
-    """The values of a column as psycopg writes them. Raises DataGateError for one that PostgreSQL cannot hold."""
+    """The values of a column as psycopg writes them. Raises DataGateError for one that PostgreSQL
+    cannot hold.
+    """
     if field.name == "embedding":
         return list(as_matrix(column))
     kind, name = _kind(field, 1, where), f"--to {where}: the column {field.name!r}"
     mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
     try:
-        if kind == "text" and (place := pc.index(pc.match_substring(column, "\0"), True).as_py()) >= 0:
-            raise DataGateError(f"{name} of row {ids[place].as_py()!r} has a NUL, which PostgreSQL has not; {mend}")
+        if (
+            kind == "text"
+            and (place := pc.index(pc.match_substring(column, "\0"), True).as_py()) >= 0
+        ):
+            raise DataGateError(
+                f"{name} of row {ids[place].as_py()!r} has a NUL, which PostgreSQL has not; {mend}"
+            )
         if kind in ("timestamp", "timestamptz"):
             column = column.cast(pa.timestamp("us", field.type.tz))
         if kind == "jsonb":
             return [json_value(value, name) for value in column.to_pylist()]
         return column.cast(pa.float32()).to_pylist() if kind == "float4" else column.to_pylist()
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
-        raise DataGateError(f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}") from error
+        raise DataGateError(
+            f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}"
+        ) from error

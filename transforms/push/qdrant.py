@@ -1,7 +1,8 @@
-"""Qdrant: points whose ids are made of the rows' ids; what is remembered is the collection's metadata.
+"""Qdrant: points whose ids are made of the rows' ids; what is remembered is the collection's
+metadata.
 
-A push writes by an alias of the collection that is its own. The push that takes the turn removes the aliases of those
-before it, so that Qdrant refuses what they still send.
+A push writes by an alias of the collection that is its own. The push that takes the turn removes
+the aliases of those before it, so that Qdrant refuses what they still send.
 """
 
 import contextlib
@@ -31,7 +32,11 @@ NUMBERS = 250_000  # components in one request, some three megabytes
 LISTED = 10_000
 MISSING = 404
 PAUSES = (0.1, 1, 5)
-DISTANCES = {"cosine": models.Distance.COSINE, "ip": models.Distance.DOT, "l2": models.Distance.EUCLID}
+DISTANCES = {
+    "cosine": models.Distance.COSINE,
+    "ip": models.Distance.DOT,
+    "l2": models.Distance.EUCLID,
+}
 
 
 @contextlib.contextmanager
@@ -42,7 +47,9 @@ def opened(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
             key = os.environ.get(API_KEY)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a key without TLS: the URL says it
-                client = QdrantClient(url=place, api_key=key, timeout=SECONDS, check_compatibility=False)
+                client = QdrantClient(
+                    url=place, api_key=key, timeout=SECONDS, check_compatibility=False
+                )
         else:
             client = QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
@@ -51,7 +58,10 @@ def opened(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
     try:
         yield target
     except ApiException as error:
-        mend = f"check the URL, the environment variable {API_KEY}, and that the server runs; then push again"
+        mend = (
+            f"check the URL, the environment variable {API_KEY}, and that the server runs; then"
+            " push again"
+        )
         raise refused(where, first_line(error), mend) from error
     finally:
         target.close()
@@ -70,7 +80,9 @@ class QdrantTarget:
 
     def state(self) -> State | None:
         """Return what the collection's metadata says."""
-        aliases = {alias.alias_name: alias.collection_name for alias in self._client.get_aliases().aliases}
+        aliases = {
+            alias.alias_name: alias.collection_name for alias in self._client.get_aliases().aliases
+        }
         self._name = aliases.get(self._name, self._name)
         return self.turn.look()
 
@@ -106,7 +118,9 @@ class QdrantTarget:
                 self._name, limit=LISTED, offset=after, with_payload=list(keys), with_vectors=False
             )
             rows = [{key: (point.payload or {}).get(key) for key in keys} for point in points]
-            yield pa.RecordBatch.from_pylist(rows, schema=pa.schema([(k, _KEY_TYPES[k]) for k in keys]))
+            yield pa.RecordBatch.from_pylist(
+                rows, schema=pa.schema([(k, _KEY_TYPES[k]) for k in keys])
+            )
             if after is None:
                 return
 
@@ -119,21 +133,31 @@ class QdrantTarget:
         self._client.create_collection(self._name, vectors_config=vectors, metadata=dict(notes))
         if MARK not in (self.read_notes() or {}):
             self._client.delete_collection(self._name)
-            raise refused(self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later")
+            raise refused(
+                self.where, "it keeps no metadata of collections", "run Qdrant 1.16 or later"
+            )
 
     def upsert(self, rows: pa.RecordBatch) -> None:
         """Write points over those of the same ids."""
         vectors = as_matrix(rows.column("embedding"))
         names = [name for name in rows.schema.names if name != "embedding"]
         where = f"--to {self.where}: the column"
-        payloads = [[json_value(v, f"{where} {n!r}") for v in rows.column(n).to_pylist()] for n in names]
+        payloads = [
+            [json_value(v, f"{where} {n!r}") for v in rows.column(n).to_pylist()] for n in names
+        ]
         points = [
-            models.PointStruct(id=point, vector=vector.tolist(), payload=dict(zip(names, payload, strict=True)))
-            for point, vector, payload in zip(_points(rows), vectors, zip(*payloads, strict=True), strict=True)
+            models.PointStruct(
+                id=point, vector=vector.tolist(), payload=dict(zip(names, payload, strict=True))
+            )
+            for point, vector, payload in zip(
+                _points(rows), vectors, zip(*payloads, strict=True), strict=True
+            )
         ]
         step = max(1, NUMBERS // vectors.shape[1])
         for start in range(0, len(points), step):
-            self._send(partial(self._client.upsert, self._alias, points[start : start + step], wait=True))
+            self._send(
+                partial(self._client.upsert, self._alias, points[start : start + step], wait=True)
+            )
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the points of these keys."""
@@ -143,7 +167,9 @@ class QdrantTarget:
             self._send(partial(self._client.delete, self._alias, chosen, wait=True))
 
     def _send(self, write: Callable[[], Any]) -> None:
-        """Write one batch; again if the alias is not known, since some nodes of a cluster hear of it a little later."""
+        """Write one batch; again if the alias is not known, since some nodes of a cluster hear of
+        it a little later.
+        """
         for seconds in PAUSES:
             try:
                 with self.turn.writing():
@@ -177,6 +203,11 @@ _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}
 
 def _points(rows: pa.RecordBatch) -> list[str]:
     """The ids of rows' points: UUIDs made of the row's id and the number of the piece."""
-    pieces = rows.column("piece").to_pylist() if "piece" in rows.schema.names else [0] * rows.num_rows
+    pieces = (
+        rows.column("piece").to_pylist() if "piece" in rows.schema.names else [0] * rows.num_rows
+    )
     named = zip(rows.column("id").to_pylist(), pieces, strict=True)
-    return [str(uuid.UUID(bytes=blake2b(f"{piece} {i}".encode(), digest_size=16).digest())) for i, piece in named]
+    return [
+        str(uuid.UUID(bytes=blake2b(f"{piece} {i}".encode(), digest_size=16).digest()))
+        for i, piece in named
+    ]

@@ -17,7 +17,9 @@ PUSHED = ("id", "embedding", "piece", "pieces", "start", "end")  # of a shard's 
 
 
 def columns_of(manifest: Manifest) -> pa.Schema:
-    """The columns of a snapshot's rows that are pushed: id, vector (float32), places of pieces, text and kept ones."""
+    """The columns of a snapshot's rows that are pushed: id, vector (float32), places of pieces,
+    text and kept ones.
+    """
     vector = pa.field("embedding", pa.list_(pa.float32(), manifest.space.dim))
     for unit in manifest.units:
         if unit.path:
@@ -40,15 +42,17 @@ def types_of(columns: pa.Schema) -> dict[str, str]:
 
 
 def read_rows(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Blocks of a unit's rows, in order. Raises SentenceBeamError for a shard whose columns are of other types."""
+    """Blocks of a unit's rows, in order. Raises SentenceBeamError for a shard whose columns are of
+    other types.
+    """
     path = storage.join(manifest.root, unit.path or "")
     for batch in read_shard(path, columns.names, unit.bytes):
         try:
             yield batch.select(columns.names).cast(columns)
         except (pa.ArrowException, KeyError) as error:
             raise SentenceBeamError(
-                f"{path}: its kept columns are not those of other shards ({first_line(error)}); embed again with the "
-                "same types in all input files"
+                f"{path}: its kept columns are not those of other shards ({first_line(error)});"
+                " embed again with the same types in all input files"
             ) from error
 
 
@@ -58,4 +62,7 @@ def digests(rows: pa.RecordBatch) -> list[bytes]:
     others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
     values = zip(*others, strict=True) if others else iter([()] * rows.num_rows)
-    return [xxh3_128_digest(vector.tobytes() + repr(row).encode()) for vector, row in zip(vectors, values, strict=True)]
+    return [
+        xxh3_128_digest(vector.tobytes() + repr(row).encode())
+        for vector, row in zip(vectors, values, strict=True)
+    ]

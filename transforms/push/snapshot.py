@@ -1,4 +1,6 @@
-"""A snapshot pushed into a database: what it lacks is written, and it remembers which snapshot it holds."""
+"""A snapshot pushed into a database: what it lacks is written, and it remembers which snapshot it
+holds.
+"""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -23,9 +25,9 @@ from transforms.store.runs.result import has_committed, read_result
 class PushRequest:
     """How a snapshot is pushed.
 
-    `since` names a run whose differences are written too, whatever the target says it holds. `full` writes all rows and
-    compares with the ids that are there. `dry_run` writes nothing. `max_deletes` is the fraction of the target's rows
-    that may be deleted.
+    `since` names a run whose differences are written too, whatever the target says it holds. `full`
+    writes all rows and compares with the ids that are there. `dry_run` writes nothing.
+    `max_deletes` is the fraction of the target's rows that may be deleted.
     """
 
     since: str | None = None
@@ -38,8 +40,8 @@ class PushRequest:
 class Pushed:
     """The result of a push.
 
-    `held` is the snapshot that the database was left with before (None: none, or not known). `changes` counts the rows
-    that it was given, `rows` those that it holds.
+    `held` is the snapshot that the database was left with before (None: none, or not known).
+    `changes` counts the rows that it was given, `rows` those that it holds.
     """
 
     new: Manifest
@@ -48,12 +50,15 @@ class Pushed:
     rows: int
 
 
-def push(current: Callable[[], Manifest], target: Target, options: PushRequest | None = None) -> Pushed:
+def push(
+    current: Callable[[], Manifest], target: Target, options: PushRequest | None = None
+) -> Pushed:
     """Have the target hold the rows of the store's current snapshot and no others.
 
-    The snapshot is read after the turn was waited for, so that none is pushed over a newer one. Raises
-    SpaceMismatchError for a target of another space, OptionError for rows of another store and for snapshots that are
-    gone, DataGateError if ids repeat or too many rows would be deleted, LedgerError if counts differ at the end.
+    The snapshot is read after the turn was waited for, so that none is pushed over a newer one.
+    Raises SpaceMismatchError for a target of another space, OptionError for rows of another store
+    and for snapshots that are gone, DataGateError if ids repeat or too many rows would be deleted,
+    LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
     found = target.state()
@@ -84,7 +89,9 @@ def push(current: Callable[[], Manifest], target: Target, options: PushRequest |
 
 
 def _columns(new: Manifest, found: State | None) -> pa.Schema:
-    """The columns of the snapshot's rows; without a row, those that tell the target's rows apart, and the vector."""
+    """The columns of the snapshot's rows; without a row, those that tell the target's rows apart,
+    and the vector.
+    """
     columns = columns_of(new)
     if not new.rows.stored and found is not None and "piece" in found.columns:
         return columns.append(pa.field("piece", pa.int32()))
@@ -104,7 +111,8 @@ def _check(found: State, new: Manifest, table: Table, where: str) -> None:
     found.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
     if found.metric != table.metric:
         raise OptionError(
-            f"--to {where}: it is made for the metric {found.metric}, the store's is {table.metric}; {mend}"
+            f"--to {where}: it is made for the metric {found.metric}, the store's is"
+            f" {table.metric}; {mend}"
         )
     if found.live and keys_of(list(found.columns)) != table.keys:
         kinds = ("pieces of documents", "rows that were not cut")
@@ -117,7 +125,8 @@ def _check_ids(manifest: Manifest) -> None:
     result = read_result(manifest.root, manifest.run)
     if result is not None and result.duplicate_ids:
         raise DataGateError(
-            f"{manifest.root}: an id of {manifest.run} ({result.duplicate_ids:,} rows too many) {REPEATED}"
+            f"{manifest.root}: an id of {manifest.run} ({result.duplicate_ids:,} rows too many)"
+            f" {REPEATED}"
         )
 
 
@@ -125,21 +134,30 @@ def _check_deletes(lack: Lack, max_deletes: float, where: str) -> None:
     """Raise DataGateError if too many rows of the target would be deleted."""
     if lack.counts.deleted > max_deletes * lack.before:
         raise DataGateError(
-            f"--to {where}: {lack.counts.deleted:,} of its {lack.before:,} rows would be deleted, more than "
-            f"--max-deletes {max_deletes:g} allows; check the store and the table, or push with --max-deletes 1"
+            f"--to {where}: {lack.counts.deleted:,} of its {lack.before:,} rows would be deleted,"
+            f" more than --max-deletes {max_deletes:g} allows; check the store and the table, or"
+            " push with --max-deletes 1"
         )
 
 
-def _read_snapshots(new: Manifest, found: State | None, since: str | None) -> dict[str, Manifest | None]:
-    """The snapshots whose rows the target may hold, and the one of `since`; None for those that the store lacks."""
+def _read_snapshots(
+    new: Manifest, found: State | None, since: str | None
+) -> dict[str, Manifest | None]:
+    """The snapshots whose rows the target may hold, and the one of `since`; None for those that the
+    store lacks.
+    """
     runs = [record.run for record in found.live.values()] if found else []
     if since is not None:
         runs.append(since)
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
 
 
-def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, whole: bool, where: str) -> None:
-    """Raise OptionError for rows of another store, and for snapshots that are gone unless all rows are written."""
+def _check_store(
+    snapshots: Mapping[str, Manifest | None], new: Manifest, whole: bool, where: str
+) -> None:
+    """Raise OptionError for rows of another store, and for snapshots that are gone unless all rows
+    are written.
+    """
     for run, manifest in snapshots.items():
         if manifest is not None:
             continue
@@ -156,19 +174,26 @@ def _compared(
 ) -> list[Manifest]:
     """The snapshots to compare with, the one that the target was left with first.
 
-    If all rows are written, the target lists those that it has. Only unfinished pushes may add rows to these.
+    If all rows are written, the target lists those that it has. Only unfinished pushes may add rows
+    to these.
     """
     if found is None:
         return []
     runs = [record.run for record in found.unfinished.values()]
     if not whole and found.held is not None:
         runs = [found.held.run, *snapshots]
-    manifests = [manifest for run in dict.fromkeys(runs) if (manifest := snapshots[run]) is not None]
+    manifests = [
+        manifest for run in dict.fromkeys(runs) if (manifest := snapshots[run]) is not None
+    ]
     if whole:
         return manifests
     for manifest in manifests[1:]:
         _check_ids(manifest)
-    return [manifest for place, manifest in enumerate(manifests) if place == 0 or manifest.run != new.run]
+    return [
+        manifest
+        for place, manifest in enumerate(manifests)
+        if place == 0 or manifest.run != new.run
+    ]
 
 
 def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None:
@@ -190,7 +215,9 @@ def _write(target: Target, new: Manifest, columns: pa.Schema, lack: Lack) -> Non
                 here = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
                 start += batch.num_rows
                 if len(here):
-                    target.upsert(batch if len(here) == batch.num_rows else batch.take(pa.array(here)))
+                    target.upsert(
+                        batch if len(here) == batch.num_rows else batch.take(pa.array(here))
+                    )
                     progress.step(len(here))
 
 
@@ -199,7 +226,7 @@ def _counted(target: Target, new: Manifest) -> int:
     rows = target.count()
     if rows != new.rows.stored:
         raise LedgerError(
-            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,}; somebody else wrote "
-            "there, or ids repeat; push with --full"
+            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,};"
+            " somebody else wrote there, or ids repeat; push with --full"
         )
     return rows

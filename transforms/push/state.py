@@ -1,9 +1,9 @@
 """The record that a database keeps of the pushes into a table: what its rows may be.
 
-Each row of a table is as one of the snapshots in `State.live` has it. A push adds its record before it writes a row.
-When it has written all that was lacking, it says which records it replaced: those that were there when it began, whose
-pushes cannot write any more. A record that is written late, by a push that was frozen, only adds a snapshot that the
-next push compares with.
+Each row of a table is as one of the snapshots in `State.live` has it. A push adds its record before
+it writes a row. When it has written all that was lacking, it says which records it replaced: those
+that were there when it began, whose pushes cannot write any more. A record that is written late, by
+a push that was frozen, only adds a snapshot that the next push compares with.
 """
 
 import json
@@ -16,7 +16,8 @@ from transforms.base.errors import OptionError
 from transforms.space import Space
 from transforms.store.runs.lease import Lease
 
-MARK = "sentence_beam"  # name of the note about the table; records of pushes have names of their own after a dot
+# name of the note about the table; records of pushes have names of their own after a dot
+MARK = "sentence_beam"
 FORMAT = 2
 FIRST_HELD = "first"  # names of the records made of a state of format 1
 FIRST_PENDING = "first-{}"
@@ -28,9 +29,9 @@ Notes = Mapping[str, str]
 class PushRecord(JsonEntry):
     """One push: the snapshot that it writes, and the columns of its rows with their types.
 
-    A push is `done` when every lacking row is written. `whole` says that it writes all rows, because what the table
-    held before is not known. `replaces` names the records whose rows it made good. `writer` is the process that writes,
-    None after it stopped.
+    A push is `done` when every lacking row is written. `whole` says that it writes all rows,
+    because what the table held before is not known. `replaces` names the records whose rows it made
+    good. `writer` is the process that writes, None after it stopped.
     """
 
     run: str
@@ -43,7 +44,9 @@ class PushRecord(JsonEntry):
 
 @dataclass(frozen=True)
 class State:
-    """What a database remembers of a table: space and metric of its vectors, and the records of pushes by name."""
+    """What a database remembers of a table: space and metric of its vectors, and the records of
+    pushes by name.
+    """
 
     space: Space
     metric: str
@@ -52,7 +55,9 @@ class State:
     @property
     def live(self) -> dict[str, PushRecord]:
         """The records that no finished push replaced."""
-        replaced = {name for record in self.pushes.values() if record.done for name in record.replaces}
+        replaced = {
+            name for record in self.pushes.values() if record.done for name in record.replaces
+        }
         return {name: record for name, record in self.pushes.items() if name not in replaced}
 
     @property
@@ -69,7 +74,9 @@ class State:
     @property
     def is_known(self) -> bool:
         """Whether each row is known to be as one of the live records' snapshots has it."""
-        return self.held is not None and not any(record.whole for record in self.unfinished.values())
+        return self.held is not None and not any(
+            record.whole for record in self.unfinished.values()
+        )
 
     @property
     def columns(self) -> dict[str, str]:
@@ -80,7 +87,9 @@ class State:
     @property
     def notes(self) -> dict[str, str]:
         """The notes for a database that keeps several, by name."""
-        head = {MARK: _text({"space": self.space.to_json(), "metric": self.metric, "format": FORMAT})}
+        head = {
+            MARK: _text({"space": self.space.to_json(), "metric": self.metric, "format": FORMAT})
+        }
         return head | {note_name(name): note(record) for name, record in self.pushes.items()}
 
     @property
@@ -90,7 +99,9 @@ class State:
 
     @classmethod
     def from_text(cls, text: str | None, where: str) -> "State":
-        """Read the state of a table from one text. Raises OptionError for a table that no push made."""
+        """Read the state of a table from one text. Raises OptionError for a table that no push
+        made.
+        """
         try:
             value = json.loads(text or "")
         except ValueError:
@@ -101,7 +112,9 @@ class State:
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any], where: str) -> "State":
-        """Read the state of a table from its notes. Raises OptionError for a table that no push made."""
+        """Read the state of a table from its notes. Raises OptionError for a table that no push
+        made.
+        """
         try:
             head = _Head.from_json(json.loads(notes.get(MARK) or ""))
             if head.format > FORMAT:
@@ -109,10 +122,13 @@ class State:
             pushes = dict(head.records)
             for name in notes:
                 if name.startswith(f"{MARK}."):
-                    pushes[name.removeprefix(f"{MARK}.")] = PushRecord.from_json(json.loads(notes[name]))
+                    pushes[name.removeprefix(f"{MARK}.")] = PushRecord.from_json(
+                        json.loads(notes[name])
+                    )
         except (ValueError, TypeError, RecursionError, OptionError) as error:
             raise OptionError(
-                f"--to {where}: it is there, and push did not make it (or a later version did); name another"
+                f"--to {where}: it is there, and push did not make it (or a later version did);"
+                " name another"
             ) from error
         return cls(head.space, head.metric, pushes)
 
@@ -133,7 +149,9 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Head(JsonEntry):
-    """The note about a table. All fields after `format` are of format 1, which kept everything in this note."""
+    """The note about a table. All fields after `format` are of format 1, which kept everything in
+    this note.
+    """
 
     space: Space
     metric: str

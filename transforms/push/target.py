@@ -15,7 +15,9 @@ KEYS = ("id", "piece")  # of these, the columns that a table has tell its rows a
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it has to be: its columns, `embedding` float32 among them, the space of its vectors and its metric."""
+    """A table as it has to be: its columns, `embedding` float32 among them, the space of its
+    vectors and its metric.
+    """
 
     columns: pa.Schema
     space: Space
@@ -32,29 +34,32 @@ def keys_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 class Target(Protocol):
-    """A table or collection of a database. Rows are written by id (of pieces: and number), as often as it takes.
+    """A table or collection of a database. Rows are written by id (of pieces: and number), as often
+    as it takes.
 
-    If the database has transactions, a push is one, which `finish` commits. In others `begin` ends the writing of all
-    other pushes, and `finish` is the last write.
+    If the database has transactions, a push is one, which `finish` commits. In others `begin` ends
+    the writing of all other pushes, and `finish` is the last write.
     """
 
     where: str
 
     def state(self) -> State | None:
-        """Return what it remembers, None if it does not exist. Raises OptionError for a table that no push made.
+        """Return what it remembers, None if it does not exist. Raises OptionError for a table that
+        no push made.
 
-        Raises SentenceBeamError if another push is under way. If there are transactions, no other push writes from here
-        on; in other databases from `begin` on.
+        Raises SentenceBeamError if another push is under way. If there are transactions, no other
+        push writes from here on; in other databases from `begin` on.
         """
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the ids, and numbers of pieces, of all rows that it holds."""
 
     def begin(self, table: Table, record: PushRecord) -> None:
-        """Create the table if it does not exist, remember the push, and change the columns to those of its rows.
+        """Create the table if it does not exist, remember the push, and change the columns to those
+        of its rows.
 
-        Raises OptionError for columns that the database cannot have, SentenceBeamError if another push wrote since
-        `state` or at the same time.
+        Raises OptionError for columns that the database cannot have, SentenceBeamError if another
+        push wrote since `state` or at the same time.
         """
 
     def upsert(self, rows: pa.RecordBatch) -> None:
@@ -64,7 +69,9 @@ class Target(Protocol):
         """Delete the rows of these keys."""
 
     def count(self) -> int:
-        """Return the number of rows that it holds. Raises SentenceBeamError if another push wrote since `begin`."""
+        """Return the number of rows that it holds. Raises SentenceBeamError if another push wrote
+        since `begin`.
+        """
 
     def finish(self) -> None:
         """Remember that the push is done; if there are transactions, commit."""

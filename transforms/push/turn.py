@@ -1,9 +1,10 @@
 """One push at a time into a table of a database without transactions.
 
-Each push keeps a record of its own in the table's notes, which no other push writes, so that no record is lost when
-two are written at once. The turn begins when the record is written, no other push wrote since the look, and the
-database was told to refuse what other pushes still send: a push may have been frozen inside a batch, or killed with a
-request under way. Clocks decide only how long a silent push is waited for, never what a row is taken for.
+Each push keeps a record of its own in the table's notes, which no other push writes, so that no
+record is lost when two are written at once. The turn begins when the record is written, no other
+push wrote since the look, and the database was told to refuse what other pushes still send: a push
+may have been frozen inside a batch, or killed with a request under way. Clocks decide only how long
+a silent push is waited for, never what a row is taken for.
 """
 
 import contextlib
@@ -34,7 +35,9 @@ class Shared(Protocol):
         """Write these notes at once, and no other ones; None removes a note."""
 
     def fence(self, push: str, others: Collection[str]) -> None:
-        """Admit the writes of this push, and refuse all that these others sent or will send, whenever they arrive."""
+        """Admit the writes of this push, and refuse all that these others sent or will send,
+        whenever they arrive.
+        """
 
 
 class Turn:
@@ -69,7 +72,9 @@ class Turn:
             with progress.stage("waiting for another push"):
                 time.sleep(LOOK_SECONDS)
 
-    def _is_waited_for(self, name: str, writer: Lease, first_seen: dict[tuple[str, float], float]) -> bool:
+    def _is_waited_for(
+        self, name: str, writer: Lease, first_seen: dict[tuple[str, float], float]
+    ) -> bool:
         """Whether it is not known yet if a push goes on. Raises SentenceBeamError if it does."""
         if writer.is_of_the_dead:
             return False
@@ -84,10 +89,15 @@ class Turn:
 
     def _busy(self, writer: Lease) -> SentenceBeamError:
         what = f"another push into it is under way (process {writer.pid} on {writer.host})"
-        return refused(self._where, what, f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed")
+        return refused(
+            self._where,
+            what,
+            f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed",
+        )
 
     def take(self, table: Table, record: PushRecord, create: Callable[[Notes], None]) -> None:
-        """Record the push, and have no other one write from here on; `create` makes a table that does not exist.
+        """Record the push, and have no other one write from here on; `create` makes a table that
+        does not exist.
 
         Raises SentenceBeamError if another push wrote since the look, or at the same time.
         """
@@ -100,7 +110,9 @@ class Turn:
             if self._found is None:
                 create(State(table.space, table.metric, {self.push: self._mine}).notes)
             else:
-                self._table.write_notes(_missing(self._found, before or {}) | {note_name(self.push): note(self._mine)})
+                self._table.write_notes(
+                    _missing(self._found, before or {}) | {note_name(self.push): note(self._mine)}
+                )
         except Exception as error:
             if self._read() != self._found:
                 raise self._lost() from error
@@ -113,7 +125,9 @@ class Turn:
         self._looked = self._renewed = time.monotonic()
 
     def keep(self) -> None:
-        """Renew the sign of life before a batch. Raises SentenceBeamError if another push took the turn."""
+        """Renew the sign of life before a batch. Raises SentenceBeamError if another push took the
+        turn.
+        """
         if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self.check()
@@ -140,10 +154,16 @@ class Turn:
 
     def give_up(self) -> None:
         """Let the next push begin at once, if this one did not come to its end."""
-        with contextlib.suppress(Exception):  # the error that ended the push is raised; the turn ends with the process
+        # the error that ended the push is raised; the turn ends with the process
+        with contextlib.suppress(Exception):
             mine, self._mine = self._mine, None
             state = self._read() if mine is not None else None
-            if mine is None or state is None or self.push not in state.pushes or state.pushes[self.push].done:
+            if (
+                mine is None
+                or state is None
+                or self.push not in state.pushes
+                or state.pushes[self.push].done
+            ):
                 return
             text = None
             if self._may_have_written and self.push in state.live:
@@ -152,7 +172,9 @@ class Turn:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Write one batch. Raises SentenceBeamError if the database refused it because another push took the turn."""
+        """Write one batch. Raises SentenceBeamError if the database refused it because another push
+        took the turn.
+        """
         self.keep()
         try:
             yield
@@ -162,7 +184,9 @@ class Turn:
             raise
 
     def _write(self, notes: Mapping[str, str | None]) -> None:
-        """Write notes, once more if the database refused them because of notes that others wrote at the same time."""
+        """Write notes, once more if the database refused them because of notes that others wrote at
+        the same time.
+        """
         try:
             self._table.write_notes(notes)
         except Exception:
@@ -173,7 +197,11 @@ class Turn:
         """Whether the table remembers this push, and no other that began after the look."""
         state = self._read()
         known = set(self._found.pushes) if self._found else set()
-        return state is not None and self.push in state.pushes and set(state.pushes) <= known | {self.push}
+        return (
+            state is not None
+            and self.push in state.pushes
+            and set(state.pushes) <= known | {self.push}
+        )
 
     def _read(self) -> State | None:
         return self._parsed(self._table.read_notes())
@@ -182,21 +210,33 @@ class Turn:
         return None if notes is None else State.from_notes(notes, self._where)
 
     def _lost(self) -> SentenceBeamError:
-        return refused(self._where, "another push wrote into it meanwhile", "push again, one at a time")
+        return refused(
+            self._where, "another push wrote into it meanwhile", "push again, one at a time"
+        )
 
 
 def _writers(state: State | None) -> list[tuple[str, Lease]]:
-    """The processes that write, or that did not say that they stopped, with the names of their records."""
+    """The processes that write, or that did not say that they stopped, with the names of their
+    records.
+    """
     records = state.unfinished if state else {}
     return [(name, record.writer) for name, record in records.items() if record.writer is not None]
 
 
 def _missing(state: State, notes: Notes) -> dict[str, str | None]:
-    """The notes that a table lacks into which an earlier version pushed, with the one that it keeps for everything."""
-    missing: dict[str, str | None] = {name: text for name, text in state.notes.items() if name not in notes}
+    """The notes that a table lacks into which an earlier version pushed, with the one that it keeps
+    for everything.
+    """
+    missing: dict[str, str | None] = {
+        name: text for name, text in state.notes.items() if name not in notes
+    }
     return missing and missing | {MARK: state.notes[MARK]}
 
 
 def _has_this_clock(writer: Lease) -> bool:
     """Whether the times that a process writes are by the clock of this machine."""
-    return writer.host == socket.gethostname() and writer.boot is not None and writer.boot == process.boot_id()
+    return (
+        writer.host == socket.gethostname()
+        and writer.boot is not None
+        and writer.boot == process.boot_id()
+    )

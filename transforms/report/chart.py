@@ -32,7 +32,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Band:
-    """The part of a chart that is one run's: its left edge, middle and width, its label, and its value as text."""
+    """The part of a chart that is one run's: its left edge, middle and width, its label, and its
+    value as text.
+    """
 
     x: float
     middle: float
@@ -44,10 +46,12 @@ class Band:
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart in the picture's units from its top left: marks of the axis, what shows the values, the runs.
+    """A chart in the picture's units from its top left: marks of the axis, what shows the values,
+    the runs.
 
-    `line` and `dots` are (x, y), `bars` and the bars below zero, `below`, (x, y, width, height), `ticks` (y, text);
-    without ticks nothing is known. The area below a line is filled if the axis begins at 0.
+    `line` and `dots` are (x, y), `bars` and the bars below zero, `below`, (x, y, width, height),
+    `ticks` (y, text); without ticks nothing is known. The area below a line is filled if the axis
+    begins at 0.
     """
 
     bands: Sequence[Band] = ()
@@ -68,7 +72,9 @@ class Chart:
 
 @dataclass(frozen=True)
 class Axis:
-    """A vertical axis from `low` to `high`, linear or logarithmic, with the values to mark on it."""
+    """A vertical axis from `low` to `high`, linear or logarithmic, with the values to mark on
+    it.
+    """
 
     low: float
     high: float
@@ -81,7 +87,9 @@ class Axis:
 
     def y(self, value: float) -> float:
         """The vertical position of a value, in the picture's units from its top."""
-        share = (self._scaled(value) - self._scaled(self.low)) / (self._scaled(self.high) - self._scaled(self.low))
+        share = (self._scaled(value) - self._scaled(self.low)) / (
+            self._scaled(self.high) - self._scaled(self.low)
+        )
         return round(HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP), 1)
 
     def _scaled(self, value: float) -> float:
@@ -94,16 +102,20 @@ def is_uneven(values: Sequence[float]) -> bool:
     return len(above) > 2 and above[-1] > UNEVEN * above[len(above) // 2]
 
 
-def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, top: float | None = None) -> Axis:
+def linear_axis(
+    values: Sequence[float], from_zero: bool, whole: bool = False, top: float | None = None
+) -> Axis:
     """An axis with round marks around the values; `top` is a value that they cannot exceed.
 
     >>> linear_axis([0, 37], from_zero=True).ticks
     (0.0, 20.0, 40.0)
     """
     low, high = (min(0.0, *values), max(0.0, *values)) if from_zero else (min(values), max(values))
-    span = high - low if high - low > 1e-6 * abs(high) else abs(high) * 0.1 or 1.0  # rounding is no span
+    # rounding is no span
+    span = high - low if high - low > 1e-6 * abs(high) else abs(high) * 0.1 or 1.0
     if not from_zero:
-        low, high = max(low - span * 0.1, min(low, 0.0)), high + span * 0.1  # counts have nothing below zero
+        # counts have nothing below zero
+        low, high = max(low - span * 0.1, min(low, 0.0)), high + span * 0.1
     if top is not None:
         high = min(high, top)
     step = max(_round_step((high - low or 1.0) / 2), 1.0 if whole else 1e-9)
@@ -114,11 +126,22 @@ def linear_axis(values: Sequence[float], from_zero: bool, whole: bool = False, t
 
 
 def log_axis(values: Sequence[float]) -> Axis:
-    """An axis of powers of ten from zero on, and below zero if values are, with some of the powers marked."""
+    """An axis of powers of ten from zero on, and below zero if values are, with some of the powers
+    marked.
+    """
     above, below = _power(max(values)), _power(-min(values))
     step = -(-(above + below) // 4)
-    ticks = [0.0, *(10.0**i for i in range(step, above + 1, step)), *(-(10.0**i) for i in range(step, below + 1, step))]
-    return Axis(-(10.0**below) if below else 0.0, 10.0**above if above else 0.0, tuple(sorted(ticks)), is_log=True)
+    ticks = [
+        0.0,
+        *(10.0**i for i in range(step, above + 1, step)),
+        *(-(10.0**i) for i in range(step, below + 1, step)),
+    ]
+    return Axis(
+        -(10.0**below) if below else 0.0,
+        10.0**above if above else 0.0,
+        tuple(sorted(ticks)),
+        is_log=True,
+    )
 
 
 def _power(value: float) -> int:
@@ -133,13 +156,19 @@ def _round_step(rough: float) -> float:
 
 
 def line_chart(series: Series, top: float | None = None) -> Chart:
-    """The chart of a level: counts from 0 with the area below them, others on an axis around their values."""
+    """The chart of a level: counts from 0 with the area below them, others on an axis around their
+    values.
+    """
     if not series.known:
         return Chart()
     axis = linear_axis(series.known, from_zero=series.whole, whole=series.whole, top=top)
-    points = [(_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None]
+    points = [
+        (_x(i, series), axis.y(value)) for i, value in enumerate(series.values) if value is not None
+    ]
     dots = points if len(points) <= DOTS else points[-1:]
-    return Chart(_bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots)
+    return Chart(
+        _bands(series), axis.marks(series.show), line=points, has_area=axis.low == 0, dots=dots
+    )
 
 
 def bar_chart(series: Series) -> Chart:
@@ -151,17 +180,22 @@ def bar_chart(series: Series) -> Chart:
 
 
 def change_chart(more: Series, less: Series) -> Chart:
-    """The chart of what came and what went: bars above zero and, for `less`, below it, on one axis."""
+    """The chart of what came and what went: bars above zero and, for `less`, below it, on one
+    axis.
+    """
     if not more.known:
         return Chart()
     gone = replace(less, values=[None if value is None else -value for value in less.values])
     axis = _bar_axis([*more.known, *gone.known], more.whole)
     bands = [
-        replace(band, shown=f"+{band.shown} \N{MINUS SIGN}{other.shown}") if value is not None else band
+        replace(band, shown=f"+{band.shown} \N{MINUS SIGN}{other.shown}")
+        if value is not None
+        else band
         for band, other, value in zip(_bands(more), _bands(less), more.values, strict=True)
     ]
     marks = [
-        (axis.y(tick), f"\N{MINUS SIGN}{more.show(-tick)}" if tick < 0 else more.show(tick)) for tick in axis.ticks
+        (axis.y(tick), f"\N{MINUS SIGN}{more.show(-tick)}" if tick < 0 else more.show(tick))
+        for tick in axis.ticks
     ]
     return Chart(bands, marks, axis.is_log, bars=_bars(more, axis), below=_bars(gone, axis))
 
@@ -181,7 +215,9 @@ def _bars(series: Series, axis: Axis) -> list[Box]:
     for i, value in enumerate(series.values):
         if value:
             y = axis.y(value)
-            bars.append((round(_x(i, series) - width / 2, 1), min(y, zero), width, round(abs(zero - y), 1)))
+            bars.append(
+                (round(_x(i, series) - width / 2, 1), min(y, zero), width, round(abs(zero - y), 1))
+            )
     return bars
 
 

@@ -1,4 +1,6 @@
-"""What all HTML pages have in common: how templates are filled, and their colours, type and charts (`base.css`)."""
+"""What all HTML pages have in common: how templates are filled, and their colours, type and charts
+(`base.css`).
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,8 +10,11 @@ if TYPE_CHECKING:
 
 
 def environment(*folders: Path) -> "Environment":
-    """Templates of these folders and the common ones; whatever fills a hole is text, never markup."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # only who writes a page waits for it
+    """Templates of these folders and the common ones; whatever fills a hole is text, never
+    markup.
+    """
+    # only who writes a page waits for it
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
         loader=FileSystemLoader([*folders, Path(__file__).with_name("templates")]),

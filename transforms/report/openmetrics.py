@@ -1,4 +1,6 @@
-"""What the last run of a store did, as OpenMetrics text for a monitoring system that reads a file of it."""
+"""What the last run of a store did, as OpenMetrics text for a monitoring system that reads a file
+of it.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,9 @@ CHANGES = ("added", "changed", "deleted")
 
 @dataclass(frozen=True)
 class Gauge:
-    """A family of values that may go up and down: its name without the prefix, what it is, values with their labels."""
+    """A family of values that may go up and down: its name without the prefix, what it is, values
+    with their labels.
+    """
 
     name: str
     meaning: str
@@ -30,14 +34,22 @@ class Gauge:
             yield f"# UNIT {name} {name.rpartition('_')[2]}"
         yield f"# HELP {name} {escaped(self.meaning)}"
         for labels, value in self.values:
-            pairs = ",".join(f'{key}="{escaped(text)}"' for key, text in {"store": store, **labels}.items())
+            pairs = ",".join(
+                f'{key}="{escaped(text)}"' for key, text in {"store": store, **labels}.items()
+            )
             yield f"{name}{{{pairs}}} {value:.15g}"
 
 
 def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
-    """The text for a store, from the summaries of its runs in order; what is not known has no line."""
+    """The text for a store, from the summaries of its runs in order; what is not known has no
+    line.
+    """
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    families = [*_of_all(summaries), *(_of_last(last) if last else []), *(_of_stages(last) if last else [])]
+    families = [
+        *_of_all(summaries),
+        *(_of_last(last) if last else []),
+        *(_of_stages(last) if last else []),
+    ]
     lines = [line for family in families if family.values for line in family.lines(store)]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
@@ -48,7 +60,11 @@ def _of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
     ended = [summary.status == COMMITTED for summary in summaries if summary.status != "running"]
     return [
         Gauge("runs", "runs of the store, by how they ended", counts),
-        Gauge("last_run_committed", "whether the last run that ended committed", [({}, last) for last in ended[-1:]]),
+        Gauge(
+            "last_run_committed",
+            "whether the last run that ended committed",
+            [({}, last) for last in ended[-1:]],
+        ),
     ]
 
 
@@ -67,8 +83,15 @@ def _of_last(last: RunSummary) -> list[Gauge]:
         one("run_duration_seconds", "time of the run from start to commit", last.seconds),
         one("rows", "rows of the snapshot; where they are cut into pieces, documents", last.rows),
         one("pieces", "pieces that the documents of the snapshot were cut into", last.pieces),
-        several("work_rows", "rows or pieces of the snapshot, by how they came by their vectors", "work", WORK),
-        several("changed_rows", "rows or pieces that differ from the snapshot before", "change", CHANGES),
+        several(
+            "work_rows",
+            "rows or pieces of the snapshot, by how they came by their vectors",
+            "work",
+            WORK,
+        ),
+        several(
+            "changed_rows", "rows or pieces that differ from the snapshot before", "change", CHANGES
+        ),
         one("rejected_rows", "rows or documents that were not embedded", last.rejected),
         one("truncated_rows", "rows or pieces of the snapshot that were cut off", last.truncated),
         one("tokens", "tokens that went through the model", last.tokens),
@@ -88,7 +111,9 @@ def _of_stages(last: RunSummary) -> list[Gauge]:
             name = f"{stage}_{figure.name}"
             if name.endswith("_ms"):
                 name, scale = f"{name.removesuffix('_ms')}_seconds", 1000.0
-            values = [({"statistic": key}, summary[key] / scale) for key in STATISTICS if key in summary]
+            values = [
+                ({"statistic": key}, summary[key] / scale) for key in STATISTICS if key in summary
+            ]
             found.append(Gauge(name, figure.meaning, values))
     return found
 

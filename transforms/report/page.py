@@ -20,14 +20,22 @@ PLOTTED = 366
 LISTED = 60
 NIGHTLY = ("embed", "")  # commands whose runs follow an input; runs of version 0.1.0 say none
 NEAR = timedelta(days=4)
-WORK = (("carried", "carried over"), ("reused", "reused"), ("duplicates", "duplicates"), ("embedded", "embedded"))
+WORK = (
+    ("carried", "carried over"),
+    ("reused", "reused"),
+    ("duplicates", "duplicates"),
+    ("embedded", "embedded"),
+)
 COLUMNS = (
-    "rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried", "rejected", "truncated",
+    "rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried",
+    "rejected", "truncated",
 )  # fmt: skip
 
 
 def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None = None) -> str:
-    """The HTML of the page of a store, from the summaries of its runs in order and the current snapshot."""
+    """The HTML of the page of a store, from the summaries of its runs in order and the current
+    snapshot.
+    """
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
     nights = [summary for summary in summaries if summary.command in NIGHTLY]
     plotted, listed = nights[-PLOTTED:], summaries[-LISTED:]
@@ -55,21 +63,33 @@ def _template() -> "Template":
     """The page with its holes."""
     found = environment()
     found.filters |= {
-        "count": _count, "percent": _percent, "short": _short, "money": _money, "duration": _duration,
-        "time": _time, "recall": _recall,
+        "count": _count, "percent": _percent, "short": _short, "money": _money,
+        "duration": _duration, "time": _time, "recall": _recall,
     }  # fmt: skip
     return found.get_template("page.html")
 
 
 def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     """Name, figure and a remark; what the run did not measure is left out."""
-    grown = "" if summary.added is None else f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
+    grown = (
+        ""
+        if summary.added is None
+        else f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
+    )
     grown += "" if summary.pieces is None or not grown else " pieces"
     tiles = [
         ("rows", _count(summary.rows), grown),
-        *([] if summary.pieces is None else [("pieces", _count(summary.pieces), "of the documents in these rows")]),
+        *(
+            []
+            if summary.pieces is None
+            else [("pieces", _count(summary.pieces), "of the documents in these rows")]
+        ),
         ("embedded", _count(summary.embedded), _share(summary.embedded, summary.stored)),
-        ("time", _duration(summary.seconds or 0.0), f"{_short(summary.tokens_per_second or 0.0)} tokens/s"),
+        (
+            "time",
+            _duration(summary.seconds or 0.0),
+            f"{_short(summary.tokens_per_second or 0.0)} tokens/s",
+        ),
         ("rejected", _count(summary.rejected), _share(summary.rejected, summary.read)),
         ("truncated", _count(summary.truncated), _share(summary.truncated, summary.stored)),
     ]
@@ -86,7 +106,12 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
 def _figures(measures: dict[str, Any]) -> list[tuple[str, str, list[float], str]]:
     """Stage, figure, its summary and its meaning."""
     return [
-        (stage, figure.name, [summary[name] for name in ("count", "sum", "p50", "p95", "max")], figure.meaning)
+        (
+            stage,
+            figure.name,
+            [summary[name] for name in ("count", "sum", "p50", "p95", "max")],
+            figure.meaning,
+        )
         for stage, figures in STAGES.items()
         for figure in figures
         if (summary := measures.get(stage, {}).get(figure.name))
@@ -99,7 +124,10 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
     failed = [summary.status != COMMITTED for summary in summaries]
 
     def series(name: str, show: Callable[[float], str] = _short, whole: bool = False) -> Series:
-        values = [None if bad else getattr(summary, name) for summary, bad in zip(summaries, failed, strict=True)]
+        values = [
+            None if bad else getattr(summary, name)
+            for summary, bad in zip(summaries, failed, strict=True)
+        ]
         return Series(labels, values, failed, show, whole)
 
     def changes(name: str) -> Series:
@@ -108,7 +136,11 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
 
     drawn = [
         ("rows", "", line_chart(series("rows", whole=True))),
-        ("added, deleted", "rows a night; deleted ones below 0", change_chart(changes("added"), changes("deleted"))),
+        (
+            "added, deleted",
+            "rows a night; deleted ones below 0",
+            change_chart(changes("added"), changes("deleted")),
+        ),
         ("embedded", "rows a night", bar_chart(series("embedded", whole=True))),
         ("rejected", "rows of the snapshot", line_chart(series("rejected", whole=True))),
         ("truncated", "rows of the snapshot", line_chart(series("truncated", whole=True))),
@@ -162,7 +194,11 @@ def _duration(seconds: float | None) -> str:
     whole = round(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    return (
+        f"{whole // 60} min {whole % 60} s"
+        if whole < 3600
+        else f"{whole // 3600} h {whole % 3600 // 60} min"
+    )
 
 
 def _time(started: str) -> str:
@@ -170,7 +206,8 @@ def _time(started: str) -> str:
 
 
 def _labels(started: Sequence[str]) -> list[str]:
-    """Days as an axis names them, with the hour where the runs lie within a few days; what is no time stays as it is.
+    """Days as an axis names them, with the hour where the runs lie within a few days; what is no
+    time stays as it is.
 
     >>> _labels(["2026-01-01T02:00:00Z", "2026-01-01T14:30:00Z"])
     ['1 Jan 02:00', '1 Jan 14:30']

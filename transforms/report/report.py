@@ -1,4 +1,6 @@
-"""The report beside a store's snapshots: the counts of every run as JSON, and a page with charts."""
+"""The report beside a store's snapshots: the counts of every run as JSON, and a page with
+charts.
+"""
 
 import logging
 from dataclasses import asdict
@@ -24,17 +26,29 @@ def write_report(root: str) -> None:
 
 
 def bring_up_to_date(root: str) -> None:
-    """Write the report of a store that has a new snapshot; what keeps it from being written is logged, not raised."""
+    """Write the report of a store that has a new snapshot; what keeps it from being written is
+    logged, not raised.
+    """
     try:
         write_report(root)
     except Exception as error:
-        _LOGGER.error("%s: the report was not written (%s); sentence-beam report makes one", root, first_line(error))
+        _LOGGER.error(
+            "%s: the report was not written (%s); sentence-beam report makes one",
+            root,
+            first_line(error),
+        )
 
 
 def report(found: list[RunSummary]) -> dict[str, Any]:
-    """The content of `report.json`: the fields of the last committed run, and those of all runs under `nights`."""
+    """The content of `report.json`: the fields of the last committed run, and those of all runs
+    under `nights`.
+    """
     last = next((summary for summary in reversed(found) if summary.status == COMMITTED), None)
-    return {"format": FORMAT, **(asdict(last) if last else {}), "nights": [asdict(summary) for summary in found]}
+    return {
+        "format": FORMAT,
+        **(asdict(last) if last else {}),
+        "nights": [asdict(summary) for summary in found],
+    }
 
 
 def summary_of(root: str, run: str) -> RunSummary | None:

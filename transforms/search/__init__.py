@@ -4,4 +4,12 @@ from transforms.search.hits import Hit, Hits
 from transforms.search.queries import NO_QUERY_PROMPT, unknown_queries
 from transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
 
-__all__ = ["NO_QUERY_PROMPT", "PASSAGE", "Hit", "Hits", "Searcher", "UnknownIdError", "unknown_queries"]
+__all__ = [
+    "NO_QUERY_PROMPT",
+    "PASSAGE",
+    "Hit",
+    "Hits",
+    "Searcher",
+    "UnknownIdError",
+    "unknown_queries",
+]

@@ -7,9 +7,11 @@ import numpy as np
 
 
 class Hit(dict[str, Any]):
-    """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns, `text` among them if kept.
+    """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns, `text` among
+    them if kept.
 
-    If rows are pieces of documents it has `piece`, `pieces`, `start`, `end` and, where text is kept, `passage` too.
+    If rows are pieces of documents it has `piece`, `pieces`, `start`, `end` and, where text is
+    kept, `passage` too.
     """
 
     @property
@@ -30,7 +32,9 @@ class Hit(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Hits:
-    """The best rows of queries [q, k]: scores float32, number of the shard and row in it int64, -1 for none."""
+    """The best rows of queries [q, k]: scores float32, number of the shard and row in it int64, -1
+    for none.
+    """
 
     scores: np.ndarray
     shard: np.ndarray
@@ -58,4 +62,6 @@ def no_hits(queries: int, k: int) -> Hits:
 
 def joined(found: list[Hits]) -> Hits:
     """The hits of several groups of queries, in order."""
-    return Hits(*(np.concatenate(column) for column in zip(*(hits.columns for hits in found), strict=True)))
+    return Hits(
+        *(np.concatenate(column) for column in zip(*(hits.columns for hits in found), strict=True))
+    )

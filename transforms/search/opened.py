@@ -1,4 +1,6 @@
-"""The index of a snapshot, opened: its segments, where their rows are, and the vectors of candidates."""
+"""The index of a snapshot, opened: its segments, where their rows are, and the vectors of
+candidates.
+"""
 
 from functools import cached_property
 
@@ -28,7 +30,10 @@ class SnapshotIndex:
 
     def __init__(self, manifest: Manifest):
         self._manifest = manifest
-        self._numbers = {str(unit.path): number for number, unit in enumerate(u for u in manifest.units if u.path)}
+        self._numbers = {
+            str(unit.path): number
+            for number, unit in enumerate(u for u in manifest.units if u.path)
+        }
         self._filter: tuple[Matches, FilteredIndex] | None = None
 
     @property
@@ -45,7 +50,9 @@ class SnapshotIndex:
             return self.opened(0, len(self._segments))
 
     def opened(self, first: int, stop: int) -> SegmentedIndex:
-        """The index of the segments from `first` up to `stop` alone, which are numbered from 0 there."""
+        """The index of the segments from `first` up to `stop` alone, which are numbered from 0
+        there.
+        """
         pairs = zip(self._segments[first:stop], self._locators[first:stop], strict=True)
         return SegmentedIndex.open([self._segment(*pair) for pair in pairs], self.trained)
 
@@ -60,7 +67,9 @@ class SnapshotIndex:
         return TrainedIndex.open(path)
 
     def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
-        """A segment to open; one of an earlier version, whose lists have no checksums, is read as a whole first."""
+        """A segment to open; one of an earlier version, whose lists have no checksums, is read as a
+        whole first.
+        """
         path, checks = cached(self._path(entry.path), entry.sha256), locator.checks
         if checks is None:
             index_files.check(path, entry.sha256)
@@ -70,8 +79,11 @@ class SnapshotIndex:
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
 
-    def search(self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
-        """The k rows nearest to each query, prepared for the metric, of those that a filter wants (None: of all).
+    def search(
+        self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
+    ) -> Hits:
+        """The k rows nearest to each query, prepared for the metric, of those that a filter wants
+        (None: of all).
 
         Raises DamagedIndexError where a file of the index is not what was written.
         """
@@ -80,13 +92,17 @@ class SnapshotIndex:
         except DamagedIndexError as error:
             raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
 
-    def _searched(self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
+    def _searched(
+        self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
+    ) -> Hits:
         opened, depth, nprobe = self._whole, depth_for(k, index.rerank), index.nprobe_for(k) or None
         with progress.stage("searching the index"):
             if wanted is None:
                 found = opened.search(queries, depth, nprobe=nprobe, least=k)
             else:
-                found = self._filtered(wanted, bool(index.rerank)).search(queries, k, nprobe=nprobe, depth=depth)
+                found = self._filtered(wanted, bool(index.rerank)).search(
+                    queries, k, nprobe=nprobe, depth=depth
+                )
         if index.rerank and wanted is None:
             found = rerank(queries, found, k, self.vectors_of, scored_by(self._manifest.metric))
         shard, row = self.located(found.segment, found.row)
@@ -97,11 +113,16 @@ class SnapshotIndex:
         if self._filter is None or self._filter[0] is not wanted:
             rows = {path: wanted.shards[number] for path, number in self._numbers.items()}
             kept = [locator.wanted(rows) for locator in self._locators]
-            self._filter = wanted, FilteredIndex(self._whole, kept, self.vectors_of if reranks else None)
+            self._filter = (
+                wanted,
+                FilteredIndex(self._whole, kept, self.vectors_of if reranks else None),
+            )
         return self._filter[1]
 
     def _mend(self, error: str) -> str:
-        """What to do about a file of the index that an error names: one of the store, or a copy of it."""
+        """What to do about a file of the index that an error names: one of the store, or a copy of
+        it.
+        """
         if self._manifest.root in error:
             return "`sentence-beam index` makes it again, search --exact does without it"
         return "it is a copy: remove it, and it is fetched again"
@@ -126,10 +147,14 @@ class SnapshotIndex:
         ]
 
     def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside the segments."""
+        """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside
+        the segments.
+        """
         vectors = np.empty((len(row), self._manifest.space.dim), np.float32)
         numbers, starts = np.unique(segment, return_index=True)
-        for number, start, end in zip(numbers.tolist(), starts, [*starts[1:], len(row)], strict=True):
+        for number, start, end in zip(
+            numbers.tolist(), starts, [*starts[1:], len(row)], strict=True
+        ):
             file = self._refine[number]
             if file:
                 file.vectors(row[start:end], vectors[start:end])

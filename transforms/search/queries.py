@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from transforms.encoder import Encoder  # torch, which a search by vectors needs not
 
 NO_QUERY_PROMPT = (
-    "the rows have a prompt and none is known for queries, which get none; say --query-prompt here, or in embed, which "
-    "remembers it"
+    "the rows have a prompt and none is known for queries, which get none; say --query-prompt here,"
+    " or in embed, which remembers it"
 )
 SMALL_MODEL = 200_000_000  # bytes of weights
 FEW_CHARACTERS = 2000
@@ -33,19 +33,39 @@ _LOGGER = logging.getLogger(__name__)
 def unknown_queries(texts: list[str]) -> str:
     """What is to be said of queries that the model does not know."""
     others = len(texts) - 1
-    more = "" if not others else " and of 1 other query" if others == 1 else f" and of {others:,} other queries"
-    return f"the model does not know most words of the query {texts[0][:EXCERPT]!r}{more}; its hits mean little"
+    more = (
+        ""
+        if not others
+        else " and of 1 other query"
+        if others == 1
+        else f" and of {others:,} other queries"
+    )
+    return (
+        f"the model does not know most words of the query {texts[0][:EXCERPT]!r}{more}; its hits"
+        " mean little"
+    )
 
 
 class QueryEncoder:
-    """The encoder of queries to a snapshot, loaded when first needed; the options are those of `Searcher`."""
+    """The encoder of queries to a snapshot, loaded when first needed; the options are those of
+    `Searcher`.
+    """
 
-    def __init__(self, manifest: Manifest, model: str | None, query_prompt: str | None, alone: bool):
-        self._manifest, self._model, self._given_prompt, self._alone = manifest, model, query_prompt, alone
+    def __init__(
+        self, manifest: Manifest, model: str | None, query_prompt: str | None, alone: bool
+    ):
+        self._manifest, self._model, self._given_prompt, self._alone = (
+            manifest,
+            model,
+            query_prompt,
+            alone,
+        )
         self._loaded: Encoder | None = None
 
     def of(self, manifest: Manifest) -> "QueryEncoder":
-        """The encoder of another snapshot: this one's model where it is the same and loaded already."""
+        """The encoder of another snapshot: this one's model where it is the same and loaded
+        already.
+        """
         other = QueryEncoder(manifest, self._model, self._given_prompt, self._alone)
         if self._loaded is not None and other._decides == self._decides:
             other._loaded = self._loaded
@@ -65,14 +85,18 @@ class QueryEncoder:
 
     def _load(self) -> "Encoder":
         space, model = self._manifest.space, self._recipe.model
-        kept = kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
+        kept = (
+            kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
+        )
         with progress.stage(progress.LOADING):
             from transforms.encoder import Encoder
 
             recipe = replace(self._recipe, prompt=self.prompt or "", calibration="")
             encoder = Encoder.of(recipe, calibration=kept)
         what = f"{model} is not the model of {self._manifest.root}"
-        space.check(encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision"))
+        space.check(
+            encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision")
+        )
         return encoder
 
     @cached_property
@@ -83,8 +107,12 @@ class QueryEncoder:
 
     @cached_property
     def prompt(self) -> str | None:
-        """The prompt for queries: given, remembered by the store, or the model's own; None where none is known."""
-        known = next((p for p in (self._given_prompt, self._recipe.query_prompt) if p is not None), None)
+        """The prompt for queries: given, remembered by the store, or the model's own; None where
+        none is known.
+        """
+        known = next(
+            (p for p in (self._given_prompt, self._recipe.query_prompt) if p is not None), None
+        )
         return self._recipe.files().modules.query_prompt if known is None else known
 
     @property
@@ -93,7 +121,8 @@ class QueryEncoder:
         return bool(self._manifest.space.prompt) and self.prompt is None
 
     def vectors(self, texts: list[str]) -> np.ndarray:
-        """The vectors of queries, float32 [q, dim]; of none, and where there is no row to find, without the model.
+        """The vectors of queries, float32 [q, dim]; of none, and where there is no row to find,
+        without the model.
 
         Raises OptionError for a text that is empty.
         """
@@ -113,12 +142,19 @@ class QueryEncoder:
         return vectors
 
     def unknown(self, texts: list[str]) -> list[str]:
-        """The queries of whose tokens the model does not know most; none if there is no row to find."""
+        """The queries of whose tokens the model does not know most; none if there is no row to
+        find.
+        """
         if not texts or not self._manifest.shard_paths:
             return []
         encoder = self._encoder
         words = encoder.words(encoder.tokenize(texts))
-        return [texts[place] for place in np.flatnonzero(words.unknown > MOST_UNKNOWN * (words.known + words.unknown))]
+        return [
+            texts[place]
+            for place in np.flatnonzero(
+                words.unknown > MOST_UNKNOWN * (words.known + words.unknown)
+            )
+        ]
 
     def _is_little(self, texts: list[str]) -> bool:
         """Whether a core loads the model and embeds the texts about as fast as several do."""

@@ -1,4 +1,6 @@
-"""The rows of a snapshot as a search shows them: what is kept of each, documents and their passages."""
+"""The rows of a snapshot as a search shows them: what is kept of each, documents and their
+passages.
+"""
 
 import contextlib
 from collections.abc import Sequence
@@ -55,7 +57,9 @@ class SnapshotRows:
         return self._manifest.options.kept_text
 
     def field_of(self, column: str) -> str:
-        """The field of a hit that has the values of a column: its name, after `kept_` where a hit says that itself."""
+        """The field of a hit that has the values of a column: its name, after `kept_` where a hit
+        says that itself.
+        """
         own, name = HIT_FIELDS | ({"passage"} if self.has_pieces else set()), column
         while name in own or (name != column and name in self.columns.names):
             name = f"kept_{name}"
@@ -68,13 +72,19 @@ class SnapshotRows:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns that a hit has, and that a filter may name; of a snapshot with a row at least."""
+        """The columns that a hit has, and that a filter may name; of a snapshot with a row at
+        least.
+        """
         with open_shard(self._manifest.shard_paths[0]) as parquet:
             own = OWN_COLUMNS | ({"doc_hash"} if self.has_pieces else set())
-            return pa.schema([field for field in parquet.schema_arrow.remove_metadata() if field.name not in own])
+            return pa.schema(
+                [field for field in parquet.schema_arrow.remove_metadata() if field.name not in own]
+            )
 
     def numbers_in(self, column: str) -> str | None:
-        """The type that a text column should be given, int or float, if most of its first values are numbers."""
+        """The type that a text column should be given, int or float, if most of its first values
+        are numbers.
+        """
         if column not in self._numbers:
             self._numbers[column] = self._looked_at(column)
         return self._numbers[column]
@@ -88,7 +98,9 @@ class SnapshotRows:
         return None
 
     def first_value(self, column: str) -> Any:
-        """The first value of a column that is not null, as Python has it; None if the first rows have none."""
+        """The first value of a column that is not null, as Python has it; None if the first rows
+        have none.
+        """
         with open_shard(self._manifest.shard_paths[0]) as parquet:
             values = parquet.read_row_group(0, [column]).drop_null()
         return plain_rows(values.slice(0, 1))[0][column] if len(values) else None
@@ -96,12 +108,18 @@ class SnapshotRows:
     def with_ids(self, ids: Sequence[str]) -> StoredRows:
         """The rows that have one of the ids."""
         found = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
-        places = [(number, np.flatnonzero(wanted)) for number, wanted in enumerate(found) if wanted.any()]
+        places = [
+            (number, np.flatnonzero(wanted)) for number, wanted in enumerate(found) if wanted.any()
+        ]
         tables = [self._of_shard(number, rows, ["id", "embedding"]) for number, rows in places]
         vectors = [as_matrix(table.column("embedding").combine_chunks()) for table in tables]
         return StoredRows(
-            np.concatenate([np.empty(0, object), *(table.column("id").to_numpy() for table in tables)]),
-            np.concatenate([np.empty(0, np.int64), *(np.full(len(rows), number) for number, rows in places)]),
+            np.concatenate(
+                [np.empty(0, object), *(table.column("id").to_numpy() for table in tables)]
+            ),
+            np.concatenate(
+                [np.empty(0, np.int64), *(np.full(len(rows), number) for number, rows in places)]
+            ),
             np.concatenate([np.empty(0, np.int64), *(rows for _, rows in places)]),
             np.concatenate([np.empty((0, self._manifest.space.dim), np.float32), *vectors]),
         )
@@ -119,7 +137,9 @@ class SnapshotRows:
             here = np.flatnonzero(shard == number)
             table = self._of_shard(number, row[here], ["id", "doc_hash"])
             for place, name in zip(
-                here.tolist(), zip(*(c.to_pylist() for c in table.columns), strict=True), strict=True
+                here.tolist(),
+                zip(*(c.to_pylist() for c in table.columns), strict=True),
+                strict=True,
             ):
                 names[place] = name
         for place, name in enumerate(names):
@@ -133,7 +153,9 @@ class SnapshotRows:
         found = [(int(number), np.unique(hits.row[hits.shard == number])) for number in numbers]
         keys = [(number, int(row)) for number, rows in found for row in rows]
         tables = [self._with_fields(number, rows) for number, rows in found]
-        values = dict(zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True))
+        values = dict(
+            zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True)
+        )
         return [
             [
                 Hit({"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]})
@@ -143,11 +165,17 @@ class SnapshotRows:
             for query in zip(*hits.columns, strict=True)
         ]
 
-    def add_passages(self, texts: Sequence[str], hits: Hits, found: list[list[Hit]], width: int) -> None:
-        """Put the passage into every hit; sentences of the pieces beside it are known where they stand beside it."""
+    def add_passages(
+        self, texts: Sequence[str], hits: Hits, found: list[list[Hit]], width: int
+    ) -> None:
+        """Put the passage into every hit; sentences of the pieces beside it are known where they
+        stand beside it.
+        """
         near = self._beside(hits)
         for query, shards, rows, described in zip(texts, hits.shard, hits.row, found, strict=True):
-            places = [place for place in zip(shards.tolist(), rows.tolist(), strict=True) if place[0] >= 0]
+            places = [
+                place for place in zip(shards.tolist(), rows.tolist(), strict=True) if place[0] >= 0
+            ]
             for (shard, row), hit in zip(places, described, strict=True):
                 pieces = (near.get((shard, other)) for other in (row - 1, row, row + 1))
                 hit["passage"] = passage(*in_context(*pieces), query, width)
@@ -160,8 +188,12 @@ class SnapshotRows:
             rows = hits.row[hits.shard == shard]
             near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
             near = near[(near >= 0) & (near < sizes[shard])]
-            table = self._of_shard(shard, near, ["id", "doc_hash", "piece", "start", "end", str(self.text)])
-            named = zip(*(table.column(name).to_pylist() for name in table.column_names), strict=True)
+            table = self._of_shard(
+                shard, near, ["id", "doc_hash", "piece", "start", "end", str(self.text)]
+            )
+            named = zip(
+                *(table.column(name).to_pylist() for name in table.column_names), strict=True
+            )
             columns = table.column_names
             for row, values in zip(near.tolist(), named, strict=True):
                 said = dict(zip(columns, values, strict=True))
@@ -182,7 +214,9 @@ class SnapshotRows:
 
 
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts of Python values. A column of times with one that Python cannot hold is given as text."""
+    """The rows as dicts of Python values. A column of times with one that Python cannot hold is
+    given as text.
+    """
     columns = [_plain(name, table.column(name)) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -195,4 +229,6 @@ def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
     for text in (pa.string(), pa.int64(), pa.list_(pa.string())):
         with contextlib.suppress(pa.ArrowException):
             return column.cast(text).to_pylist()
-    raise SentenceBeamError(f"kept column {name} ({column.type}) holds values that Python has no type for")
+    raise SentenceBeamError(
+        f"kept column {name} ({column.type}) holds values that Python has no type for"
+    )

@@ -44,9 +44,9 @@ class _Asked:
 class Searcher:
     """A snapshot opened for search; model and index are loaded when first needed.
 
-    `model` is the path of the snapshot's model on this machine, if not the path that the store was written with.
-    `query_prompt` stands before each query; None for the one that the store remembers, else the model's own. `alone`
-    says that this process does nothing else.
+    `model` is the path of the snapshot's model on this machine, if not the path that the store was
+    written with. `query_prompt` stands before each query; None for the one that the store
+    remembers, else the model's own. `alone` says that this process does nothing else.
     """
 
     def __init__(
@@ -65,7 +65,9 @@ class Searcher:
         self._matches: Matches | None = None
 
     def of(self, manifest: Manifest) -> "Searcher":
-        """Another snapshot opened as this one is, with this one's model where it is the same and loaded already."""
+        """Another snapshot opened as this one is, with this one's model where it is the same and
+        loaded already.
+        """
         return Searcher(manifest, queries=self.queries.of(manifest))
 
     def search(
@@ -83,15 +85,18 @@ class Searcher:
     ) -> list[list[Hit]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
 
-        Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors` float32 [q, dim].
-        `where` is a filter of rows, as text or as an expression of pyarrow, and hits have `min_score` or more.
+        Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors`
+        float32 [q, dim]. `where` is a filter of rows, as text or as an expression of pyarrow, and
+        hits have `min_score` or more.
 
-        Where rows are pieces of documents, `fold` best gives the k documents whose best pieces these are, none the k
-        pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where text is kept, its `passage`: whole sentences
-        around the piece, of at most `width` characters; no passages, which are slow to find, where that is 0.
+        Where rows are pieces of documents, `fold` best gives the k documents whose best pieces
+        these are, none the k pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where
+        text is kept, its `passage`: whole sentences around the piece, of at most `width`
+        characters; no passages, which are slow to find, where that is 0.
 
-        Raises OptionError for a text that is empty, vectors of another width or not finite, and a filter that is none
-        or names a column that there is not, UnknownIdError for an id that no row has.
+        Raises OptionError for a text that is empty, vectors of another width or not finite, and a
+        filter that is none or names a column that there is not, UnknownIdError for an id that no
+        row has.
         """
         given = [asked for asked in (texts, ids, vectors) if asked is not None]
         if len(given) != 1:
@@ -101,26 +106,39 @@ class Searcher:
         if fold not in FOLDS:
             raise OptionError(f"--fold: {fold!r} is not known; say {' or '.join(FOLDS)}")
         if min_score is not None and self.manifest.metric == "l2":
-            raise OptionError("--min-score: scores of this store are squared distances (l2), of which less is nearer")
+            raise OptionError(
+                "--min-score: scores of this store are squared distances (l2), of which less is"
+                " nearer"
+            )
         folds, asked = fold == "best" and self.rows.has_pieces, _Asked(k, exact, where)
         if ids is not None:
             hits = self._like(ids, asked, folds)
         else:
-            queries = self.queries.vectors(list(texts)) if texts is not None else self._checked(vectors)
-            hits = self._best(lambda rows: self._nearest(queries, replace(asked, k=rows)), asked, folds)
+            queries = (
+                self.queries.vectors(list(texts)) if texts is not None else self._checked(vectors)
+            )
+            hits = self._best(
+                lambda rows: self._nearest(queries, replace(asked, k=rows)), asked, folds
+            )
         if min_score is not None:
             hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
         found = self.rows.described(hits)
         if width and self.rows.has_pieces and self.rows.text is not None:
-            self.rows.add_passages([""] * len(found) if texts is None else texts, hits, found, width)
+            self.rows.add_passages(
+                [""] * len(found) if texts is None else texts, hits, found, width
+            )
         return found
 
     def _checked(self, vectors: np.ndarray | None) -> np.ndarray:
         """Queries that are vectors. Raises OptionError for what are none of this space."""
-        return as_vectors(np.atleast_2d(np.asarray(vectors)), self.manifest.space.dim, "vectors of queries")
+        return as_vectors(
+            np.atleast_2d(np.asarray(vectors)), self.manifest.space.dim, "vectors of queries"
+        )
 
     def _best(self, find: Callable[[int], Hits], asked: "_Asked", folds: bool) -> Hits:
-        """The best k of what `find` gives for a number of rows, each document once where it `folds`."""
+        """The best k of what `find` gives for a number of rows, each document once where it
+        `folds`.
+        """
         if not self.manifest.shard_paths:
             return find(asked.k)
         wanted = self.matches(asked.where)
@@ -129,7 +147,9 @@ class Searcher:
         while True:
             hits = find(min(looked, rows))
             best = [
-                (self.rows.firsts(shard, row) if folds else np.flatnonzero(shard >= 0).tolist())[: asked.k]
+                (self.rows.firsts(shard, row) if folds else np.flatnonzero(shard >= 0).tolist())[
+                    : asked.k
+                ]
                 for shard, row in zip(hits.shard, hits.row, strict=True)
             ]
             if looked >= rows or all(len(places) == asked.k for places in best):
@@ -137,12 +157,16 @@ class Searcher:
             looked *= PIECES_FOR_ONE
 
     def _like(self, ids: Sequence[str], asked: "_Asked", folds: bool) -> Hits:
-        """The rows nearest to those that have an id, [ids, k]; of several with one id, to any of them."""
+        """The rows nearest to those that have an id, [ids, k]; of several with one id, to any of
+        them.
+        """
         stored = self.rows.with_ids(ids)
         for name in ids:
             if name not in stored.ids:
                 raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
-        return joined([self._best(self._others(stored.of(name), asked), asked, folds) for name in ids])
+        return joined(
+            [self._best(self._others(stored.of(name), asked), asked, folds) for name in ids]
+        )
 
     def _others(self, own: StoredRows, asked: "_Asked") -> Callable[[int], Hits]:
         """What finds some number of the nearest rows that are not these."""
@@ -150,21 +174,29 @@ class Searcher:
         def find(rows: int) -> Hits:
             hits = self._nearest(own.vectors, replace(asked, k=rows + len(own.row)))
             order = np.argsort(
-                gains_to_scores(-hits.scores.reshape(-1), scored_by(self.manifest.metric)), kind="stable"
+                gains_to_scores(-hits.scores.reshape(-1), scored_by(self.manifest.metric)),
+                kind="stable",
             )
             shard, row = hits.shard.reshape(-1)[order], hits.row.reshape(-1)[order]
             _, firsts = np.unique(shard << 32 | row, return_index=True)
-            firsts = np.sort(firsts[~np.isin((shard << 32 | row)[firsts], own.shard << 32 | own.row)])
+            firsts = np.sort(
+                firsts[~np.isin((shard << 32 | row)[firsts], own.shard << 32 | own.row)]
+            )
             firsts = firsts[shard[firsts] >= 0][:rows]
-            return Hits(hits.scores.reshape(-1)[order][None, firsts], shard[None, firsts], row[None, firsts])
+            return Hits(
+                hits.scores.reshape(-1)[order][None, firsts], shard[None, firsts], row[None, firsts]
+            )
 
         return find
 
-    def nearest(self, queries: np.ndarray, k: int, *, exact: bool = False, where: Where = None) -> Hits:
-        """The k rows nearest to each query vector, float32 [q, dim], of those that a filter wants (None: of all).
+    def nearest(
+        self, queries: np.ndarray, k: int, *, exact: bool = False, where: Where = None
+    ) -> Hits:
+        """The k rows nearest to each query vector, float32 [q, dim], of those that a filter wants
+        (None: of all).
 
-        Raises DamagedIndexError where a file of the index is not what was written, OptionError for another filter than
-        `search` takes.
+        Raises DamagedIndexError where a file of the index is not what was written, OptionError for
+        another filter than `search` takes.
         """
         return self._nearest(np.asarray(queries, np.float32), _Asked(k, exact, where))
 
@@ -195,12 +227,16 @@ class Searcher:
             scores, positions = exact_search(self._vectors(), queries, k, metric)
         else:
             scores, found = exact_search(self._wanted_vectors(wanted), queries, k, metric)
-            every = [np.flatnonzero(rows) | number << 32 for number, rows in enumerate(wanted.shards)]
+            every = [
+                np.flatnonzero(rows) | number << 32 for number, rows in enumerate(wanted.shards)
+            ]
             positions = np.where(found >= 0, np.concatenate(every)[found], -1)
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
-        """All vectors in blocks, each with the position of its first: number of the shard << 32 and row."""
+        """All vectors in blocks, each with the position of its first: number of the shard << 32 and
+        row.
+        """
         paths = self.manifest.shard_paths
         for number, path in enumerate(progress.over(paths, "comparing with every row", "shards")):
             start = number << 32
@@ -213,5 +249,8 @@ class Searcher:
         shards, start = list(zip(self.manifest.shard_paths, wanted.shards, strict=True)), 0
         for path, rows in progress.over(shards, "comparing with every row", "shards"):
             for table in read_wanted(path, rows, ["embedding"]):
-                yield prepared(as_matrix(table.column(0).combine_chunks()), self.manifest.metric), start
+                yield (
+                    prepared(as_matrix(table.column(0).combine_chunks()), self.manifest.metric),
+                    start,
+                )
                 start += len(table)

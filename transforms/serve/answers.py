@@ -16,10 +16,14 @@ from transforms.serve.question import RefusedError
 _LOGGER = logging.getLogger(__name__)
 
 
-def as_json(content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def as_json(
+    content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """A JSON object on one line."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
-    return Response(f"{text}\n".encode("utf8", "replace"), status, dict(headers or {}), "application/json")
+    return Response(
+        f"{text}\n".encode("utf8", "replace"), status, dict(headers or {}), "application/json"
+    )
 
 
 def plain(value: Any) -> Any:
@@ -42,7 +46,9 @@ def line_of(error: Exception) -> str:
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """The HTTP status of an error, and the line that says what is wrong; what is no user's mistake is logged."""
+    """The HTTP status of an error, and the line that says what is wrong; what is no user's mistake
+    is logged.
+    """
     line = line_of(error)
     if isinstance(error, RefusedError):
         return error.status, line

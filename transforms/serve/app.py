@@ -50,7 +50,9 @@ class Application:
         }
 
     def asgi(self, loopback: bool = True) -> ASGIApp:
-        """The application as servers run it; on `loopback` it answers requests to this machine's own names alone."""
+        """The application as servers run it; on `loopback` it answers requests to this machine's
+        own names alone.
+        """
         app = Starlette(
             routes=[Route(path, endpoint) for path, endpoint in self._routes.items()],
             exception_handlers={HTTPException: self._unknown},
@@ -62,7 +64,9 @@ class Application:
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
         """Answer questions and follow the store inside."""
         stop = threading.Event()
-        follower = threading.Thread(target=self._served.follow, args=(stop, self._every), daemon=True)
+        follower = threading.Thread(
+            target=self._served.follow, args=(stop, self._every), daemon=True
+        )
         follower.start()
         answering = asyncio.create_task(self._batches.run())
         try:
@@ -86,11 +90,20 @@ class Application:
         return endpoint
 
     async def _hits(self, request: Request, asked: str) -> list[dict[str, Any]]:
-        """The hits that a request asks for, each with its text (None where the store keeps none)."""
+        """The hits that a request asks for, each with its text (None where the store keeps
+        none).
+        """
         hits = await self._batches.ask(question(request.query_params.multi_items(), asked))
         text = self._served.searcher.rows.text_field or ""
         return [
-            {"rank": hit["rank"], "id": hit["id"], "score": hit["score"], "text": hit.get(text), **hit} for hit in hits
+            {
+                "rank": hit["rank"],
+                "id": hit["id"],
+                "score": hit["score"],
+                "text": hit.get(text),
+                **hit,
+            }
+            for hit in hits
         ]
 
     async def page(self, request: Request) -> Response:
@@ -120,19 +133,27 @@ class Application:
                     manifest = self._served.manifest
                     summaries = run_summaries(manifest.root, known_summaries(manifest.root))
                     self._report = time.monotonic(), report_page(manifest.root, summaries, manifest)
-                return HTMLResponse(self._report[1], headers={"Content-Security-Policy": INLINE_STYLE})
+                return HTMLResponse(
+                    self._report[1], headers={"Content-Security-Policy": INLINE_STYLE}
+                )
         except Exception as error:
             return said(error)
 
     async def health(self, _: Request) -> Response:
-        """That the server answers, from which snapshot, and whether that may not be the current one."""
+        """That the server answers, from which snapshot, and whether that may not be the current
+        one.
+        """
         manifest, problem = self._served.manifest, self._served.problem
         state = {"status": "stale", "problem": problem} if problem else {"status": "ok"}
-        return as_json({**state, "store": manifest.root, "run": manifest.run, "rows": manifest.rows.stored})
+        return as_json(
+            {**state, "store": manifest.root, "run": manifest.run, "rows": manifest.rows.stored}
+        )
 
     async def metrics(self, _: Request) -> Response:
         """Figures for Prometheus."""
-        return Response(self.counts.text(self._served, len(self._batches)), headers={"Content-Type": TYPE})
+        return Response(
+            self.counts.text(self._served, len(self._batches)), headers={"Content-Type": TYPE}
+        )
 
     async def style(self, _: Request) -> Response:
         """The style sheet."""
@@ -142,5 +163,14 @@ class Application:
         """The answer to a path or method that there is not."""
         assert isinstance(error, HTTPException)
         if error.status_code == 404:
-            return said(RefusedError(404, f"there is no {request.url.path[:100]}; there are {', '.join(self._routes)}"))
-        return said(HTTPException(error.status_code, f"{request.method} is not answered; ask by GET", error.headers))
+            return said(
+                RefusedError(
+                    404,
+                    f"there is no {request.url.path[:100]}; there are {', '.join(self._routes)}",
+                )
+            )
+        return said(
+            HTTPException(
+                error.status_code, f"{request.method} is not answered; ask by GET", error.headers
+            )
+        )

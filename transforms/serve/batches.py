@@ -26,10 +26,14 @@ class _Waiting:
 
 
 class Batches:
-    """The questions that wait; `answers` gives for several of them hits or an error each, and raises nothing."""
+    """The questions that wait; `answers` gives for several of them hits or an error each, and
+    raises nothing.
+    """
 
     def __init__(
-        self, answers: Callable[[Sequence[Question]], list[Answer]], told: Callable[[int], None] = lambda _: None
+        self,
+        answers: Callable[[Sequence[Question]], list[Answer]],
+        told: Callable[[int], None] = lambda _: None,
     ):
         """`told` is called with the size of every batch."""
         self._answers, self._told = answers, told
@@ -40,7 +44,9 @@ class Batches:
         return len(self._waiting)
 
     async def ask(self, question: Question) -> list[Hit]:
-        """The hits. Raises RefusedError where too many wait already or it takes too long, else the error it has."""
+        """The hits. Raises RefusedError where too many wait already or it takes too long, else the
+        error it has.
+        """
         if len(self._waiting) >= MOST_WAITING:
             raise RefusedError(503, f"{MOST_WAITING} questions wait already; ask again in a while")
         loop = asyncio.get_running_loop()
@@ -50,7 +56,9 @@ class Batches:
         try:
             return await asyncio.wait_for(waiting.answer, LONGEST)
         except TimeoutError:
-            raise RefusedError(503, f"there was no answer within {LONGEST:g} seconds; ask again in a while") from None
+            raise RefusedError(
+                503, f"there was no answer within {LONGEST:g} seconds; ask again in a while"
+            ) from None
 
     async def run(self) -> None:
         """Answer whatever comes, until cancelled."""
@@ -61,10 +69,14 @@ class Batches:
                     self._arrived.clear()
                     await self._arrived.wait()
                 await asyncio.sleep(self._waiting[0].since + GATHERED - loop.time())
-                taken = [self._waiting.popleft() for _ in range(min(MOST_TOGETHER, len(self._waiting)))]
+                taken = [
+                    self._waiting.popleft() for _ in range(min(MOST_TOGETHER, len(self._waiting)))
+                ]
                 batch = [waiting for waiting in taken if not waiting.answer.done()]
                 self._told(len(batch))
-                answers = await loop.run_in_executor(thread, self._answers, [waiting.question for waiting in batch])
+                answers = await loop.run_in_executor(
+                    thread, self._answers, [waiting.question for waiting in batch]
+                )
                 for waiting, answer in zip(batch, answers, strict=True):
                     _put(waiting.answer, answer)
 

@@ -15,7 +15,9 @@ LONGEST = 40  # characters of a value
 
 
 def examples(rows: SnapshotRows) -> list[str]:
-    """Filters of single columns, then one that joins two of them; of a snapshot with a row at least."""
+    """Filters of single columns, then one that joins two of them; of a snapshot with a row at
+    least.
+    """
     kept = [name for name in rows.columns.names if name not in FIELDS and name != rows.text]
     found = [example for name in kept if (example := _of(rows, name))][:CONDITIONS]
     if len(found) > 1:

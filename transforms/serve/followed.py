@@ -1,4 +1,6 @@
-"""The current snapshot of a store, opened for search; one that is committed later takes its place."""
+"""The current snapshot of a store, opened for search; one that is committed later takes its
+place.
+"""
 
 import logging
 import threading
@@ -33,10 +35,14 @@ class _Opened(NamedTuple):
 
 
 class Followed:
-    """A store whose current snapshot is searched; one thread may ask while another looks at the store."""
+    """A store whose current snapshot is searched; one thread may ask while another looks at the
+    store.
+    """
 
     def __init__(self, store: str, model: str | None = None, query_prompt: str | None = None):
-        """Open the current snapshot, with model and index. Raises OptionError for no store, and for another model."""
+        """Open the current snapshot, with model and index. Raises OptionError for no store, and for
+        another model.
+        """
         manifest = open_store(store).manifest
         self._path = storage.join(manifest.root, layout.MANIFEST)
         self._seen: Entry | None = None
@@ -61,7 +67,9 @@ class Followed:
 
     @property
     def problem(self) -> str:
-        """Why the snapshot that is searched may not be the current one, in a line; empty where all is well."""
+        """Why the snapshot that is searched may not be the current one, in a line; empty where all
+        is well.
+        """
         return self._problem
 
     def follow(self, stop: threading.Event, every: float = EVERY) -> None:
@@ -72,7 +80,9 @@ class Followed:
             pause = min(2 * pause, RARELY) if self._problem else every
 
     def look(self) -> None:
-        """Open the snapshot that is current by now; where that fails, the one before stays and `problem` says why."""
+        """Open the snapshot that is current by now; where that fails, the one before stays and
+        `problem` says why.
+        """
         with self._looking:
             try:
                 self._open_current()
@@ -80,7 +90,9 @@ class Followed:
             except Exception as error:  # storage that cannot be reached has errors of its own kinds
                 line = line_of(error)
                 if line != self._problem:
-                    _LOGGER.error("%s: %s; the snapshot %s stays", self.manifest.root, line, self.manifest.run)
+                    _LOGGER.error(
+                        "%s: %s; the snapshot %s stays", self.manifest.root, line, self.manifest.run
+                    )
                 self._problem = line
 
     def _open_current(self) -> None:
@@ -93,17 +105,23 @@ class Followed:
         self._seen = entry
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """The hits of each question, or the error that it has; equal kinds of questions are answered together."""
+        """The hits of each question, or the error that it has; equal kinds of questions are
+        answered together.
+        """
         found: dict[int, Answer] = {}
         groups: dict[object, list[int]] = {}
         for place, question in enumerate(questions):
             groups.setdefault(question.together, []).append(place)
         for places in groups.values():
-            found |= zip(places, self._answered([questions[place] for place in places]), strict=True)
+            found |= zip(
+                places, self._answered([questions[place] for place in places]), strict=True
+            )
         return [found[place] for place in range(len(questions))]
 
     def _answered(self, alike: list[Question]) -> Sequence[Answer]:
-        """The answers of questions that differ in text or id alone; where one is at fault, each is asked alone."""
+        """The answers of questions that differ in text or id alone; where one is at fault, each is
+        asked alone.
+        """
         try:
             return self._found(alike)
         except OptionError as error:
@@ -128,7 +146,9 @@ class Followed:
 
 
 def _ready(searcher: Searcher) -> _Opened:
-    """The snapshot once it has answered a question, so that model and index are loaded and a shard was read."""
+    """The snapshot once it has answered a question, so that model and index are loaded and a shard
+    was read.
+    """
     searcher.search([WARM], 1)
     return _Opened(searcher, examples(searcher.rows) if searcher.manifest.shard_paths else [])
 

@@ -13,7 +13,8 @@ from transforms.serve.question import RefusedError
 MOST_BYTES = 48 << 10  # of path and query
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; img-src data:; form-action 'self'; base-uri 'none';"
+    " frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -27,13 +28,16 @@ HEADERS = {
 
 
 class Guard:
-    """The application behind it answers what is within bounds; `names` are those of this server (None: any).
+    """The application behind it answers what is within bounds; `names` are those of this server
+    (None: any).
 
-    A page of another site may have its own name lead to this machine's loopback, and a browser then send requests here
-    as if this were that site: where names are known, others are refused.
+    A page of another site may have its own name lead to this machine's loopback, and a browser then
+    send requests here as if this were that site: where names are known, others are refused.
     """
 
-    def __init__(self, app: ASGIApp, routes: Collection[str], counts: Counts, names: frozenset[str] | None):
+    def __init__(
+        self, app: ASGIApp, routes: Collection[str], counts: Counts, names: frozenset[str] | None
+    ):
         self._app, self._routes, self._counts, self._names = app, routes, counts, names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,10 +68,14 @@ class Guard:
         if size > MOST_BYTES:
             return RefusedError(413, f"the address has {size:,} bytes; {MOST_BYTES:,} are the most")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return RefusedError(413, "the request has a body, which nothing here reads; put all into the address")
+            return RefusedError(
+                413, "the request has a body, which nothing here reads; put all into the address"
+            )
         if self._names is not None and _host(headers.get("host", "")) not in self._names:
             return RefusedError(
-                400, f"the host is {headers.get('host', '')[:100]!r}; this server answers to localhost alone"
+                400,
+                f"the host is {headers.get('host', '')[:100]!r}; this server answers to localhost"
+                " alone",
             )
         return None
 
@@ -78,5 +86,9 @@ def _host(header: str) -> str:
     >>> _host("LocalHost:8000"), _host("[::1]:8000")
     ('localhost', '::1')
     """
-    name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() and not header.endswith("]") else header
+    name = (
+        header.rpartition(":")[0]
+        if header.rpartition(":")[2].isdecimal() and not header.endswith("]")
+        else header
+    )
     return name.strip("[]").lower()

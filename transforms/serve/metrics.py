@@ -12,7 +12,9 @@ BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Counts:
-    """Requests by route and status, their seconds by route, and batches of questions; for one thread."""
+    """Requests by route and status, their seconds by route, and batches of questions; for one
+    thread.
+    """
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
@@ -43,7 +45,9 @@ class Counts:
             yield _line("requests_total", count, route=route, status=str(status))
 
     def _times(self) -> Iterator[str]:
-        yield from _head("request_seconds", "histogram", "seconds from a request's head to its whole answer")
+        yield from _head(
+            "request_seconds", "histogram", "seconds from a request's head to its whole answer"
+        )
         for route, within in sorted(self._within.items()):
             count = sum(number for (other, _), number in self.requests.items() if other == route)
             for bound, number in [*zip(BUCKETS, within, strict=True), ("+Inf", count)]:
@@ -58,8 +62,18 @@ class Counts:
             ("questions_total", "counter", "questions in them", self._questions),
             ("waiting_questions", "gauge", "questions that wait for a batch", waiting),
             ("rows", "gauge", "rows of the snapshot that is searched", manifest.rows.stored),
-            ("snapshot_timestamp_seconds", "gauge", "when that snapshot was committed", timestamp(manifest.finished)),
-            ("follows", "gauge", "whether the last look at the store succeeded", int(not served.problem)),
+            (
+                "snapshot_timestamp_seconds",
+                "gauge",
+                "when that snapshot was committed",
+                timestamp(manifest.finished),
+            ),
+            (
+                "follows",
+                "gauge",
+                "whether the last look at the store succeeded",
+                int(not served.problem),
+            ),
         ):
             yield from _head(name, kind, meaning)
             yield _line(name, value)

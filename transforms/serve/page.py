@@ -73,8 +73,14 @@ def _environment() -> "Environment":
 
 
 def _row(row: dict[str, Any], query: str) -> dict[str, Any]:
-    """A row as the page has it: its id, text and piece, a hit's rank and score, and all else that is not null."""
-    rest = [(name, _cut(_value(value))) for name, value in row.items() if name not in SHOWN and value is not None]
+    """A row as the page has it: its id, text and piece, a hit's rank and score, and all else that
+    is not null.
+    """
+    rest = [
+        (name, _cut(_value(value)))
+        for name, value in row.items()
+        if name not in SHOWN and value is not None
+    ]
     score = row.get("score")
     return {
         "rank": row.get("rank"),

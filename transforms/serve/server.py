@@ -18,7 +18,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """A server for which a signal is no error: it ends and returns; `ready` is called once it listens."""
+    """A server for which a signal is no error: it ends and returns; `ready` is called once it
+    listens.
+    """
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -44,17 +46,24 @@ def bound(host: str, port: int) -> socket.socket:
     Raises OptionError for an address that is not this machine's, or that another program has.
     """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # Only where a socket is told to be TCP's does asyncio send small answers at once, not some 40 ms later.
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
+        # Only where a socket is told to be TCP's does asyncio send small answers at once, not some
+        # 40 ms later.
         found = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise OptionError(f"--host {host}: {error.strerror}; say an address of this machine") from error
+        raise OptionError(
+            f"--host {host}: {error.strerror}; say an address of this machine"
+        ) from error
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
     except OSError as error:
         found.close()
-        raise OptionError(f"--host {host} --port {port}: {error.strerror}; say another address, or --port 0") from error
+        raise OptionError(
+            f"--host {host} --port {port}: {error.strerror}; say another address, or --port 0"
+        ) from error
     return found
 
 
@@ -70,7 +79,9 @@ def is_loopback(listening: socket.socket) -> bool:
 
 
 def configured(application: Application, loopback: bool) -> uvicorn.Config:
-    """How the server runs an application; on `loopback` it answers requests to this machine's own names alone."""
+    """How the server runs an application; on `loopback` it answers requests to this machine's own
+    names alone.
+    """
     return uvicorn.Config(
         application.asgi(loopback),
         http="h11",
@@ -87,5 +98,7 @@ def configured(application: Application, loopback: bool) -> uvicorn.Config:
 
 
 def serve(application: Application, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; for the main thread. `ready` is called once the server listens."""
+    """Answer requests until Ctrl-C or SIGTERM; for the main thread. `ready` is called once the
+    server listens.
+    """
     _Server(configured(application, is_loopback(listening)), ready).run([listening])

@@ -12,7 +12,9 @@ Parts = list[tuple[str, bool]]  # a part of a text, and whether it is marked
 
 
 class Shown(NamedTuple):
-    """A text: what is seen at once, and what is seen when it is opened (None if it is not longer)."""
+    """A text: what is seen at once, and what is seen when it is opened (None if it is not
+    longer).
+    """
 
     seen: Parts
     whole: Parts | None
@@ -20,7 +22,9 @@ class Shown(NamedTuple):
 
 
 def shown(text: str, query: str) -> Shown:
-    """The text with the words of a query; of a long text the part that has most of them is seen first."""
+    """The text with the words of a query; of a long text the part that has most of them is seen
+    first.
+    """
     if len(text) <= FOLDED:
         return Shown(_marked(text, query), None, len(text))
     start = best_start(text, query, FOLDED)

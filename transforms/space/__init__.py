@@ -1,7 +1,14 @@
 """Embedding spaces: everything that a vector depends on, and its hash. Standard library only."""
 
 from transforms.space.dtypes import DTYPES, FLOAT32_ONLY, native_dtype, resolve_dtype
-from transforms.space.hashing import canonical_json, pieces_hashes, row_hash, row_hashes, sha256_file, sha256_text
+from transforms.space.hashing import (
+    canonical_json,
+    pieces_hashes,
+    row_hash,
+    row_hashes,
+    sha256_file,
+    sha256_text,
+)
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.recipe import Machine, Recipe

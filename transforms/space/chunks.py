@@ -31,10 +31,11 @@ LATE_TOKENS = 128  # a late piece's most tokens where none are given: what a sea
 class ChunksSpec:
     """How documents are cut into pieces, and what becomes of their vectors.
 
-    `kind` none, sentences, budget or late; `tokens` most tokens of a piece's own (None: what the model takes);
-    `overlap` most tokens that a piece repeats of the one before, with `late` those that windows share (None: an eighth
-    of the window); `by` text or markdown; `ends` greedy or stable; `combine` none or mean: a document's vector from its
-    pieces'; `window` most tokens that go through the model at once with `late` (None: what the model takes).
+    `kind` none, sentences, budget or late; `tokens` most tokens of a piece's own (None: what the
+    model takes); `overlap` most tokens that a piece repeats of the one before, with `late` those
+    that windows share (None: an eighth of the window); `by` text or markdown; `ends` greedy or
+    stable; `combine` none or mean: a document's vector from its pieces'; `window` most tokens that
+    go through the model at once with `late` (None: what the model takes).
     """
 
     kind: str = "none"
@@ -47,7 +48,9 @@ class ChunksSpec:
 
     @classmethod
     def parse(cls, text: str) -> "ChunksSpec":
-        """The chunks meant by a SPEC; `OptionError` (one line, with what is allowed) where there are none."""
+        """The chunks meant by a SPEC; `OptionError` (one line, with what is allowed) where there
+        are none.
+        """
         kind, colon, rest = text.partition(":")
         if kind not in CHUNKS:
             near = nearest(kind, CHUNKS)
@@ -76,42 +79,61 @@ class ChunksSpec:
 
     @property
     def in_pooled(self) -> dict[str, Any]:
-        """What of this decides a vector beside the text that goes into the model; part of the pooler."""
+        """What of this decides a vector beside the text that goes into the model; part of the
+        pooler.
+        """
         if self.kind == "late":
             return {"late": {"window": self.window, "overlap": self.overlap}}
         return {"mean": str(self)} if self.combine == "mean" else {}
 
     def check_prefix(self, prefix: str) -> None:
-        """Raise `OptionError` where something is to stand before pieces that there are not, or that do not take it."""
+        """Raise `OptionError` where something is to stand before pieces that there are not, or that
+        do not take it.
+        """
         if prefix and not self.cuts:
-            raise OptionError("--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks budget")
+            raise OptionError(
+                "--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks"
+                " budget"
+            )
         if prefix and self.kind == "late":
             raise OptionError(
-                f"--chunk-prefix: pieces of --chunks {self} know what stands around them; put it before the whole "
-                "document, as --text-template does"
+                f"--chunk-prefix: pieces of --chunks {self} know what stands around them; put it"
+                " before the whole document, as --text-template does"
             )
 
     def budget(self, room: int | None) -> int:
         """The most tokens of a piece where the model has `room` for so many (None: for any number).
 
-        Raises `OptionError` where nothing has room, where no number is known, or where the overlap fills the budget.
+        Raises `OptionError` where nothing has room, where no number is known, or where the overlap
+        fills the budget.
         """
         tokens = self.tokens or (LATE_TOKENS if self.kind == "late" else None)
         if tokens is None and room is None:
-            raise OptionError(f"chunks {self}: this model takes any number of tokens; say how many, as in tokens=256")
+            raise OptionError(
+                f"chunks {self}: this model takes any number of tokens; say how many, as in"
+                " tokens=256"
+            )
         if room is not None and room < 1:
-            raise OptionError(f"chunks {self}: what stands before a piece leaves no token for it; make that shorter")
+            raise OptionError(
+                f"chunks {self}: what stands before a piece leaves no token for it; make that"
+                " shorter"
+            )
         found = min(number for number in (tokens, room) if number is not None)
         if self.overlap_of_pieces >= found:
             raise OptionError(
-                f"chunks {self}: an overlap of {self.overlap} leaves no room in {found} tokens; give less"
+                f"chunks {self}: an overlap of {self.overlap} leaves no room in {found} tokens;"
+                " give less"
             )
         return found
 
     def __str__(self) -> str:
         """The canonical SPEC: keys in one order, defaults left out."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
-        said = [(key, values[key]) for key, option in CHUNKS[self.kind].items() if values[key] != option.default]
+        said = [
+            (key, values[key])
+            for key, option in CHUNKS[self.kind].items()
+            if values[key] != option.default
+        ]
         items = ",".join(f"{key}={value}" for key, value in said)
         return f"{self.kind}:{items}" if items else self.kind
 
@@ -124,7 +146,9 @@ def _value(text: str, kind: str, key: str, word: str) -> Value:
         raise OptionError(f"chunks {text!r}: {key!r} is not known; {_allowed(kind, schema)}{hint}")
     value = schema[key].parse(word)
     if value is None:
-        raise OptionError(f"chunks {text!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}")
+        raise OptionError(
+            f"chunks {text!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}"
+        )
     return value
 
 
@@ -140,4 +164,6 @@ def _check_numbers(text: str, chunks: ChunksSpec) -> None:
     whole = chunks.window if chunks.kind == "late" else chunks.tokens
     name = "window" if chunks.kind == "late" else "tokens"
     if whole is not None and (chunks.overlap or 0) >= whole:
-        raise OptionError(f"chunks {text!r}: overlap={chunks.overlap} is no less than {name}={whole}; give less")
+        raise OptionError(
+            f"chunks {text!r}: overlap={chunks.overlap} is no less than {name}={whole}; give less"
+        )

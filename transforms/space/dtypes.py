@@ -12,11 +12,12 @@ DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 whatever their weights are.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
 _DRIVER = Path("/dev/nvidiactl")  # there where a process may use a GPU of NVIDIA
-# What nvidia-smi is asked for, where a container has the driver's library and not its tools; in a process of its own,
-# since nobody who has begun to use a driver may fork.
+# What nvidia-smi is asked for, where a container has the driver's library and not its tools; in a
+# process of its own, since nobody who has begun to use a driver may fork.
 _ASK_DRIVER = """
 import ctypes
-driver, count, device, part = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+driver = ctypes.CDLL("libcuda.so.1")
+count, device, part = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
 assert not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count))
 for number in range(count.value):
     parts = []
@@ -26,11 +27,17 @@ for number in range(count.value):
         parts.append(str(part.value))
     print(".".join(parts))
 """
-_CPU_FLAGS = {"x86_64": ("avx512_bf16", "amx_bf16"), "AMD64": ("avx512_bf16", "amx_bf16"), "aarch64": ("bf16",)}
+_CPU_FLAGS = {
+    "x86_64": ("avx512_bf16", "amx_bf16"),
+    "AMD64": ("avx512_bf16", "amx_bf16"),
+    "aarch64": ("bf16",),
+}
 
 
 def native_dtype(device: str = "auto") -> str:
-    """`bfloat16` where the device (`auto`, `cpu` or `cuda`) multiplies it in hardware, else `float32`."""
+    """`bfloat16` where the device (`auto`, `cpu` or `cuda`) multiplies it in hardware, else
+    `float32`.
+    """
     if device != "cpu" and _gpu_has_bfloat16():
         return "bfloat16"
     if not device.startswith("cuda") and _cpu_has_bfloat16():
@@ -39,7 +46,8 @@ def native_dtype(device: str = "auto") -> str:
 
 
 def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
-    """The dtype itself, or for `auto` the native one of the machine, where a model of this family can.
+    """The dtype itself, or for `auto` the native one of the machine, where a model of this family
+    can.
 
     Raises `OptionError` for any other word, and for a dtype that the family does not have.
     """
@@ -71,7 +79,9 @@ def _gpu_has_bfloat16() -> bool:
             return False
         query = [sys.executable, "-I", "-S", "-c", _ASK_DRIVER]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True).stdout.split()
+        answer = subprocess.run(
+            query, capture_output=True, text=True, timeout=20, check=True
+        ).stdout.split()
         return bool(answer) and min(float(capability) for capability in answer) >= 8
     except (OSError, subprocess.SubprocessError, ValueError):
         return False

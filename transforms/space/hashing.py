@@ -18,7 +18,9 @@ _BLOCK = 1 << 20
 
 def canonical_json(value: Any) -> str:
     """The one spelling of a JSON value: keys sorted, no blanks, text unescaped, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def sha256_text(text: str) -> str:
@@ -27,9 +29,13 @@ def sha256_text(text: str) -> str:
 
 
 def sha256_file(path: str | Path) -> str:
-    """sha256 in hex of a local file's bytes, read once for as long as size, times and inode stay the same."""
+    """sha256 in hex of a local file's bytes, read once for as long as size, times and inode stay
+    the same.
+    """
     found = os.stat(path)
-    return _sha256_file(str(path), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
+    return _sha256_file(
+        str(path), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+    )
 
 
 @lru_cache(64)
@@ -47,10 +53,11 @@ def row_hash(text: str) -> bytes:
 
 
 def pieces_hashes(documents: Iterable[Iterable[tuple[str, int]]]) -> list[bytes]:
-    """The row hashes of documents whose vector is one of all their pieces, given as texts with a weight each.
+    """The row hashes of documents whose vector is one of all their pieces, given as texts with a
+    weight each.
 
-    The blake2b-128 digest over each piece's weight and length in bytes, 8 bytes each, and its UTF-8 text: no other
-    pieces give the same bytes.
+    The blake2b-128 digest over each piece's weight and length in bytes, 8 bytes each, and its UTF-8
+    text: no other pieces give the same bytes.
     """
     found = []
     for pieces in documents:

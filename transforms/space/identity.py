@@ -16,36 +16,99 @@ from transforms.space.poolers import resolve_pooler
 from transforms.space.spec import PoolerSpec, parse_pooler
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
-SHORTEST = 1e-12  # a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
+# a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
+SHORTEST = 1e-12
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
-OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")  # what is done to a pooled vector
+# what is done to a pooled vector
+OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
-    ("_name_or_path", "architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "id2label")
-    + ("label2id", "use_cache", "gradient_checkpointing", "initializer_range", "problem_type", "finetuning_task")
-    + ("_attn_implementation_autoset", "output_past", "return_dict", "tie_word_embeddings", "model_type")
+    (
+        "_name_or_path",
+        "architectures",
+        "auto_map",
+        "transformers_version",
+        "torch_dtype",
+        "dtype",
+        "id2label",
+    )
+    + (
+        "label2id",
+        "use_cache",
+        "gradient_checkpointing",
+        "initializer_range",
+        "problem_type",
+        "finetuning_task",
+    )
+    + (
+        "_attn_implementation_autoset",
+        "output_past",
+        "return_dict",
+        "tie_word_embeddings",
+        "model_type",
+    )
 )
 _IDLE_TOKENIZER_KEYS = frozenset(
-    ("name_or_path", "_commit_hash", "tokenizer_file", "special_tokens_map_file", "model_max_length")
+    (
+        "name_or_path",
+        "_commit_hash",
+        "tokenizer_file",
+        "special_tokens_map_file",
+        "model_max_length",
+    )
     + ("local_files_only", "is_local", "cache_dir", "transformers_version")
 )
-# Families of which version 0.1.0 made other vectors: with their texts padded, or for long texts (BigBird) ...
+# Families of which version 0.1.0 made other vectors: with their texts padded, or for long texts
+# (BigBird) ...
 _CORRECTED = frozenset(("big_bird", "convbert", "cpmant", "fnet", "nystromformer", "yoso"))
-# ... or with their texts padded on the left, which moved their positions or got into their convolutions.
+# ... or with their texts padded on the left, which moved their positions or got into their
+# convolutions.
 _CORRECTED_ON_THE_LEFT = frozenset(
-    ("albert", "beam", "bert", "bert-generation", "biogpt", "ctrl", "deberta", "deberta-v2", "distilbert", "electra")
-    + ("ernie", "flaubert", "git", "gpt-sw3", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "hunyuan_v1_moe")
-    + ("imagegpt", "layoutlm", "megatron-bert", "mobilebert", "mra", "openai-gpt", "recurrent_gemma", "rembert")
+    (
+        "albert",
+        "beam",
+        "bert",
+        "bert-generation",
+        "biogpt",
+        "ctrl",
+        "deberta",
+        "deberta-v2",
+        "distilbert",
+        "electra",
+    )
+    + (
+        "ernie",
+        "flaubert",
+        "git",
+        "gpt-sw3",
+        "gpt2",
+        "gpt_bigcode",
+        "gpt_neo",
+        "hunyuan_v1_dense",
+        "hunyuan_v1_moe",
+    )
+    + (
+        "imagegpt",
+        "layoutlm",
+        "megatron-bert",
+        "mobilebert",
+        "mra",
+        "openai-gpt",
+        "recurrent_gemma",
+        "rembert",
+    )
     + ("roc_bert", "rwkv", "splinter", "squeezebert", "tapas", "visual_bert", "xglm", "xlm")
 )
 
 
 @dataclass(frozen=True)
 class Space:
-    """An embedding space. Vectors may be compared where `id` is equal, and reused where `pooled_id` is.
+    """An embedding space. Vectors may be compared where `id` is equal, and reused where `pooled_id`
+    is.
 
-    `weights`, `tokenizer` and `calibration` are sha256 digests in hex, `architecture` is `<family>:<sha256 of its
-    config>`; `max_tokens` is None where nothing is cut; `pooler` holds every parameter, and the layers after it.
+    `weights`, `tokenizer` and `calibration` are sha256 digests in hex, `architecture` is
+    `<family>:<sha256 of its config>`; `max_tokens` is None where nothing is cut; `pooler` holds
+    every parameter, and the layers after it.
     """
 
     weights: str
@@ -77,11 +140,16 @@ class Space:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Space":
-        """The inverse of `to_json`; `OptionError` where fields are missing, unknown, or do not give the stated id."""
+        """The inverse of `to_json`; `OptionError` where fields are missing, unknown, or do not give
+        the stated id.
+        """
         names = {item.name for item in dataclasses.fields(cls)}
         wrong = sorted(names.symmetric_difference(set(value) - {"id", "pooled_id"}))
         if wrong:
-            raise OptionError(f"space: field {wrong[0]!r} is missing or unknown; was it written by another version?")
+            raise OptionError(
+                f"space: field {wrong[0]!r} is missing or unknown; was it written by another"
+                " version?"
+            )
         space = cls(**{name: value[name] for name in names})
         if value.get("id", space.id) != space.id:
             raise OptionError("space: its fields do not give its id; the file was changed by hand")
@@ -93,13 +161,16 @@ class Space:
         return [name for name in mine if mine[name] != theirs[name]]
 
     def check(self, other: "Space", what: str, mend: str, ignoring: Collection[str] = ()) -> None:
-        """Raise `SpaceMismatchError` where the other differs, naming the fields: `<what> (<fields> differ); <mend>`."""
+        """Raise `SpaceMismatchError` where the other differs, naming the fields: `<what> (<fields>
+        differ); <mend>`.
+        """
         fields = ", ".join(name for name in self.differences(other) if name not in ignoring)
         if fields:
             raise SpaceMismatchError(f"{what} ({fields} differ); {mend}")
 
     def calibrated(self, digest: str | None, dim: int) -> "Space":
-        """The space of these pooled vectors by another calibration (None: by none), with `dim` components then.
+        """The space of these pooled vectors by another calibration (None: by none), with `dim`
+        components then.
 
         A truncation that leaves all of them is dropped.
         """
@@ -129,16 +200,19 @@ def resolve_space(
 ) -> Space:
     """The space of a model's files and these options, by reading and hashing files alone.
 
-    `pooler` auto: the model's own modules, mean where it has none. `normalize` None: what those modules say for auto,
-    True for every other pooler. `dtype` and `precision` are taken as they are, `calibration` is a digest and
-    `calibrated_dim` the width of what it gives.
-    Raises `OptionError` for a prompt, length, dimension or pooler that this model does not have.
+    `pooler` auto: the model's own modules, mean where it has none. `normalize` None: what those
+    modules say for auto, True for every other pooler. `dtype` and `precision` are taken as they
+    are, `calibration` is a digest and `calibrated_dim` the width of what it gives. Raises
+    `OptionError` for a prompt, length, dimension or pooler that this model does not have.
     """
     spec, tokenizer = parse_pooler(pooler), tokenizer_digest(files)
     auto, spec = spec.is_auto, resolve_pooler(files, spec, tokenizer)
     prompt = _resolve_prompt(files, prompt, prompt_name)
     if prompt and spec.parts[0].name == "prompt":
-        raise OptionError(f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give --prompt ''")
+        raise OptionError(
+            f"pooler prompt has its own template, prompt {prompt!r} has no place in it; give"
+            " --prompt ''"
+        )
     described, weights, width = _describe_pooler(files, spec, auto)
     full = calibrated_dim or width
     own = files.modules.truncate_dim if auto and truncate_dim is None else None
@@ -161,14 +235,26 @@ def resolve_space(
 
 def tokenizer_digest(files: ModelFiles) -> str:
     """sha256 over the tokenizer's files and the settings that change its ids."""
-    settings = {key: value for key, value in files.tokenizer_config.items() if key not in _IDLE_TOKENIZER_KEYS}
+    settings = {
+        key: value
+        for key, value in files.tokenizer_config.items()
+        if key not in _IDLE_TOKENIZER_KEYS
+    }
     digests = {path.name: sha256_file(path) for path in files.tokenizer}
-    return sha256_text(canonical_json({"files": digests, "settings": settings, "lower": files.modules.lower_case}))
+    return sha256_text(
+        canonical_json({"files": digests, "settings": settings, "lower": files.modules.lower_case})
+    )
 
 
 def architecture_digest(files: ModelFiles) -> str:
-    """`<family>:<sha256>` over the keys of config.json that decide the computation, and whether it was once wrong."""
-    kept = {key: value for key, value in files.config.items() if key not in _IDLE_CONFIG_KEYS and "dropout" not in key}
+    """`<family>:<sha256>` over the keys of config.json that decide the computation, and whether it
+    was once wrong.
+    """
+    kept = {
+        key: value
+        for key, value in files.config.items()
+        if key not in _IDLE_CONFIG_KEYS and "dropout" not in key
+    }
     if _is_corrected(files):
         kept["corrected"] = 1
     return f"{files.family}:{sha256_text(canonical_json(kept))}"
@@ -180,8 +266,12 @@ def _is_corrected(files: ModelFiles) -> bool:
     return files.family in _CORRECTED or (left and files.family in _CORRECTED_ON_THE_LEFT)
 
 
-def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[dict[str, Any], str, int]:
-    """The pooler as JSON with the layers around it, the digest of all weights it depends on, and the vector's width."""
+def _describe_pooler(
+    files: ModelFiles, spec: PoolerSpec, auto: bool
+) -> tuple[dict[str, Any], str, int]:
+    """The pooler as JSON with the layers around it, the digest of all weights it depends on, and
+    the vector's width.
+    """
     described, digests = spec.to_json(), [sha256_file(path) for path in files.weights]
 
     def weights(folder: Path) -> str:
@@ -205,7 +295,11 @@ def _describe_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> tuple[d
         if layer.kind != "normalize":
             entry["weights"] = weights(layer.folder)
         described.setdefault("then", []).append(entry)
-    return described, digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests)), width
+    return (
+        described,
+        digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests)),
+        width,
+    )
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:
@@ -216,7 +310,9 @@ def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> 
     name = files.modules.default_prompt if name is None else name
     if name is not None and name not in files.modules.prompts:
         known = ", ".join(files.modules.prompts) or "none"
-        raise OptionError(f"prompt name {name!r} is not known to {files.root}; its prompts: {known}")
+        raise OptionError(
+            f"prompt name {name!r} is not known to {files.root}; its prompts: {known}"
+        )
     return files.modules.prompts[name] if name is not None else ""
 
 
@@ -224,7 +320,9 @@ def _resolve_max_tokens(files: ModelFiles, asked: int | None) -> int | None:
     limit = files.position_limit
     if asked is not None:
         if asked < 1 or (limit is not None and asked > limit):
-            raise OptionError(f"max tokens {asked}: {files.folder} takes 1 to {limit or 'any number of'} tokens")
+            raise OptionError(
+                f"max tokens {asked}: {files.folder} takes 1 to {limit or 'any number of'} tokens"
+            )
         return asked
     stated = files.modules.max_tokens or files.tokenizer_config.get("model_max_length")
     # transformers writes 1e30 for "no limit"

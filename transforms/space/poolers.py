@@ -1,4 +1,6 @@
-"""A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for paths."""
+"""A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for
+paths.
+"""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,22 +12,28 @@ from transforms.space.token_table import read_table
 
 TEXT = "{text}"
 WK_START, WK_LAYERS = 4, 3
-# Families whose published weights never learnt to fill a mask: they detect replacements, fill spans or permute.
+# Families whose published weights never learnt to fill a mask: they detect replacements, fill spans
+# or permute.
 _NO_TRAINED_MASK = frozenset(("electra", "t5", "mt5", "umt5", "xlnet"))
 # Positions enter their attention as distances, so that a gap in the position ids changes nothing.
 _NO_POSITION_IDS = frozenset(("deberta", "deberta-v2"))
 
 
 def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> PoolerSpec:
-    """The SPEC with all its values for this model; `tokenizer` is the digest of the model's tokenizer.
+    """The SPEC with all its values for this model; `tokenizer` is the digest of the model's
+    tokenizer.
 
     Raises `OptionError` where the pooler does not work on this model.
     """
     if spec.is_auto:
         count = "all" if files.modules.include_prompt else "no-prompt"
-        spec = PoolerSpec(tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",)))
+        spec = PoolerSpec(
+            tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",))
+        )
     if files.family == STATIC and any(part.name != "static" for part in spec.parts):
-        raise OptionError(f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static")
+        raise OptionError(
+            f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static"
+        )
     return PoolerSpec(tuple(_resolve_part(files, part, tokenizer) for part in spec.parts))
 
 
@@ -43,7 +51,9 @@ def _resolve_part(files: ModelFiles, part: PoolerPart, tokenizer: str) -> Pooler
 
 
 class ModelSizes(Protocol):
-    """The sizes that decide which poolers a model can serve: those of `ModelFiles`, and of a `pooling.ModelShape`."""
+    """The sizes that decide which poolers a model can serve: those of `ModelFiles`, and of a
+    `pooling.ModelShape`.
+    """
 
     @property
     def layers(self) -> int:
@@ -65,15 +75,22 @@ class ModelSizes(Protocol):
 def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
     """The part with numbers for words, as it works on a model of these sizes.
 
-    Raises `OptionError`, which names the `model`, where the model has no such layer, head, tanh pooler or CNN head.
+    Raises `OptionError`, which names the `model`, where the model has no such layer, head, tanh
+    pooler or CNN head.
     """
     layer = dict(part.options).get("layer", "last")
     if layer != "last" and int(layer) > sizes.layers:
-        raise OptionError(f"pooler '{part}': layer {layer} is not there; {model} has layers 0 to {sizes.layers}")
+        raise OptionError(
+            f"pooler '{part}': layer {layer} is not there; {model} has layers 0 to {sizes.layers}"
+        )
     if part.name == "cls-tanh" and not sizes.has_pooler_head:
-        raise OptionError(f"pooler 'cls-tanh': {model} holds no pooler weights; use cls or another pooler")
+        raise OptionError(
+            f"pooler 'cls-tanh': {model} holds no pooler weights; use cls or another pooler"
+        )
     if part.name == "cnn" and not sizes.has_cnn_head:
-        raise OptionError(f"pooler 'cnn': {model} holds no CNN head; train one with it, or use another pooler")
+        raise OptionError(
+            f"pooler 'cnn': {model} holds no CNN head; train one with it, or use another pooler"
+        )
     if part.name == "last2" and sizes.layers < 2:
         raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
     if part.name == "ditto":
@@ -91,7 +108,8 @@ def _check_head(part: PoolerPart, sizes: ModelSizes, model: object) -> None:
     block, head = attention_head(part)
     if block > sizes.layers or head > (sizes.heads or head):
         raise OptionError(
-            f"pooler '{part}': no head {block}-{head}; {model} has blocks 1 to {sizes.layers}, heads 1 to {sizes.heads}"
+            f"pooler '{part}': no head {block}-{head}; {model} has blocks 1 to {sizes.layers},"
+            f" heads 1 to {sizes.heads}"
         )
 
 
@@ -104,12 +122,14 @@ def _fit_sbert_wk(part: PoolerPart, blocks: int, model: object) -> PoolerPart:
         start = WK_START if highest >= WK_START else min(blocks // 3, highest)
     if int(start) > highest:
         raise OptionError(
-            f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {blocks}; "
-            f"say start=0 to start={highest}"
+            f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {blocks};"
+            f" say start=0 to start={highest}"
         )
     layers = blocks - int(start) + 1
     if not 1 <= int(part.option("window")) < layers:
-        raise OptionError(f"pooler '{part}': window must be 1 to {layers - 1}, as {layers} layers are compared")
+        raise OptionError(
+            f"pooler '{part}': window must be 1 to {layers - 1}, as {layers} layers are compared"
+        )
     return part.replaced(start=start)
 
 
@@ -124,27 +144,45 @@ def _check_remove_biases(files: ModelFiles, part: PoolerPart) -> None:
 def _check_prompt(files: ModelFiles, part: PoolerPart) -> None:
     template, mask = str(part.option("template")), files.mask_token()
     if files.family in _NO_TRAINED_MASK:
-        raise OptionError(f"pooler 'prompt': {files.family} was not trained to fill a mask; use another pooler")
+        raise OptionError(
+            f"pooler 'prompt': {files.family} was not trained to fill a mask; use another pooler"
+        )
     if part.option("denoise") == "yes" and files.family in _NO_POSITION_IDS:
-        raise OptionError(f"pooler 'prompt': {files.family} has no absolute positions to shift; say denoise=no")
+        raise OptionError(
+            f"pooler 'prompt': {files.family} has no absolute positions to shift; say denoise=no"
+        )
     if template.count(TEXT) != 1:
-        raise OptionError(f"pooler 'prompt': the template {template!r} must hold {TEXT} once, where the sentence goes")
+        raise OptionError(
+            f"pooler 'prompt': the template {template!r} must hold {TEXT} once, where the sentence"
+            " goes"
+        )
     if mask is None:
-        raise OptionError(f"pooler 'prompt': the tokenizer of {files.folder} has no mask token; use another pooler")
+        raise OptionError(
+            f"pooler 'prompt': the tokenizer of {files.folder} has no mask token; use another"
+            " pooler"
+        )
     if template.count(mask) != 1:
-        raise OptionError(f"pooler 'prompt': the template {template!r} must hold {mask} once, this model's mask token")
+        raise OptionError(
+            f"pooler 'prompt': the template {template!r} must hold {mask} once, this model's mask"
+            " token"
+        )
 
 
 def _with_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
-    """The part with its table's digest for the path; refuses a table of another method or tokenizer."""
+    """The part with its table's digest for the path; refuses a table of another method or
+    tokenizer.
+    """
     table = read_table(str(part.table))
     method = "tfidf" if part.name == "tfidf" else "token-counts"
     if table.described["method"] != method:
         found = table.described["method"]
-        raise OptionError(f"pooler '{part}': {part.table} was fitted with --method {found}; fit it with {method}")
+        raise OptionError(
+            f"pooler '{part}': {part.table} was fitted with --method {found}; fit it with {method}"
+        )
     if table.described["tokenizer"] != tokenizer:
         raise OptionError(
-            f"pooler '{part}': {part.table} counts tokens of another tokenizer; fit it with this model (--model)"
+            f"pooler '{part}': {part.table} counts tokens of another tokenizer; fit it with this"
+            " model (--model)"
         )
     return part.replaced(table=table.digest)
 

@@ -1,7 +1,8 @@
 """SPECs: the small language in which poolers are named on the command line.
 
-name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of the text
-a+b                           concatenation; `+` joins nowhere inside `template=`, and in a path only before a name
+name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of
+the text a+b                           concatenation; `+` joins nowhere inside `template=`, and in a
+path only before a name
 """
 
 import re
@@ -17,10 +18,12 @@ _DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
 
 @dataclass(frozen=True)
 class Option:
-    """One key of a SPEC: its allowed words, whether a whole (or decimal) number is allowed too, and its default.
+    """One key of a SPEC: its allowed words, whether a whole (or decimal) number is allowed too, and
+    its default.
 
-    `pattern` is a regular expression for free values that people read as `form`; a default of None: must be given.
-    `added`: earlier versions did not have the key, so that its default is in no hash.
+    `pattern` is a regular expression for free values that people read as `form`; a default of None:
+    must be given. `added`: earlier versions did not have the key, so that its default is in no
+    hash.
     """
 
     words: tuple[str, ...]
@@ -50,7 +53,8 @@ COUNT = Option(COUNTS, "all")
 LAYER = Option(("last",), "last", number=True)
 PATH = Option((), None, form="PATH", pattern=".+")
 
-# What may be said of each pooler; `count` (which tokens are counted) goes with all that choose among tokens.
+# What may be said of each pooler; `count` (which tokens are counted) goes with all that choose
+# among tokens.
 POOLERS: dict[str, dict[str, Option]] = {
     "auto": {},
     "mean": {"count": COUNT, "layer": LAYER},
@@ -59,12 +63,18 @@ POOLERS: dict[str, dict[str, Option]] = {
     "max": {"count": COUNT, "layer": LAYER},
     "mean-sqrt-len": {"count": COUNT, "layer": LAYER},
     "last-token": {"count": COUNT, "layer": LAYER},
-    "weighted-mean": {"count": COUNT, "layer": LAYER, "rank": Option(("counted", "attended"), "counted")},
+    "weighted-mean": {
+        "count": COUNT,
+        "layer": LAYER,
+        "rank": Option(("counted", "attended"), "counted"),
+    },
     "static": {"count": COUNT, "from": Option(("raw", "embeddings"), "raw")},
     "first-last": {"count": COUNT, "first": Option(("embeddings", "block1"), "embeddings")},
     "last2": {"count": COUNT},
     "ditto": {
-        "head": Option((), None, form="L-H (block-head, both from 1)", pattern="[1-9][0-9]*-[1-9][0-9]*"),
+        "head": Option(
+            (), None, form="L-H (block-head, both from 1)", pattern="[1-9][0-9]*-[1-9][0-9]*"
+        ),
         "states": Option(("first-last", "last", "static"), "first-last"),
         "scale": Option(("none", "sum", "count"), "none"),
         "count": COUNT,
@@ -109,12 +119,16 @@ POOLERS: dict[str, dict[str, Option]] = {
 }
 # The key that an item without `key=` is the value of.
 POSITIONAL = {"ditto": "head", "tfidf": "table", "sif": "table", "remove-biases": "table"}
-_TAKES_PATH = frozenset(name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH")
+_TAKES_PATH = frozenset(
+    name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH"
+)
 
 
 @dataclass(frozen=True)
 class PoolerPart:
-    """One pooler of a concatenation, with every option it has, defaults filled in, sorted by key."""
+    """One pooler of a concatenation, with every option it has, defaults filled in, sorted by
+    key.
+    """
 
     name: str
     options: tuple[tuple[str, Value], ...]
@@ -124,24 +138,34 @@ class PoolerPart:
         return dict(self.options)[key]
 
     def to_json(self) -> dict[str, Value]:
-        """The pooler as JSON: `{"name": ..., key: value, ...}`, the defaults of keys that were added later left out."""
+        """The pooler as JSON: `{"name": ..., key: value, ...}`, the defaults of keys that were
+        added later left out.
+        """
         return {"name": self.name, **without_added_defaults(POOLERS[self.name], dict(self.options))}
 
     def dim(self, hidden: int, embedding: int) -> int:
         """The width of this part's vector."""
         options = dict(self.options)
-        static = options.get("from") == "raw" or options.get("states") == "static" or self.name == "remove-biases"
+        static = (
+            options.get("from") == "raw"
+            or options.get("states") == "static"
+            or self.name == "remove-biases"
+        )
         return embedding if static else hidden
 
     @property
     def table(self) -> str | None:
-        """The path of its token statistics, or their digest once the pooler is resolved; None where it has none."""
+        """The path of its token statistics, or their digest once the pooler is resolved; None where
+        it has none.
+        """
         table = dict(self.options).get("table", "none")
         return None if table == "none" else str(table)
 
     @property
     def rewrites_text(self) -> bool:
-        """Whether this pooler changes the text before it is encoded, so that no other one can be joined to it."""
+        """Whether this pooler changes the text before it is encoded, so that no other one can be
+        joined to it.
+        """
         if self.name == "remove-biases":
             return self.option("variant") == "reference" or self.option("case") == "lower"
         return self.name == "prompt"
@@ -170,7 +194,9 @@ class PoolerSpec:
         return self.parts[0].name == "auto"
 
     def dim(self, hidden: int, embedding: int) -> int:
-        """The width of the joined vector for a model with these widths of states and of embedding rows."""
+        """The width of the joined vector for a model with these widths of states and of embedding
+        rows.
+        """
         return sum(part.dim(hidden, embedding) for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
@@ -179,7 +205,9 @@ class PoolerSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "PoolerSpec":
-        """The SPEC that `to_json` gave; `OptionError` for names, keys or values that are not allowed."""
+        """The SPEC that `to_json` gave; `OptionError` for names, keys or values that are not
+        allowed.
+        """
         return cls(tuple(_part_from_json(part) for part in value["parts"]))
 
     def __str__(self) -> str:
@@ -187,12 +215,16 @@ class PoolerSpec:
 
 
 def parse_pooler(text: str) -> PoolerSpec:
-    """The pooler meant by a SPEC; `OptionError` (one line, with what is allowed) where there is none."""
+    """The pooler meant by a SPEC; `OptionError` (one line, with what is allowed) where there is
+    none.
+    """
     parts = tuple(_parse_part(piece) for piece in _split_parts(text))
     alone = [part.name for part in parts if part.name == "auto" or part.rewrites_text]
     if len(parts) > 1 and alone:
         mend = " (or say case=keep)" if alone[0] == "remove-biases" else ""
-        raise OptionError(f"pooler {text!r}: {alone[0]} stands alone, it cannot be joined with others{mend}")
+        raise OptionError(
+            f"pooler {text!r}: {alone[0]} stands alone, it cannot be joined with others{mend}"
+        )
     return PoolerSpec(parts)
 
 
@@ -201,17 +233,25 @@ def make_part(name: str, **options: Value) -> PoolerPart:
     filled = {key: options.get(key, option.default) for key, option in POOLERS[name].items()}
     missing = [key for key, value in filled.items() if value is None]
     if missing:
-        raise OptionError(f"pooler {name!r} needs {_item_form(name, missing[0])}; {_keys_allowed(name)}")
-    return PoolerPart(name, tuple(sorted((key, value) for key, value in filled.items() if value is not None)))
+        raise OptionError(
+            f"pooler {name!r} needs {_item_form(name, missing[0])}; {_keys_allowed(name)}"
+        )
+    return PoolerPart(
+        name, tuple(sorted((key, value) for key, value in filled.items() if value is not None))
+    )
 
 
 def _split_parts(text: str) -> list[str]:
-    """Cut at every +, but not inside a template, and inside a path only where a pooler's name follows."""
+    """Cut at every +, but not inside a template, and inside a path only where a pooler's name
+    follows.
+    """
     head, found, template = text.partition("template=")
     parts = [""]
     for piece in head.split("+"):
         follows = re.match(r"[a-z0-9-]*(?=[:]|$)", piece)
-        is_path = parts[-1].partition(":")[0] in _TAKES_PATH and not (follows and follows[0] in POOLERS)
+        is_path = parts[-1].partition(":")[0] in _TAKES_PATH and not (
+            follows and follows[0] in POOLERS
+        )
         parts[-1:] = [f"{parts[-1]}+{piece}"] if is_path else [parts[-1], piece]
     parts[-1] += found + template
     return parts[1:]
@@ -249,24 +289,39 @@ def _key_and_word(text: str, name: str, item: str, given: Mapping[str, Value]) -
 
 
 def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
-    """A table means the generic variant; the reference has neither table nor options; top tokens need a table."""
+    """A table means the generic variant; the reference has neither table nor options; top tokens
+    need a table.
+    """
     if "table" in given:
         given.setdefault("variant", "generic")
     if given.get("variant", "reference") == "reference":
         if given.keys() - {"variant"}:
-            raise OptionError(f"pooler {text!r}: the reference takes no other options; say variant=generic or a PATH")
+            raise OptionError(
+                f"pooler {text!r}: the reference takes no other options; say variant=generic or a"
+                " PATH"
+            )
     elif given.get("table", "none") == "none" and given.get("top") != 0:
-        raise OptionError(f"pooler {text!r}: the most frequent tokens need a PATH of token counts; give it, or top=0")
+        raise OptionError(
+            f"pooler {text!r}: the most frequent tokens need a PATH of token counts; give it, or"
+            " top=0"
+        )
 
 
 def _check_sbert_wk(text: str, given: dict[str, Value]) -> None:
-    """A mixture needs two kinds of weights, and the importance of tokens needs tokens that differ in it."""
+    """A mixture needs two kinds of weights, and the importance of tokens needs tokens that differ
+    in it.
+    """
     if not 0 <= float(given.get("mix", 0.5)) <= 1:
-        raise OptionError(f"pooler {text!r}: mix={given['mix']} is not allowed; say mix=0 to mix=1, alignment's share")
+        raise OptionError(
+            f"pooler {text!r}: mix={given['mix']} is not allowed; say mix=0 to mix=1, alignment's"
+            " share"
+        )
     if "mix" in given and given.get("weights", "combined") != "combined":
         raise OptionError(f"pooler {text!r}: mix goes with weights=combined; leave one of them out")
     if "importance" in given and given.get("tokens") == "even":
-        raise OptionError(f"pooler {text!r}: importance goes with tokens=variance; leave one of them out")
+        raise OptionError(
+            f"pooler {text!r}: importance goes with tokens=variance; leave one of them out"
+        )
 
 
 def _check_sif(text: str, given: dict[str, Value]) -> None:
@@ -274,7 +329,8 @@ def _check_sif(text: str, given: dict[str, Value]) -> None:
         raise OptionError(f"pooler {text!r}: with a=0 no token weighs anything; say a above 0")
 
 
-# Of what is given of a pooler: raises OptionError for values that do not go together, and adds what they mean.
+# Of what is given of a pooler: raises OptionError for values that do not go together, and adds what
+# they mean.
 _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
     "remove-biases": _check_remove_biases,
     "sbert-wk": _check_sbert_wk,
@@ -282,14 +338,24 @@ _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
 }
 
 
-def without_added_defaults(schema: Mapping[str, Option], given: Mapping[str, Value]) -> dict[str, Value]:
-    """The values by key as an earlier version had them: without the defaults of keys that it did not know."""
-    return {key: value for key, value in given.items() if not (schema[key].added and value == schema[key].default)}
+def without_added_defaults(
+    schema: Mapping[str, Option], given: Mapping[str, Value]
+) -> dict[str, Value]:
+    """The values by key as an earlier version had them: without the defaults of keys that it did
+    not know.
+    """
+    return {
+        key: value
+        for key, value in given.items()
+        if not (schema[key].added and value == schema[key].default)
+    }
 
 
 def _schema(name: str) -> dict[str, Option]:
     if name not in POOLERS:
-        raise OptionError(f"pooler {name!r} is not known; allowed: {', '.join(POOLERS)}, joined by +")
+        raise OptionError(
+            f"pooler {name!r} is not known; allowed: {', '.join(POOLERS)}, joined by +"
+        )
     return POOLERS[name]
 
 
@@ -308,12 +374,16 @@ def _value(name: str, schema: Mapping[str, Option], key: str, word: str) -> Valu
         raise OptionError(f"pooler {name!r} has no option {key!r}; {_keys_allowed(name)}")
     value = schema[key].parse(word)
     if value is None:
-        raise OptionError(f"pooler {name!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}")
+        raise OptionError(
+            f"pooler {name!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}"
+        )
     return value
 
 
 def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
     schema = _schema(name)
-    given = {key: _value(name, schema, key, str(word)) for key, word in value.items() if key != "name"}
+    given = {
+        key: _value(name, schema, key, str(word)) for key, word in value.items() if key != "name"
+    }
     return make_part(name, **given)

@@ -1,4 +1,6 @@
-"""Token statistics on disk: the JSON file that describes them and names the file with the counts."""
+"""Token statistics on disk: the JSON file that describes them and names the file with the
+counts.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +19,9 @@ _KEYS = {"format", "method", "tokenizer", "documents", "vocabulary", "counts", "
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Token statistics: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file), `sha256`."""
+    """Token statistics: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file),
+    `sha256`.
+    """
 
     described: Mapping[str, Any]
 
@@ -28,10 +32,15 @@ class TokenTable:
 
 
 def read_table(folder: str | Path) -> TokenTable:
-    """The table in a folder, its counts checked against their digest; `OptionError` where there is none."""
+    """The table in a folder, its counts checked against their digest; `OptionError` where there is
+    none.
+    """
     place = Path(folder).expanduser()
     if not (place / TABLE).is_file():
-        raise OptionError(f"{folder} holds no {TABLE}; make one with: sentence-beam fit --method tfidf|token-counts")
+        raise OptionError(
+            f"{folder} holds no {TABLE}; make one with: sentence-beam fit --method"
+            " tfidf|token-counts"
+        )
     described = read_json(place / TABLE)
     if described.get("format") != FORMAT or set(described) != _KEYS:
         raise OptionError(f"{place / TABLE} is of another format; fit the statistics again")

@@ -1,1 +1,3 @@
-"""What a worker does: embedding units, building and updating an index, gathering, fitting. No Beam here."""
+"""What a worker does: embedding units, building and updating an index, gathering, fitting. No Beam
+here.
+"""

@@ -1,7 +1,7 @@
 """Storage of every other scheme, by Beam's filesystems.
 
-These can create and delete but have no conditional write: `put_if_absent`, `replace_if` and `delete_if` check first and
-write then.
+These can create and delete but have no conditional write: `put_if_absent`, `replace_if` and
+`delete_if` check first and write then.
 """
 
 import hashlib
@@ -41,7 +41,9 @@ class BeamStorage:
         return self._entry(found[0]) if found else None
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        return cast(BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED))
+        return cast(
+            BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        )
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         if not self._exists(path):
@@ -88,7 +90,9 @@ class BeamStorage:
     def _entry(self, found: FileMetadata) -> Entry:
         checksum = str(FileSystems.checksum(found.path))
         version = f"{found.size_in_bytes}-{checksum}"
-        return Entry(found.path, found.size_in_bytes, checksum, version, found.last_updated_in_seconds)
+        return Entry(
+            found.path, found.size_in_bytes, checksum, version, found.last_updated_in_seconds
+        )
 
     def _write(self, path: str, data: bytes) -> None:
         with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as f:
@@ -96,8 +100,11 @@ class BeamStorage:
 
 
 def storage_by_beam(path: str) -> BeamStorage:
-    """The storage that holds a path. Raises ValueError where Beam has no filesystem for its scheme."""
-    if filesystem_options() is None:  # a command without a pipeline sets none, and some do not go without
+    """The storage that holds a path. Raises ValueError where Beam has no filesystem for its
+    scheme.
+    """
+    # a command without a pipeline sets none, and some do not go without
+    if filesystem_options() is None:
         FileSystems.set_options(PipelineOptions([]))
     try:
         FileSystems.get_filesystem(path)

@@ -1,7 +1,7 @@
 """The storage of a path, and operations on whole files in any storage.
 
-Back ends are imported when a path needs them: Beam alone takes two seconds, which is long for a command that runs no
-pipeline.
+Back ends are imported when a path needs them: Beam alone takes two seconds, which is long for a
+command that runs no pipeline.
 """
 
 import contextlib
@@ -29,13 +29,16 @@ TRIES = 5  # to write a file that others write too
 def threads_may_read(path: str) -> bool:
     """Whether Arrow may read a file on threads of its own.
 
-    Not a remote one: Python reads it, and a thread that waits for Python while the interpreter ends aborts the process.
+    Not a remote one: Python reads it, and a thread that waits for Python while the interpreter ends
+    aborts the process.
     """
     return is_local(path)
 
 
 def storage_of(path: str) -> Storage:
-    """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for its scheme."""
+    """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for
+    its scheme.
+    """
     if is_local(path):
         return LocalStorage()
     if is_rows(path):
@@ -66,7 +69,11 @@ def _no_filesystem(path: str) -> MissingExtraError:
     if scheme in EXTRAS:
         mend = pip_line(EXTRAS[scheme])
     else:
-        mend = "pip install 'apache-beam[azure]'" if scheme == "azfs" else "give a local path, gs:// or s3://"
+        mend = (
+            "pip install 'apache-beam[azure]'"
+            if scheme == "azfs"
+            else "give a local path, gs:// or s3://"
+        )
     return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
 
 
@@ -91,14 +98,17 @@ def read_range(path: str, start: int, stop: int) -> bytes:
 
 
 def replace(path: str, data: bytes) -> bool:
-    """Write a file whole, in place of the one that is there, if any; False where another writer was faster."""
+    """Write a file whole, in place of the one that is there, if any; False where another writer was
+    faster.
+    """
     place = storage_of(path)
     current = place.read_versioned(path)
     return place.replace_if(path, data, current[1] if current else None)
 
 
 def ensure(path: str, data: bytes) -> None:
-    """Write a file that is named by what it holds: where one of that name has other bytes, these replace them.
+    """Write a file that is named by what it holds: where one of that name has other bytes, these
+    replace them.
 
     Raises OSError where others write it again and again.
     """
@@ -113,7 +123,9 @@ def ensure(path: str, data: bytes) -> None:
 
 
 def overwrite(path: str, data: bytes) -> None:
-    """Write a file whole, in place of the one that is there, if any. Raises OSError where another writer was faster."""
+    """Write a file whole, in place of the one that is there, if any. Raises OSError where another
+    writer was faster.
+    """
     if not replace(path, data):
         raise OSError(f"{path} was written by another run at the same time")
 
@@ -126,7 +138,9 @@ def remove_empty(folder: str) -> None:
 
 
 def names_below(folder: str) -> list[str]:
-    """The files below a folder, relative to it, sorted; without what a write that was killed leaves there."""
+    """The files below a folder, relative to it, sorted; without what a write that was killed leaves
+    there.
+    """
     names = (entry.path.removeprefix(f"{folder}/") for entry in storage_of(folder).below(folder))
     return [name for name in names if not LEFT.fullmatch(name)]
 
@@ -149,7 +163,9 @@ def time_of_storage(path: str) -> float:
 
 @contextlib.contextmanager
 def on_local_disk(path: str) -> Iterator[str]:
-    """The path of a local file with the bytes of a stored one: itself, or a copy that is kept as long as the block."""
+    """The path of a local file with the bytes of a stored one: itself, or a copy that is kept as
+    long as the block.
+    """
     if is_local(path):
         yield path
         return

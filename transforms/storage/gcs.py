@@ -1,7 +1,8 @@
 """gs://: by google-cloud-storage itself, for the operations that Beam's filesystem lacks.
 
-Writes on condition that an object is absent or of one generation, listings with checksums and generations, and readers
-of one generation. Client and credentials are Beam's (`--project`, `--impersonate_service_account`, ...).
+Writes on condition that an object is absent or of one generation, listings with checksums and
+generations, and readers of one generation. Client and credentials are Beam's (`--project`,
+`--impersonate_service_account`, ...).
 """
 
 import base64
@@ -19,7 +20,13 @@ import google.auth
 import google_crc32c
 from apache_beam.io.gcp.gcsio import create_storage_client
 from apache_beam.options.pipeline_options import PipelineOptions
-from google.api_core.exceptions import BadRequest, Forbidden, NotFound, PreconditionFailed, Unauthorized
+from google.api_core.exceptions import (
+    BadRequest,
+    Forbidden,
+    NotFound,
+    PreconditionFailed,
+    Unauthorized,
+)
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
@@ -84,7 +91,8 @@ class GcsStorage:
         return self._write(path, data, int(version or 0))
 
     def delete(self, *paths: str) -> None:
-        # One by one: a batch is one request to the service and a hundred deletions to its quota all the same.
+        # One by one: a batch is one request to the service and a hundred deletions to its quota all
+        # the same.
         with ThreadPoolExecutor(DELETES_AT_ONCE) as pool:
             list(pool.map(self._delete, paths))
 
@@ -102,17 +110,22 @@ class GcsStorage:
         kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
         try:
             with _refusals_explained(path, missing=True):
-                blob.upload_from_string(data, kind, if_generation_match=generation, retry=DEFAULT_RETRY)
+                blob.upload_from_string(
+                    data, kind, if_generation_match=generation, retry=DEFAULT_RETRY
+                )
         except PreconditionFailed:
             return self._is(path, data)
         return True
 
     def _is(self, path: str, data: bytes) -> bool:
-        """Whether the object holds these bytes: the client writes once more where the answer to a write was lost."""
+        """Whether the object holds these bytes: the client writes once more where the answer to a
+        write was lost.
+        """
         blob = _existing(path)
         return (
             blob is not None
-            and blob.md5_hash == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+            and blob.md5_hash
+            == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         )
 
     def _delete(self, path: str, generation: int | None = None) -> bool:
@@ -130,7 +143,12 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
     low, high = after and after + "\0", upto and upto + "\0"
     window = {"start_offset": low or None, "end_offset": high or None}
     blobs = _client().list_blobs(
-        bucket, prefix=prefix, fields=FIELDS, page_size=OBJECTS_IN_A_PAGE, retry=DEFAULT_RETRY, **window
+        bucket,
+        prefix=prefix,
+        fields=FIELDS,
+        page_size=OBJECTS_IN_A_PAGE,
+        retry=DEFAULT_RETRY,
+        **window,
     )
     page = list(next(blobs.pages, ()))
     # Not every emulator knows where to begin and to end.
@@ -141,7 +159,13 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
 
 def _entry(blob: Any) -> Entry:
     path, updated = f"gs://{blob.bucket.name}/{blob.name}", blob.updated
-    return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), updated.timestamp() if updated else 0.0)
+    return Entry(
+        path,
+        int(blob.size),
+        blob.crc32c,
+        str(blob.generation),
+        updated.timestamp() if updated else 0.0,
+    )
 
 
 def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
@@ -158,7 +182,8 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
 def _downloaded(blob: Any, **part: int) -> bytes:
     """The bytes of an object, or a part of them.
 
-    The client's own retries take up what broke off, but not the text of a refusal, which it reads after them.
+    The client's own retries take up what broke off, but not the text of a refusal, which it reads
+    after them.
     """
     download = DEFAULT_RETRY(blob.download_as_bytes)
     return cast(bytes, download(**part, raw_download=True, retry=DEFAULT_RETRY))
@@ -187,30 +212,35 @@ def _client() -> Any:
 def _new_client(process: int, emulator: str | None) -> Any:
     options = filesystem_options() or PipelineOptions([])
     try:
-        google.auth.default()  # fails at once, where Beam would try for half a minute and go on without credentials
+        # fails at once, where Beam would try for half a minute and go on without credentials
+        google.auth.default()
         client = create_storage_client(options)
     except DefaultCredentialsError:
         if not emulator:
             raise
         client = Client.create_anonymous_client()
-    client._bucket_metadata_cache = None  # it asks for the bucket behind every object that is not there
+    # it asks for the bucket behind every object that is not there
+    client._bucket_metadata_cache = None
     return client
 
 
 @contextlib.contextmanager
 def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
-    """Refusals raised as one line that says what mends them; `missing` where a 404 can only mean the bucket."""
+    """Refusals raised as one line that says what mends them; `missing` where a 404 can only mean
+    the bucket.
+    """
     bucket = f"gs://{bucket_and_name(path)[0]}"
     try:
         yield
     except Forbidden as error:
         raise SentenceBeamError(
-            f"{path}: permission denied (403); the account needs the role Storage Object User on {bucket}"
+            f"{path}: permission denied (403); the account needs the role Storage Object User on"
+            f" {bucket}"
         ) from error
     except (Unauthorized, DefaultCredentialsError, RefreshError) as error:
         raise SentenceBeamError(
-            f"{path}: no valid Google credentials; run `gcloud auth application-default login`, or name a service "
-            "account's file in GOOGLE_APPLICATION_CREDENTIALS"
+            f"{path}: no valid Google credentials; run `gcloud auth application-default login`, or"
+            " name a service account's file in GOOGLE_APPLICATION_CREDENTIALS"
         ) from error
     except BadRequest as error:
         raise SentenceBeamError(
@@ -218,5 +248,7 @@ def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
         ) from error
     except NotFound as error:
         if missing:
-            raise SentenceBeamError(f"{path}: there is no bucket {bucket} (404); create it or mend the path") from error
+            raise SentenceBeamError(
+                f"{path}: there is no bucket {bucket} (404); create it or mend the path"
+            ) from error
         raise

@@ -1,8 +1,9 @@
 """Globs: the one place that says which files a pattern names, on every storage.
 
-`*` and `?` stay inside a name, `[...]` is one character of it. `**` between slashes is any number of folders, also
-none; inside a name it is a `*` that does not end at a folder. `{a,b}` is either. A name that begins with `.` is hidden:
-only a pattern that writes the `.` itself, or `hidden`, names it.
+`*` and `?` stay inside a name, `[...]` is one character of it. `**` between slashes is any number
+of folders, also none; inside a name it is a `*` that does not end at a folder. `{a,b}` is either. A
+name that begins with `.` is hidden: only a pattern that writes the `.` itself, or `hidden`, names
+it.
 """
 
 import itertools
@@ -27,8 +28,14 @@ class Glob:
     def __init__(self, pattern: str, hidden: bool = False):
         self.literal = literal_part(pattern)
         self.is_literal = self.literal == pattern
-        if not self.is_literal and not is_local(pattern) and "/" not in self.literal.partition("://")[2]:
-            raise OptionError(f"{pattern} has a pattern for a bucket; name one, and repeat the option for others")
+        if (
+            not self.is_literal
+            and not is_local(pattern)
+            and "/" not in self.literal.partition("://")[2]
+        ):
+            raise OptionError(
+                f"{pattern} has a pattern for a bucket; name one, and repeat the option for others"
+            )
         self._folder = len(folder_of(self.literal))
         try:
             ways = [way for spread in _ways(pattern) for way in _deep(spread.split("/"))]
@@ -36,7 +43,9 @@ class Glob:
             above = dict.fromkeys(folder for way in ways for folder in _folders(way, hidden))
             self._above = re.compile("|".join(above), re.DOTALL)
         except (re.error, RecursionError, OverflowError) as error:
-            raise OptionError(f"{pattern} cannot be used as a pattern ({error}); mend it") from error
+            raise OptionError(
+                f"{pattern} cannot be used as a pattern ({error}); mend it"
+            ) from error
 
     def takes(self, path: str) -> bool:
         """Whether the pattern names a file."""
@@ -47,7 +56,9 @@ class Glob:
         return self._above.fullmatch(folder) is not None
 
     def seen_part(self, path: str) -> str:
-        """The path of a file, or of the hidden folder above it, with a final slash, that the pattern does not enter."""
+        """The path of a file, or of the hidden folder above it, with a final slash, that the
+        pattern does not enter.
+        """
         at = path.find("/.", max(self._folder - 1, 0))
         while at >= 0 and (end := path.find("/", at + 1)) >= 0:
             if not self.enters(path[: end + 1]):
@@ -114,7 +125,9 @@ def _pieces(pattern: str) -> list[str]:
 
 
 def _first_group(pieces: list[str]) -> list[int] | None:
-    """Places of the brace, the commas and the closing brace of the first `{a,b}`, None where there is none."""
+    """Places of the brace, the commas and the closing brace of the first `{a,b}`, None where there
+    is none.
+    """
     open_groups: list[list[int]] = []
     closed: list[list[int]] = []
     for place, piece in enumerate(pieces):
@@ -136,9 +149,14 @@ def _ways(pattern: str) -> list[str]:
         return [pattern]
     head, tails = "".join(pieces[: group[0]]), _ways("".join(pieces[group[-1] + 1 :]))
     options = itertools.pairwise(group)
-    middles = [way for before, after in options for way in _ways("".join(pieces[before + 1 : after]))]
+    middles = [
+        way for before, after in options for way in _ways("".join(pieces[before + 1 : after]))
+    ]
     if len(middles) * len(tails) > MOST_WAYS:
-        raise OptionError(f"{pattern} stands for more than {MOST_WAYS:,} patterns; repeat the option for some of them")
+        raise OptionError(
+            f"{pattern} stands for more than {MOST_WAYS:,} patterns; repeat the option for some of"
+            " them"
+        )
     return [head + middle + tail for middle in middles for tail in tails]
 
 
@@ -155,9 +173,15 @@ def _deep(names: list[str]) -> list[list[str]]:
         else:
             head, rest = "".join(pieces[: deep[0]]) + "*", "*" + "".join(pieces[deep[0] + 1 :])
             near = ["".join(pieces[: deep[0]]) + rest]
-            ways = [[*way, *more] for way in ways for more in (*_deep(near), *_deep([head, ANY_FOLDERS, rest]))]
+            ways = [
+                [*way, *more]
+                for way in ways
+                for more in (*_deep(near), *_deep([head, ANY_FOLDERS, rest]))
+            ]
         if len(ways) > MOST_WAYS:
-            raise OptionError(f"{'/'.join(names)} has too many ** inside names; put them between slashes")
+            raise OptionError(
+                f"{'/'.join(names)} has too many ** inside names; put them between slashes"
+            )
     return ways
 
 

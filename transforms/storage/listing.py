@@ -1,8 +1,9 @@
 """A long listing in parts that are asked for side by side, whatever its names are.
 
-A service lists by name, a page after the other. Here what is left after a page is cut in two, at a name half way
-between the last one seen and the end, and both parts are listed: a million objects of one folder need less than twice
-the requests that they have pages, and these do not wait for each other.
+A service lists by name, a page after the other. Here what is left after a page is cut in two, at a
+name half way between the last one seen and the end, and both parts are listed: a million objects of
+one folder need less than twice the requests that they have pages, and these do not wait for each
+other.
 """
 
 from collections.abc import Callable
@@ -10,14 +11,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Generic, NamedTuple, TypeVar
 
 AT_ONCE = 8  # as many connections as the client keeps, about
-FIRST, LAST = ord(" "), ord("~")  # most names are made of these; others are listed in whichever part they fall
+# most names are made of these; others are listed in whichever part they fall
+FIRST, LAST = ord(" "), ord("~")
 DIGITS = 8
 
 T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some objects of a listing, the last name seen, and whether there are more up to the name that was asked for."""
+    """Some objects of a listing, the last name seen, and whether there are more up to the name that
+    was asked for.
+    """
 
     found: list[T]
     last: str
@@ -54,7 +58,9 @@ def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
 
 
 def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str) -> None:
-    """Ask for what comes after a name, in two parts where there is a name between it and the end."""
+    """Ask for what comes after a name, in two parts where there is a name between it and the
+    end.
+    """
     middle = between(last, upto, len(prefix))
     if middle is None:
         ask(last, upto)
@@ -64,7 +70,8 @@ def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str
 
 
 def between(low: str, high: str, fixed: int = 0) -> str | None:
-    """A name about half way between two, "" being the end; None without one. Their first `fixed` characters agree.
+    """A name about half way between two, "" being the end; None without one. Their first `fixed`
+    characters agree.
 
     >>> between("in/a", "in/c", 3), between("in/a", "in/b", 3), between("in/~", "", 3)
     ('in/b', 'in/aOOOOOOO', 'in/~OOOOOOO')

@@ -1,4 +1,6 @@
-"""Files of this machine: atomic writes and real conditions (a hard link, a comparison under a file lock)."""
+"""Files of this machine: atomic writes and real conditions (a hard link, a comparison under a file
+lock).
+"""
 
 import contextlib
 import errno
@@ -16,13 +18,17 @@ from transforms.base.errors import SentenceBeamError
 from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError
 from transforms.storage.globs import Glob, beside
 
-ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}  # all others leave open whether there is a file
-LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")  # files that a write makes beside its own
+# all others leave open whether there is a file
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+# files that a write makes beside its own
+LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
 class LocalStorage:
-    """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-` file behind."""
+    """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-`
+    file behind.
+    """
 
     pins = False
 
@@ -76,7 +82,8 @@ class LocalStorage:
                 raise
             os.rename(temporary, path)
         finally:
-            with contextlib.suppress(OSError):  # the file has its name; what stays is what a crash leaves
+            # the file has its name; what stays is what a crash leaves
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
         _sync_folder(path)
         return True
@@ -128,15 +135,25 @@ class LocalStorage:
             yield
 
 
-def _matched(glob: Glob, found: dict[str, os.stat_result | None], others: list[str], folders: list[str]) -> Matched:
-    """What a glob names of `found`, files and links with what they lead to, among other files and folders."""
+def _matched(
+    glob: Glob, found: dict[str, os.stat_result | None], others: list[str], folders: list[str]
+) -> Matched:
+    """What a glob names of `found`, files and links with what they lead to, among other files and
+    folders.
+    """
     there = {path: s for path, s in found.items() if s is not None}
     files = [_entry(path, s) for path, s in there.items() if stat.S_ISREG(s.st_mode)]
-    special = [path for path, s in there.items() if not stat.S_ISREG(s.st_mode) and not stat.S_ISDIR(s.st_mode)]
+    special = [
+        path
+        for path, s in there.items()
+        if not stat.S_ISREG(s.st_mode) and not stat.S_ISDIR(s.st_mode)
+    ]
     broken = [path for path, s in found.items() if s is None and os.path.islink(path)]
     hidden = [path for path in folders if _is_hidden(path) and not glob.enters(path)]
     names = sorted(path.rstrip("/") for path in folders)
-    return Matched(files, beside(glob, files, [*others, *hidden]), tuple(broken), tuple(special), tuple(names))
+    return Matched(
+        files, beside(glob, files, [*others, *hidden]), tuple(broken), tuple(special), tuple(names)
+    )
 
 
 def _is_hidden(folder: str) -> bool:
@@ -144,12 +161,18 @@ def _is_hidden(folder: str) -> bool:
 
 
 def _entry(path: str, s: os.stat_result) -> Entry:
-    """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove more."""
-    return Entry(path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime)
+    """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove
+    more.
+    """
+    return Entry(
+        path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime
+    )
 
 
 def _status(path: str) -> os.stat_result | None:
-    """The status of what a path leads to, None where there is nothing. Raises SentenceBeamError where it is unknown."""
+    """The status of what a path leads to, None where there is nothing. Raises SentenceBeamError
+    where it is unknown.
+    """
     with _named(path):
         try:
             return os.stat(path)
@@ -160,17 +183,21 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _check_links(glob: Glob, others: Iterable[str]) -> None:
-    """Raise SentenceBeamError for a link to nothing where there may have been a folder with files that a glob names."""
+    """Raise SentenceBeamError for a link to nothing where there may have been a folder with files
+    that a glob names.
+    """
     for path in others:
         if glob.enters(path + "/") and os.path.islink(path) and _status(path) is None:
             raise SentenceBeamError(
-                f"{path} is a link to a folder that is not there, so what is in it is unknown; mend the link or the "
-                "mount, or remove it"
+                f"{path} is a link to a folder that is not there, so what is in it is unknown; mend"
+                " the link or the mount, or remove it"
             )
 
 
 def _seen(glob: Glob) -> Iterator[str]:
-    """Paths of files and links in the folders that a glob enters, and of all folders there, with a final slash."""
+    """Paths of files and links in the folders that a glob enters, and of all folders there, with a
+    final slash.
+    """
     folders = [(os.path.dirname(glob.literal), frozenset[tuple[int, int]]())]
     while folders:
         folder, above = folders.pop()
@@ -186,7 +213,9 @@ def _seen(glob: Glob) -> Iterator[str]:
 
 
 def _identity(folder: str) -> frozenset[tuple[int, int]]:
-    """Device and inode of a folder, by which a linked folder that leads back to one above it is known."""
+    """Device and inode of a folder, by which a linked folder that leads back to one above it is
+    known.
+    """
     found = _status(folder)
     return frozenset({(found.st_dev, found.st_ino)} if found else ())
 
@@ -205,7 +234,9 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """What a folder holds, nothing where there is none. Raises SentenceBeamError where it cannot be listed."""
+    """What a folder holds, nothing where there is none. Raises SentenceBeamError where it cannot be
+    listed.
+    """
     with _named(folder):
         try:
             with os.scandir(folder or ".") as entries:
@@ -217,7 +248,9 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether a name is a folder or a link to one. Raises SentenceBeamError where that is unknown."""
+    """Whether a name is a folder or a link to one. Raises SentenceBeamError where that is
+    unknown.
+    """
     if not entry.is_symlink():
         with _named(entry.path):
             return entry.is_dir()
@@ -234,14 +267,15 @@ def _named(path: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise SentenceBeamError(
-            f"{path} cannot be looked at ({error.strerror}), so what is there is unknown; mend its permissions or the "
-            "mount, or name other files"
+            f"{path} cannot be looked at ({error.strerror}), so what is there is unknown; mend its"
+            " permissions or the mount, or name other files"
         ) from error
 
 
 @contextlib.contextmanager
 def _with_path(path: str) -> Iterator[None]:
-    """Errors of reading or writing with the path of the file, which the system leaves out once it is open.
+    """Errors of reading or writing with the path of the file, which the system leaves out once it
+    is open.
 
     Raises FolderError where a folder has the file's name.
     """
@@ -254,7 +288,9 @@ def _with_path(path: str) -> Iterator[None]:
 
 
 def _sync_folder(path: str) -> None:
-    """Make a new name survive a power cut. Raises UnsyncedError where the disk does not confirm that."""
+    """Make a new name survive a power cut. Raises UnsyncedError where the disk does not confirm
+    that.
+    """
     try:
         fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:

@@ -1,4 +1,6 @@
-"""A reader of the bytes of a remote file that makes few large requests, however small the reads are."""
+"""A reader of the bytes of a remote file that makes few large requests, however small the reads
+are.
+"""
 
 import io
 from collections.abc import Callable
@@ -10,10 +12,12 @@ WINDOWS = 3
 
 
 class RangedReader(io.RawIOBase):
-    """`size` bytes, of which `fetch(start, stop)` gives any part; holds the last few parts that were fetched.
+    """`size` bytes, of which `fetch(start, stop)` gives any part; holds the last few parts that
+    were fetched.
 
-    A small file is fetched whole. Elsewhere a part begins at a multiple of a quarter of `FIRST`, so that columns of a
-    row group that are read in any order are one request, and grows while reading goes on where it ended.
+    A small file is fetched whole. Elsewhere a part begins at a multiple of a quarter of `FIRST`, so
+    that columns of a row group that are read in any order are one request, and grows while reading
+    goes on where it ended.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]):
@@ -33,7 +37,9 @@ class RangedReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a place, which may be beyond the end; the new place."""
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
         return self._position
 
     def readall(self) -> bytes:
@@ -41,11 +47,15 @@ class RangedReader(io.RawIOBase):
         return self.read(max(self._size - self._position, 0)) or b""
 
     def fetched(self, start: int, stop: int) -> bytes:
-        """The bytes from `start` up to `stop` and no others, in one request; nothing of them is held."""
+        """The bytes from `start` up to `stop` and no others, in one request; nothing of them is
+        held.
+        """
         return self._fetch(start, stop)
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        """Fill the buffer and return how many bytes were read; fewer than it holds only at the end."""
+        """Fill the buffer and return how many bytes were read; fewer than it holds only at
+        the end.
+        """
         view, done = memoryview(buffer).cast("B"), 0
         while done < len(view) and self._position < self._size:
             start, data = self._window(len(view) - done)

@@ -1,4 +1,5 @@
-"""Rows that a program holds, as files: `rows://NAME` is a file of that name in a folder that is there for one run.
+"""Rows that a program holds, as files: `rows://NAME` is a file of that name in a folder that is
+there for one run.
 
 Processes that this one starts find the folder too, by a variable of the environment.
 """

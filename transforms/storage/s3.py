@@ -1,7 +1,8 @@
-"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and writes on condition.
+"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and
+writes on condition.
 
-Beam's own filesystem leaves ETags out, makes a client for every call, completes an upload that was interrupted, and has
-no conditions.
+Beam's own filesystem leaves ETags out, makes a client for every call, completes an upload that was
+interrupted, and has no conditions.
 """
 
 import contextlib
@@ -40,7 +41,8 @@ from transforms.storage.listing import Page, listed
 from transforms.storage.ranged import RangedReader
 
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
-UNSORTED = "--x-s3"  # how buckets of one zone end, which list in no order and know no name to begin at
+# how buckets of one zone end, which list in no order and know no name to begin at
+UNSORTED = "--x-s3"
 MISSING = 404
 CONFLICT = 409  # two writes on condition at once, of which neither may have been done
 CHANGED = 412
@@ -48,13 +50,20 @@ NOT_IMPLEMENTED = 501
 TRIES = 5
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 CREDENTIALS_MISSING = (
-    CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound, SSOError,
-    TokenRetrievalError,
+    CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound,
+    SSOError, TokenRetrievalError,
 )  # fmt: skip
 EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 UNKNOWN = ("AuthFailure", "InvalidAccessKeyId", "InvalidToken", "SignatureDoesNotMatch")
-ELSEWHERE = ("AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect")
-CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile of `aws configure` by AWS_PROFILE"
+ELSEWHERE = (
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+)
+CREDENTIALS = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile of `aws configure` by"
+    " AWS_PROFILE"
+)
 
 
 class S3Storage:
@@ -100,7 +109,8 @@ class S3Storage:
             except client.exceptions.NoSuchKey:
                 return None
             except ClientError as error:
-                if error.response["Error"]["Code"] == str(MISSING):  # the answer's body, which says what, was lost
+                # the answer's body, which says what, was lost
+                if error.response["Error"]["Code"] == str(MISSING):
                     return None
                 raise
 
@@ -115,7 +125,9 @@ class S3Storage:
         current = self.read_versioned(path)
         if (current[1] if current else None) != version:
             return current is not None and current[0] == data
-        return self._put(path, data, **({"IfNoneMatch": "*"} if version is None else {"IfMatch": version}))
+        return self._put(
+            path, data, **({"IfNoneMatch": "*"} if version is None else {"IfMatch": version})
+        )
 
     def delete(self, *paths: str) -> None:
         for path, error in S3IO(client=_client()).delete_files(list(paths)):
@@ -151,7 +163,10 @@ class S3Storage:
                         return self._put(path, data)
                     if status == CONFLICT and attempt + 1 < TRIES:
                         continue
-                    if status in (CONFLICT, CHANGED) or error.response["Error"]["Code"] == "NoSuchKey":
+                    if (
+                        status in (CONFLICT, CHANGED)
+                        or error.response["Error"]["Code"] == "NoSuchKey"
+                    ):
                         break
                     raise
         current = self.read_versioned(path)
@@ -159,7 +174,9 @@ class S3Storage:
 
 
 def _part(path: str, client: Any, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of an object; the client gives those that came where a connection breaks off."""
+    """The bytes [start, stop) of an object; the client gives those that came where a connection
+    breaks off.
+    """
     data = b""
     with _refusals_explained(path):
         for _ in range(TRIES):
@@ -170,7 +187,9 @@ def _part(path: str, client: Any, start: int, stop: int) -> bytes:
 
 
 def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
-    """An object's bytes and ETag; asked for again where the bytes break off, which the client leaves to its callers."""
+    """An object's bytes and ETag; asked for again where the bytes break off, which the client
+    leaves to its callers.
+    """
     for _ in range(TRIES - 1):
         found = client.get_object(Bucket=bucket, Key=key)
         with contextlib.suppress(*BROKEN_OFF):
@@ -186,7 +205,9 @@ def _listed(prefix: str) -> list[Entry]:
             found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
         else:
             found = listed(functools.partial(_page, bucket, start), start)
-    return sorted((entry for entry in found if not entry.path.endswith("/")), key=lambda entry: entry.path)
+    return sorted(
+        (entry for entry in found if not entry.path.endswith("/")), key=lambda entry: entry.path
+    )
 
 
 def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
@@ -195,16 +216,26 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
         last = items[-1].key if items else ""
         if last > after or not more:  # not every service knows where to begin
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
-            return Page([_entry(bucket, item) for item in within], last, more and not (upto and last >= upto))
+            return Page(
+                [_entry(bucket, item) for item in within],
+                last,
+                more and not (upto and last >= upto),
+            )
     raise AssertionError("the last page has none after it")
 
 
 def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Item], bool]]:
     """The pages of a listing from after a name on, each with whether there are more."""
     begin = {"StartAfter": after} if after else {}
-    paginator, size = _client().client.get_paginator("list_objects_v2"), {"PageSize": OBJECTS_IN_A_PAGE}
+    paginator, size = (
+        _client().client.get_paginator("list_objects_v2"),
+        {"PageSize": OBJECTS_IN_A_PAGE},
+    )
     for page in paginator.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig=size, **begin):
-        items = [Item(x["ETag"], x["Key"], x["LastModified"], x["Size"]) for x in page.get("Contents", ())]
+        items = [
+            Item(x["ETag"], x["Key"], x["LastModified"], x["Size"])
+            for x in page.get("Contents", ())
+        ]
         yield items, page["IsTruncated"]
 
 
@@ -214,7 +245,9 @@ def _entry(bucket: str, item: Any) -> Entry:
 
 
 def _client() -> Any:
-    """A client of its own for each reader, since Beam's holds the stream that it reads from; connections are shared."""
+    """A client of its own for each reader, since Beam's holds the stream that it reads from;
+    connections are shared.
+    """
     return copy.copy(_shared(os.getpid()))
 
 
@@ -237,8 +270,11 @@ def _refusals_explained(path: str) -> Iterator[None]:
 
 
 def _refusal(error: Exception) -> str | None:
-    """What is wrong and what mends it; None for an error that is no refusal, as where an object is not there."""
-    cause = error.__context__ if isinstance(error, S3ClientError) else error  # Beam keeps an error's text alone
+    """What is wrong and what mends it; None for an error that is no refusal, as where an object is
+    not there.
+    """
+    # Beam keeps an error's text alone
+    cause = error.__context__ if isinstance(error, S3ClientError) else error
     if isinstance(cause, CREDENTIALS_MISSING):
         return f"no AWS credentials ({first_line(cause).rstrip('.')}); {CREDENTIALS}"
     if isinstance(cause, ParamValidationError):
@@ -249,7 +285,10 @@ def _refusal(error: Exception) -> str | None:
         return None
     code, status = str(cause.response["Error"]["Code"]), _status(cause)
     if code in EXPIRED:
-        return f"the AWS credentials have expired ({code}); sign in again (`aws sso login`), or {CREDENTIALS}"
+        return (
+            f"the AWS credentials have expired ({code}); sign in again (`aws sso login`), or"
+            f" {CREDENTIALS}"
+        )
     if code in UNKNOWN or status == 401:
         return f"the AWS credentials are refused ({code}); {CREDENTIALS}"
     if code in ELSEWHERE or status == 301:
@@ -257,7 +296,10 @@ def _refusal(error: Exception) -> str | None:
     if status == 403:
         return "permission denied (403); the account needs Get, Put, List, Delete"
     if code == "400":  # the answer to HEAD has no body that could say more
-        return f"bad request (400): expired credentials, or another region; {CREDENTIALS}, or set AWS_DEFAULT_REGION"
+        return (
+            f"bad request (400): expired credentials, or another region; {CREDENTIALS}, or set"
+            " AWS_DEFAULT_REGION"
+        )
     if code == "NoSuchBucket" or (status == MISSING and cause is error):
         return "there is no such bucket (404); create it or mend the path"
     return None

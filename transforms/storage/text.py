@@ -6,7 +6,9 @@ from transforms.storage.dispatch import read_bytes
 
 
 def read_text(path: str, option: str) -> str:
-    """The text of a file that an option names. Raises OptionError where it is missing or not UTF-8."""
+    """The text of a file that an option names. Raises OptionError where it is missing or not
+    UTF-8.
+    """
     return text_of(read_named(path, option), path, option)
 
 
@@ -27,7 +29,9 @@ def text_of(data: bytes, path: str, option: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise OptionError(f"{option} {path} cannot be read as UTF-8 text ({error}); check the path") from error
+        raise OptionError(
+            f"{option} {path} cannot be read as UTF-8 text ({error}); check the path"
+        ) from error
 
 
 def lines_of(text: str) -> list[str]:

@@ -8,11 +8,15 @@ from transforms.store.entries import CalibrationEntry
 
 
 def read_calibration(folder: str) -> Calibration:
-    """The calibration in a folder, wherever that is; `OptionError` naming the file that is missing or damaged."""
+    """The calibration in a folder, wherever that is; `OptionError` naming the file that is missing
+    or damaged.
+    """
     root = storage.absolute(folder)
     store = storage.storage_of(root)
     found = {name: store.read_versioned(storage.join(root, name)) for name in (INFO, TENSORS)}
-    return Calibration.from_files({name: file[0] for name, file in found.items() if file is not None}, folder)
+    return Calibration.from_files(
+        {name: file[0] for name, file in found.items() if file is not None}, folder
+    )
 
 
 def keep_calibration(root: str, calibration: Calibration) -> None:
@@ -31,13 +35,17 @@ def _is_whole(folder: str) -> bool:
 
 
 def kept_calibration(root: str, digest: str) -> Calibration:
-    """A store's copy of a calibration. Raises SentenceBeamError naming the file where it is missing or damaged."""
+    """A store's copy of a calibration. Raises SentenceBeamError naming the file where it is missing
+    or damaged.
+    """
     folder = storage.join(root, layout.calibration(digest))
     try:
         return read_calibration(folder)
     except OptionError as error:
         reason = str(error).partition(";")[0]
-        raise SentenceBeamError(f"{reason}; name the calibration again with embed --calibration") from error
+        raise SentenceBeamError(
+            f"{reason}; name the calibration again with embed --calibration"
+        ) from error
 
 
 def entry(digest: str | None) -> CalibrationEntry | None:

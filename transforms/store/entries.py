@@ -1,4 +1,6 @@
-"""What a manifest says, part by part, with what is checked of it; a path may be nowhere but where `layout` has it."""
+"""What a manifest says, part by part, with what is checked of it; a path may be nowhere but where
+`layout` has it.
+"""
 
 import sys
 from dataclasses import dataclass, field
@@ -12,7 +14,9 @@ from transforms.store import layout
 
 def stored(kind: str) -> Reader:
     """The path of a file of one kind, relative to the store."""
-    return lambda value, where: value if layout.is_a(kind, value) else fail(where, f"a path of this store's {kind}")
+    return lambda value, where: (
+        value if layout.is_a(kind, value) else fail(where, f"a path of this store's {kind}")
+    )
 
 
 def _run(value: Any, where: str) -> str:
@@ -20,7 +24,8 @@ def _run(value: Any, where: str) -> str:
 
 
 RunName = Annotated[str, _run]  # part of paths
-Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]  # one of few, of which there are millions
+# one of few, of which there are millions
+Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 IndexPath = Annotated[str, stored("index")]
@@ -28,7 +33,9 @@ IndexPath = Annotated[str, stored("index")]
 
 @dataclass(frozen=True)
 class RowCounts(JsonEntry):
-    """The rows of a snapshot's input; where these are documents, with the `pieces` that they were cut into."""
+    """The rows of a snapshot's input; where these are documents, with the `pieces` that they were
+    cut into.
+    """
 
     read: int
     written: int
@@ -53,7 +60,8 @@ class WorkCounts(JsonEntry):
 
 @dataclass(frozen=True)
 class TokenCounts(JsonEntry):
-    """The tokens that went through the model in this run, without and with padding; rows cut off, and tokens lost.
+    """The tokens that went through the model in this run, without and with padding; rows cut off,
+    and tokens lost.
 
     `unknown` tokens stand for text that the vocabulary lacks; None if an earlier version wrote it.
     """
@@ -67,9 +75,11 @@ class TokenCounts(JsonEntry):
 
 @dataclass(frozen=True)
 class Options(JsonEntry):
-    """The options that a store remembers; the defaults are those of a new store, but for `keep_text`.
+    """The options that a store remembers; the defaults are those of a new store, but for
+    `keep_text`.
 
-    `keep_types` are the words for the types of kept columns that were given, or found in JSON, by name.
+    `keep_types` are the words for the types of kept columns that were given, or found in JSON, by
+    name.
     """
 
     format: str = "auto"
@@ -106,7 +116,8 @@ class Options(JsonEntry):
 
     def __post_init__(self) -> None:
         if self.revision is not None and not has_revisions(self.model):
-            object.__setattr__(self, "revision", None)  # earlier versions remembered one without using it
+            # earlier versions remembered one without using it
+            object.__setattr__(self, "revision", None)
 
     @classmethod
     def of_a_new_store(cls) -> Self:
@@ -115,7 +126,9 @@ class Options(JsonEntry):
 
     @property
     def kept_text(self) -> str | None:
-        """The column of a shard that has the rows' text: the kept column itself, else `text`; None where none has."""
+        """The column of a shard that has the rows' text: the kept column itself, else `text`; None
+        where none has.
+        """
         if self.keeps_text_column:
             return self.text_column
         return TEXT if self.keep_text else None
@@ -130,7 +143,8 @@ class Options(JsonEntry):
 class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one.
 
-    `group` is the name of the group of small files whose units have its rows; "" if it has units of its own.
+    `group` is the name of the group of small files whose units have its rows; "" if it has units of
+    its own.
     """
 
     path: str
@@ -144,7 +158,8 @@ class InputEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class Input(JsonEntry):
-    """The patterns that name a snapshot's input, and its files; none here where they are in the manifest's parts.
+    """The patterns that name a snapshot's input, and its files; none here where they are in the
+    manifest's parts.
 
     `tables` are the versions of those patterns that name a table.
     """
@@ -178,7 +193,9 @@ class ManifestPart(JsonEntry):
 
 @dataclass(frozen=True)
 class RangesEntry(JsonEntry):
-    """The bounds between which whole numbers count: their file, their digest, and the id of the floats' space."""
+    """The bounds between which whole numbers count: their file, their digest, and the id of the
+    floats' space.
+    """
 
     path: Annotated[str, stored("ranges")]
     digest: str
@@ -203,11 +220,13 @@ class CalibrationEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexRequest(JsonEntry):
-    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall to tune for.
+    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall to
+    tune for.
 
-    `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's vectors are for.
-    `merge` makes one segment of all rows. Where `max_bytes_per_row` or `max_latency_ms` are given, kinds of index are
-    compared. A build that misses a `target_recall` that is given (None: 0.95 is tuned for) fails.
+    `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's
+    vectors are for. `merge` makes one segment of all rows. Where `max_bytes_per_row` or
+    `max_latency_ms` are given, kinds of index are compared. A build that misses a `target_recall`
+    that is given (None: 0.95 is tuned for) fails.
     """
 
     index: str = "auto"
@@ -224,7 +243,9 @@ class IndexRequest(JsonEntry):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What decides the kind of index and how it is tuned: requests that differ in it ask for different ones."""
+        """What decides the kind of index and how it is tuned: requests that differ in it ask for
+        different ones.
+        """
         return self.index, self.target, self.max_bytes_per_row, self.max_latency_ms
 
 
@@ -240,11 +261,12 @@ class IndexFileEntry(JsonEntry):
 class SegmentEntry(JsonEntry):
     """A written segment and its locator.
 
-    `number` never changes and is not given again before the quantizer is retrained; it orders the segments. `kind`
-    is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the mean score with the nearest centroid;
-    the checksums are what the storage says of both files, "" where it says nothing. `locator_bytes` and the sha256 of
-    its footer are those of a locator that can be read in parts: 0 and "" for one of an earlier version. `refine` has
-    the rows' vectors where candidates are scored again.
+    `number` never changes and is not given again before the quantizer is retrained; it orders the
+    segments. `kind` is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the
+    mean score with the nearest centroid; the checksums are what the storage says of both files, ""
+    where it says nothing. `locator_bytes` and the sha256 of its footer are those of a locator that
+    can be read in parts: 0 and "" for one of an earlier version. `refine` has the rows' vectors
+    where candidates are scored again.
     """
 
     number: int
@@ -271,7 +293,8 @@ class SegmentEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class TrainedEntry(IndexFileEntry):
-    """The quantizer: trainings up to this one, rows it was trained on and for, and how well it served them then.
+    """The quantizer: trainings up to this one, rows it was trained on and for, and how well it
+    served them then.
 
     Texts are held out whose key is below `held_out_below` (hex).
     """
@@ -318,7 +341,9 @@ class ChangeEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class TriedEntry(JsonEntry):
-    """A kind of index as it did on a sample: bytes held for a row and read for a query, recall at 10 and at 100."""
+    """A kind of index as it did on a sample: bytes held for a row and read for a query, recall at
+    10 and at 100.
+    """
 
     factory: str
     row_bytes: int
@@ -330,7 +355,9 @@ class TriedEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class ChoiceEntry(JsonEntry):
-    """Why an index is of its kind, the bytes it holds for a row and reads for a query, and the kinds compared."""
+    """Why an index is of its kind, the bytes it holds for a row and reads for a query, and the
+    kinds compared.
+    """
 
     why: str
     row_bytes: int
@@ -365,8 +392,12 @@ class IndexEntry(JsonEntry):
         return found
 
     def nprobe_for(self, k: int) -> int:
-        """How many lists to search for k rows: as tuned for 10, or for 100 where more than 10 are wanted."""
-        return max(self.nprobe, self.recall_100.nprobe) if k > 10 and self.recall_100 else self.nprobe
+        """How many lists to search for k rows: as tuned for 10, or for 100 where more than 10 are
+        wanted.
+        """
+        return (
+            max(self.nprobe, self.recall_100.nprobe) if k > 10 and self.recall_100 else self.nprobe
+        )
 
     @property
     def files(self) -> list[tuple[str, str]]:

@@ -1,8 +1,9 @@
-"""Forms: what all shards of a snapshot have in common beside their rows, as a digest in each unit's record.
+"""Forms: what all shards of a snapshot have in common beside their rows, as a digest in each unit's
+record.
 
-The first half of a form follows from a run's options, the second from the columns that a unit was written with. The
-commit compares both, so it opens no shard. What they cover must stay the same from version to version, because carried
-units keep the forms that they were written with.
+The first half of a form follows from a run's options, the second from the columns that a unit was
+written with. The commit compares both, so it opens no shard. What they cover must stay the same
+from version to version, because carried units keep the forms that they were written with.
 """
 
 import hashlib
@@ -21,15 +22,16 @@ HALF = 8  # hex digits
 def run_form(space: Space, generation: int, options: Options) -> str:
     """The first half of the form of all shards that a run writes: 8 hex digits.
 
-    It covers the space, how often the store was embedded again, the text's columns, the column of the ids, whether the
-    text is kept and the names of the kept columns.
+    It covers the space, how often the store was embedded again, the text's columns, the column of
+    the ids, whether the text is kept and the names of the kept columns.
     """
     text = [options.text_column, options.text_template, options.kept_text]
     return _digest([space.id, generation, *text, options.id_column, list(options.keep_columns)])
 
 
 def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
-    """The form of a shard, 16 hex digits: that of its run, and one of its kept columns and the bounds of its steps.
+    """The form of a shard, 16 hex digits: that of its run, and one of its kept columns and the
+    bounds of its steps.
 
     `ranges` is the digest of those bounds.
     """
@@ -38,20 +40,23 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
 
 
 def check_forms(of_run: str, found: dict[str, str]) -> None:
-    """Raise LedgerError for a shard of another form than the run's, and for two shards whose columns differ.
+    """Raise LedgerError for a shard of another form than the run's, and for two shards whose
+    columns differ.
 
     `found` has a shard of each form. Of shards of an earlier version only the first half is known.
     """
     for form, path in found.items():
         if form[:HALF] != of_run:
             raise LedgerError(
-                f"ledger: {path} is of another space, or has other kept columns, another text or other ids than this "
-                "run's options say; nothing committed"
+                f"ledger: {path} is of another space, or has other kept columns, another text or"
+                " other ids than this run's options say; nothing committed"
             )
     columns = {form[HALF:]: path for form, path in found.items() if form[HALF:]}
     if len(columns) > 1:
         first, second, *_ = sorted(columns.values())
-        raise LedgerError(f"ledger: the kept columns of {first} and of {second} differ; nothing committed")
+        raise LedgerError(
+            f"ledger: the kept columns of {first} and of {second} differ; nothing committed"
+        )
 
 
 def _digest(covered: object) -> str:
@@ -60,7 +65,9 @@ def _digest(covered: object) -> str:
 
 @lru_cache(256)
 def kind_of(kind: pa.DataType) -> str:
-    """The name of a type, without what readers of Parquet may change: units of time, names in lists, encodings."""
+    """The name of a type, without what readers of Parquet may change: units of time, names in
+    lists, encodings.
+    """
     if isinstance(kind, pa.BaseExtensionType):
         return kind_of(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
@@ -81,11 +88,15 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    return (
+        pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind)
+    )
 
 
 _FAMILIES = {

@@ -14,11 +14,22 @@ from transforms.store.shards.shards import open_shard, own_columns
 RUNNING, UNFINISHED = "running", "unfinished"
 NO_RESULT = "its result is missing"
 ROWS, WORK = ("read", "written", "rejected"), ("embedded", "reused", "duplicates", "carried")
-OF_A_RUN = ("run", "status", "command", "started", "finished", "seconds", "message", "changes", "duplicate_ids")
+OF_A_RUN = (
+    "run",
+    "status",
+    "command",
+    "started",
+    "finished",
+    "seconds",
+    "message",
+    "changes",
+    "duplicate_ids",
+)
 
 
 def info_of(manifest: Manifest) -> dict[str, Any]:
-    """Facts about a snapshot and its store, as JSON has them; `faults` name files that are missing or damaged.
+    """Facts about a snapshot and its store, as JSON has them; `faults` name files that are missing
+    or damaged.
 
     Reads the manifest, the footer of one shard and the result of the last run.
     """
@@ -56,7 +67,9 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
-    """Name and type of every column of the first shard, kept ones marked; None without a shard that can be read."""
+    """Name and type of every column of the first shard, kept ones marked; None without a shard that
+    can be read.
+    """
     if not manifest.shard_paths:
         return None
     try:
@@ -67,7 +80,11 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
         return None
     own = own_columns(schema.names)
     return [
-        {"name": field.name, "type": str(field.type), "kind": "own" if field.name in own else "kept"}
+        {
+            "name": field.name,
+            "type": str(field.type),
+            "kind": "own" if field.name in own else "kept",
+        }
         for field in schema
     ]
 
@@ -76,7 +93,17 @@ def _index(index: IndexEntry | None) -> dict[str, Any] | None:
     """What an index is, and its recall; its files are in the manifest."""
     if index is None:
         return None
-    names = ("factory", "metric", "rows", "nprobe", "rerank", "request", "recall", "recall_100", "recall_changed")
+    names = (
+        "factory",
+        "metric",
+        "rows",
+        "nprobe",
+        "rerank",
+        "request",
+        "recall",
+        "recall_100",
+        "recall_changed",
+    )
     told = index.to_json()
     return {"segments": len(index.segments), **{name: told.get(name) for name in names}}
 
@@ -87,7 +114,9 @@ def _index_bytes(index: IndexEntry | None) -> int:
 
 
 def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
-    """The last run of the store, whether it committed or not: how it ended, and its counts of rows."""
+    """The last run of the store, whether it committed or not: how it ended, and its counts of
+    rows.
+    """
     run = max(manifest.run, last_run(manifest.root) or "")
     try:
         result = checked_result(manifest.root, run)

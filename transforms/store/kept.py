@@ -1,4 +1,6 @@
-"""What many threads and steps of one process read, read once: a snapshot's lists and the store's listing are large."""
+"""What many threads and steps of one process read, read once: a snapshot's lists and the store's
+listing are large.
+"""
 
 import threading
 from collections.abc import Callable, Hashable

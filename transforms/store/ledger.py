@@ -1,4 +1,6 @@
-"""The ledger: every planned row is written or rejected, and it is known how every written row got its vector."""
+"""The ledger: every planned row is written or rejected, and it is known how every written row got
+its vector.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,14 +17,16 @@ LEAST_UNKNOWN_FIRST = 10  # tokens, of a store's first run
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts over the units of one run: rows, tokens (`real`, `padded`, `lost`), splits of batches, and pieces.
+    """Counts over the units of one run: rows, tokens (`real`, `padded`, `lost`), splits of batches,
+    and pieces.
 
-    `known` and `unknown` are the texts' own tokens that the vocabulary has and those that stand for text it lacks.
+    `known` and `unknown` are the texts' own tokens that the vocabulary has and those that stand for
+    text it lacks.
 
     `blank` of the rejected rows are blank lines of text files.
 
-    Where rows are pieces, `read`, `written` and `rejected` count documents, and `pieces` is what `embedded`, `reused`,
-    `duplicates` and `carried` make up; else it is None.
+    Where rows are pieces, `read`, `written` and `rejected` count documents, and `pieces` is what
+    `embedded`, `reused`, `duplicates` and `carried` make up; else it is None.
     """
 
     read: int = 0
@@ -45,7 +49,9 @@ class Ledger:
 
     @classmethod
     def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
-        """The sums over units. Carried ones count as rows; their tokens were counted by the run that made them."""
+        """The sums over units. Carried ones count as rows; their tokens were counted by the run
+        that made them.
+        """
         total: dict[str, int] = defaultdict(int)
         for unit in units:
             total["read"] += unit.read
@@ -56,7 +62,16 @@ class Ledger:
             total["blank"] += unit.blank
             total["carried"] += unit.carried
             if not unit.carried:
-                for name in ("embedded", "reused", "duplicates", "real", "padded", "lost", "fallbacks", "oom_splits"):
+                for name in (
+                    "embedded",
+                    "reused",
+                    "duplicates",
+                    "real",
+                    "padded",
+                    "lost",
+                    "fallbacks",
+                    "oom_splits",
+                ):
                     total[name] += getattr(unit, name)
                 total["known"] += unit.known
                 total["unknown"] += unit.unknown
@@ -69,7 +84,8 @@ class Ledger:
         return Ledger(**sums, pieces=sum(known) if known else None)
 
     def rejects_too_many(self, share: float) -> bool:
-        """Whether more than this share of the rows was rejected; blank lines of text files do not count.
+        """Whether more than this share of the rows was rejected; blank lines of text files do not
+        count.
 
         Fewer than LEAST_REJECTED rows are too many only if the share is 0 or no row is left.
         """
@@ -83,18 +99,21 @@ class Ledger:
         return self.unknown >= least and self.unknown > share * (self.known + self.unknown)
 
     def check(self) -> None:
-        """Raise LedgerError unless read = written + rejected and written = embedded + reused + duplicates + carried."""
+        """Raise LedgerError unless read = written + rejected and written = embedded + reused +
+        duplicates + carried.
+        """
         if self.read != self.written + self.rejected:
             raise LedgerError(
-                f"ledger: {self.read} rows read are not {self.written} written + {self.rejected} rejected; "
-                "nothing committed"
+                f"ledger: {self.read} rows read are not {self.written} written + {self.rejected}"
+                " rejected; nothing committed"
             )
         made = self.embedded + self.reused + self.duplicates + self.carried
         rows, what = (self.written, "rows") if self.pieces is None else (self.pieces, "pieces")
         if rows != made:
             raise LedgerError(
-                f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused} reused + "
-                f"{self.duplicates} duplicates + {self.carried} carried; nothing committed"
+                f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused}"
+                f" reused + {self.duplicates} duplicates + {self.carried} carried; nothing"
+                " committed"
             )
 
 
@@ -103,7 +122,9 @@ COUNTED = tuple(f.name for f in fields(Ledger) if f.name != "pieces")
 
 @dataclass(frozen=True)
 class PlannedSpan:
-    """What the plan promised of one span: its range must be tiled by units, its rows (if known) must all be read."""
+    """What the plan promised of one span: its range must be tiled by units, its rows (if known)
+    must all be read.
+    """
 
     name: str
     file: str
@@ -117,7 +138,9 @@ PLAN_FIELDS = tuple(f.name for f in fields(PlannedSpan))
 
 
 def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless the units are exactly the planned ones: each once, none missing, none made up."""
+    """Raise LedgerError unless the units are exactly the planned ones: each once, none missing,
+    none made up.
+    """
     by_span: dict[str, list[UnitRecord]] = defaultdict(list)
     for unit in units:
         by_span[span_name(unit.unit)].append(unit)
@@ -131,12 +154,15 @@ def check_counted(uncounted: list[str]) -> None:
     """Raise LedgerError for files of the plan with rows that no planned unit counts."""
     if uncounted:
         raise LedgerError(
-            f"ledger: no unit counts the rows of {min(uncounted)} ({len(uncounted):,} such files); nothing committed"
+            f"ledger: no unit counts the rows of {min(uncounted)} ({len(uncounted):,} such files);"
+            " nothing committed"
         )
 
 
 def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless each bucket of these numbers is there, whole or in all its pieces, and no other is."""
+    """Raise LedgerError unless each bucket of these numbers is there, whole or in all its pieces,
+    and no other is.
+    """
     pieces: dict[int, list[int | None]] = {bucket: [] for bucket in numbers}
     for unit in units:
         bucket = parse_name(unit.unit)
@@ -146,7 +172,9 @@ def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[Unit
     for number, found in pieces.items():
         whole = range(1 << max(1, (len(found) - 1).bit_length()))  # pieces are a power of two
         if found != [None] and sorted(k or 0 for k in found) != list(whole):
-            raise LedgerError(f"ledger: planned unit {planned.name(number)} was not finished; nothing committed")
+            raise LedgerError(
+                f"ledger: planned unit {planned.name(number)} was not finished; nothing committed"
+            )
 
 
 def pieces_apart(units: Iterable[UnitRecord]) -> int:
@@ -165,7 +193,9 @@ def check_bucket_rows(planned: Buckets, read: int) -> None:
 
 
 def check_pieces(units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless the documents of all units have their pieces, each once, and no other rows are there."""
+    """Raise LedgerError unless the documents of all units have their pieces, each once, and no
+    other rows are there.
+    """
     check_apart(pieces_apart(units))
 
 
@@ -188,16 +218,22 @@ def place_of(unit: UnitRecord) -> tuple[int, float]:
 
 def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
     expected = span.start
-    # A carried span is one unit; a span cut again has units .0, .1, ... whose ranges follow each other.
-    # Of a document that several units hold, all but the last have an empty range.
+    # A carried span is one unit; a span cut again has units .0, .1, ... whose ranges follow each
+    # other. Of a document that several units hold, all but the last have an empty range.
     for unit in sorted(units, key=place_of):
         if unit.range[0] != expected:
-            raise LedgerError(f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing committed")
+            raise LedgerError(
+                f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing"
+                " committed"
+            )
         expected = unit.range[1] if unit.range[1] is not None else -1
     if not units or expected != (span.stop if span.stop is not None else -1):
-        raise LedgerError(f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed")
+        raise LedgerError(
+            f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed"
+        )
     read = sum(unit.read for unit in units)
     if span.rows is not None and read != span.rows:
         raise LedgerError(
-            f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing committed"
+            f"ledger: {span.file}: {read} rows read of {span.rows} planned in {span.name}; nothing"
+            " committed"
         )

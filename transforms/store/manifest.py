@@ -1,7 +1,8 @@
 """The manifest: one committed state of a store, and the only list of what counts.
 
-Above 20 000 units or files the lists move into parts, named by their sha256, and are read when somebody needs them:
-all of them, or by a worker those alone that can have the units that it asks for.
+Above 20 000 units or files the lists move into parts, named by their sha256, and are read when
+somebody needs them: all of them, or by a worker those alone that can have the units that it asks
+for.
 """
 
 import contextlib
@@ -44,24 +45,51 @@ from transforms.store.records import UnitRecord
 
 T = TypeVar("T")
 FORMAT = 2
-FORMATS = (1, FORMAT)  # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
+# 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
+FORMATS = (1, FORMAT)
 FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
 UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
 PARTS_AT_ONCE = 8  # read or written, since storage may be far away
 PARTS_HELD = 8  # in a process that looks for single units
 AFTER = "\x7f"  # comes after every character of a unit's name
-UNSEALED = ("digest", FENCE)  # what a manifest's digest does not cover: itself, and what is in manifest.json alone
+# what a manifest's digest does not cover: itself, and what is in manifest.json alone
+UNSEALED = ("digest", FENCE)
 WITHOUT_DIGEST = frozenset(
-    ("format", "run", "space", "partition", "unit_tokens", "generation", "buckets", "rows", "work", "tokens", "index")
-    + ("ranges", "calibration", "input", "canary", "options", "versions", "started", "finished", "previous", "shards")
+    (
+        "format",
+        "run",
+        "space",
+        "partition",
+        "unit_tokens",
+        "generation",
+        "buckets",
+        "rows",
+        "work",
+        "tokens",
+        "index",
+    )
+    + (
+        "ranges",
+        "calibration",
+        "input",
+        "canary",
+        "options",
+        "versions",
+        "started",
+        "finished",
+        "previous",
+        "shards",
+    )
     + ("parts", FENCE)
 )  # all fields of the versions that wrote no digest
 
 
 @dataclass(frozen=True)
 class Manifest(JsonEntry):
-    """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was read from."""
+    """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was
+    read from.
+    """
 
     root: str = field(kw_only=True, metadata=BESIDE)
     data: dict[str, Any] = field(default_factory=dict, kw_only=True, metadata=BESIDE)
@@ -93,7 +121,9 @@ class Manifest(JsonEntry):
 
     @classmethod
     def of(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
-        """The snapshot of a manifest's JSON. Raises ValueError or OptionError naming a field that no manifest has."""
+        """The snapshot of a manifest's JSON. Raises ValueError or OptionError naming a field that
+        no manifest has.
+        """
         return cls.from_json(data, root=root, data=data, version=version)
 
     @cached_property
@@ -103,14 +133,24 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _lists(self) -> tuple[list[UnitRecord], list[InputEntry]]:
-        """All units and files. What parts say of a unit is not held beside its record, which is a third of that."""
-        return self._listed(self.parts) if self.parts else (self._records(self.shards), [*self.input.files])
+        """All units and files. What parts say of a unit is not held beside its record, which is a
+        third of that.
+        """
+        return (
+            self._listed(self.parts)
+            if self.parts
+            else (self._records(self.shards), [*self.input.files])
+        )
 
     def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
             found = list(pool.map(self._lists_of, parts))
-        units = sorted((unit for of_part, _ in found for unit in of_part), key=lambda unit: unit.unit)
-        return units, sorted((file for _, named in found for file in named), key=lambda file: file.path)
+        units = sorted(
+            (unit for of_part, _ in found for unit in of_part), key=lambda unit: unit.unit
+        )
+        return units, sorted(
+            (file for _, named in found for file in named), key=lambda file: file.path
+        )
 
     def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
         part = _read_part(self.root, entry)
@@ -118,7 +158,9 @@ class Manifest(JsonEntry):
 
     @property
     def units(self) -> list[UnitRecord]:
-        """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for one that is none."""
+        """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for
+        one that is none.
+        """
         return self._lists[0]
 
     @property
@@ -127,29 +169,40 @@ class Manifest(JsonEntry):
         return sum(part.units for part in self.parts) if self.parts else len(self.shards)
 
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
-        """The records of all units but those in some of its parts, which are not read. Raises as `units` does."""
+        """The records of all units but those in some of its parts, which are not read. Raises as
+        `units` does.
+        """
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
 
     def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
-        form = run_form(self.space, self.generation, self.options)  # of shards whose records lack theirs
+        # of shards whose records lack theirs
+        form = run_form(self.space, self.generation, self.options)
         try:
-            units = [UnitRecord.from_dict(unit if "form" in unit else {**unit, "form": form}) for unit in listed]
+            units = [
+                UnitRecord.from_dict(unit if "form" in unit else {**unit, "form": form})
+                for unit in listed
+            ]
             return sorted(units, key=lambda unit: unit.unit)
         except SentenceBeamError as error:
             raise SentenceBeamError(
-                f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error}); restore it from a copy"
+                f"{storage.join(self.root, layout.snapshot(self.run))} is corrupt ({error});"
+                " restore it from a copy"
             ) from error
 
     def units_of(self, name: str) -> list[UnitRecord]:
-        """The records of one unit, and of those whose names go on with `-` or `.` after it: of a file, a span, a group.
+        """The records of one unit, and of those whose names go on with `-` or `.` after it: of a
+        file, a span, a group.
 
-        Of the parts only those are read that can have them. Raises SentenceBeamError as `units` does.
+        Of the parts only those are read that can have them. Raises SentenceBeamError as `units`
+        does.
         """
         if not self.parts or any(part.units and not part.first for part in self.parts):
             return _named(self._by_name, name)
         parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
-        return self._records(unit for part in parts for unit in _named(_units_of_part(self.root, part), name))
+        return self._records(
+            unit for part in parts for unit in _named(_units_of_part(self.root, part), name)
+        )
 
     @cached_property
     def _by_name(self) -> tuple[list[str], list[UnitRecord]]:
@@ -168,7 +221,9 @@ class Manifest(JsonEntry):
 
     @cached_property
     def units_by_file(self) -> dict[str, list[UnitRecord]]:
-        """The units by the relative path of the file that they are of alone; groups and buckets are of none."""
+        """The units by the relative path of the file that they are of alone; groups and buckets are
+        of none.
+        """
         found: dict[str, list[UnitRecord]] = {}
         for unit in self.units:
             if unit.file:
@@ -207,7 +262,8 @@ class Manifest(JsonEntry):
     def group_of(self, file: InputEntry) -> str:
         """The name of the group whose units have the rows of a file; "" if it is in none.
 
-        Of a store by an earlier version, it is that of every file that was not left out and has no units of its own.
+        Of a store by an earlier version, it is that of every file that was not left out and has no
+        units of its own.
         """
         name = file.group
         if self._has_groups_unrecorded and file.checksum and file.path not in self.units_by_file:
@@ -215,7 +271,9 @@ class Manifest(JsonEntry):
         return name if name in self.units_by_group else ""
 
     def counts(self, path: str) -> bool:
-        """Whether a unit counts the rows of an input file: one of its own, of its group, or any if they are buckets."""
+        """Whether a unit counts the rows of an input file: one of its own, of its group, or any if
+        they are buckets.
+        """
         if self.partition == "content" or path in self.units_by_file:
             return True
         return bool(self.group_of(self.files_by_path[path]))
@@ -242,9 +300,12 @@ class Manifest(JsonEntry):
 
 
 def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
-    """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is not as written."""
+    """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is
+    not as written.
+    """
     waiting = iter(parts)
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:  # which would read on, however slowly they are taken
+    # which would read on, however slowly they are taken
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
         while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
             yield from pool.map(partial(_read_part, root), some)
 
@@ -255,7 +316,9 @@ def _read_part(root: str, part: PartEntry) -> ManifestPart:
     if found is None:
         raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
     if hashlib.sha256(found[0]).hexdigest() != part.sha256:
-        raise SentenceBeamError(f"{path} is not the part that the manifest names (sha256 differs); restore it")
+        raise SentenceBeamError(
+            f"{path} is not the part that the manifest names (sha256 differs); restore it"
+        )
     with refuse_damage(f"{path} is no part of a manifest", "restore it"):
         return ManifestPart.from_json(json.loads(found[0]))
 
@@ -268,15 +331,23 @@ def _units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str
 
 
 def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
-    """The units of a list, sorted by name, whose names are this one or go on after it with `-` or `.`."""
+    """The units of a list, sorted by name, whose names are this one or go on after it with `-` or
+    `.`.
+    """
     names, units = listed
     found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
-    return [units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")]
+    return [
+        units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")
+    ]
 
 
 def digest_of(data: dict[str, Any]) -> str:
-    """sha256 in hex over the canonical JSON of a manifest, without the fields that it does not cover."""
-    return sha256_text(canonical_json({name: value for name, value in data.items() if name not in UNSEALED}))
+    """sha256 in hex over the canonical JSON of a manifest, without the fields that it does not
+    cover.
+    """
+    return sha256_text(
+        canonical_json({name: value for name, value in data.items() if name not in UNSEALED})
+    )
 
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +356,9 @@ def sealed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
-    """The current snapshot, or that of a run; None where there is none. Raises SentenceBeamError if it is corrupt."""
+    """The current snapshot, or that of a run; None where there is none. Raises SentenceBeamError if
+    it is corrupt.
+    """
     path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -294,8 +367,8 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         data = json.loads(found[0])
         if data["format"] not in FORMATS:
             raise SentenceBeamError(
-                f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMATS[0]} and {FORMAT}; "
-                "update sentence-beam"
+                f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMATS[0]}"
+                f" and {FORMAT}; update sentence-beam"
             )
         check_digest(data, WITHOUT_DIGEST)
         return Manifest.of(root, data, found[1])
@@ -304,7 +377,8 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
 def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
     """Raise ValueError if the fields of some JSON do not give its digest.
 
-    JSON without a digest is of a version that wrote none, and has no other fields than those named in `without`.
+    JSON without a digest is of a version that wrote none, and has no other fields than those named
+    in `without`.
     """
     if "digest" not in data:
         unknown = sorted(data.keys() - set(without))
@@ -317,8 +391,9 @@ def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
     """The snapshot that a run began with, as it was then; None where it began with none.
 
-    `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says something else,
-    `manifest.json` is read, which is what the run began with. Raises SentenceBeamError where neither is that snapshot.
+    `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says
+    something else, `manifest.json` is read, which is what the run began with. Raises
+    SentenceBeamError where neither is that snapshot.
     """
     for named in (run, None) if run is not None else ():
         with contextlib.suppress(SentenceBeamError):
@@ -328,7 +403,8 @@ def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | 
     if run is None:
         return None
     raise SentenceBeamError(
-        f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see verify, and run again"
+        f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see"
+        " verify, and run again"
     )
 
 
@@ -336,7 +412,9 @@ _SHARED: Kept[Manifest] = Kept()
 
 
 def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """As `read_resolved`; one that is held in this process already is not read again, where the digest is known."""
+    """As `read_resolved`; one that is held in this process already is not read again, where the
+    digest is known.
+    """
     if run is None:
         return None
     if digest is None:
@@ -350,25 +428,35 @@ def _there(manifest: Manifest | None) -> Manifest:
 
 
 def snapshots(root: str) -> list[str]:
-    """The runs that have a manifest, the latest first; one of them may never have become current."""
+    """The runs that have a manifest, the latest first; one of them may never have become
+    current.
+    """
     folder = storage.join(root, layout.MANIFESTS)
-    paths = (entry.path.removeprefix(root.rstrip("/") + "/") for entry in storage.storage_of(folder).below(folder))
+    paths = (
+        entry.path.removeprefix(root.rstrip("/") + "/")
+        for entry in storage.storage_of(folder).below(folder)
+    )
     return sorted((run for path in paths if (run := layout.snapshot_run(path))), reverse=True)
 
 
 def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
     """The manifest with its units and files in place, which are not too many for that."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
-    return replace(manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=())
+    return replace(
+        manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=()
+    )
 
 
 def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files; none where there is neither.
+    """Write parts of a manifest with these units, in order of their names, and files; none where
+    there is neither.
 
-    Groups of small files have parts of their own: their names lie among those of files, and what a part has should be
-    told by its first and last name.
+    Groups of small files have parts of their own: their names lie among those of files, and what a
+    part has should be told by its first and last name.
     """
-    kinds = (list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit)))
+    kinds = (
+        list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
+    )
     listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
     lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:

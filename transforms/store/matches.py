@@ -51,12 +51,15 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
         return Matches(where, tuple(pool.map(read, fragments)))
 
 
-def _matching(fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool) -> np.ndarray:
+def _matching(
+    fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool
+) -> np.ndarray:
     """bool [rows of a shard], True where the filter is."""
     try:
         table = fragment.to_table(schema=schema, columns={"wanted": where}, use_threads=threads)
     except (pa.ArrowException, OSError) as error:
         raise SentenceBeamError(
-            f"{fragment.path} cannot be filtered ({first_line(error)}); sentence-beam verify lists damage"
+            f"{fragment.path} cannot be filtered ({first_line(error)}); sentence-beam verify lists"
+            " damage"
         ) from error
     return np.asarray(table.column(0).fill_null(False).to_numpy(), bool)

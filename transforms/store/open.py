@@ -63,11 +63,14 @@ class Store:
         return self.manifest.space
 
     def dataset(self) -> "ds.Dataset":
-        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without any shard.
+        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without
+        any shard.
 
-        What is read is compared with the checksum of its page; pyarrow raises OSError where it differs.
+        What is read is compared with the checksum of its page; pyarrow raises OSError where it
+        differs.
 
-        Of a remote store the first shard's footer is read at once, each shard when its rows are, and nothing is kept.
+        Of a remote store the first shard's footer is read at once, each shard when its rows are,
+        and nothing is kept.
         """
         return dataset_of(self.manifest)
 
@@ -78,15 +81,22 @@ class Store:
         return True  # also without rows it is a store
 
     def __repr__(self) -> str:
-        return f"<Store {self.root}: {counted(len(self), 'row')}, {self.space.dim} dimensions, run {self.manifest.run}>"
+        return (
+            f"<Store {self.root}: {counted(len(self), 'row')}, {self.space.dim} dimensions, run"
+            f" {self.manifest.run}>"
+        )
 
     def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray | None = None) -> np.ndarray:
-        """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one of all rows."""
+        """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one
+        of all rows.
+        """
         if column is None:
             return self.numpy()[1]
         entry = self.manifest.ranges
         coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
-        return coding.decode(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+        return coding.decode(
+            column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        )
 
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all rows, strings [n], and their vectors, float32 [n, dim]."""
@@ -96,13 +106,19 @@ class Store:
         return table["id"].to_numpy(), self.vectors(table["embedding"])
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a data frame (columns: docs/store.md). Raises MissingExtraError if pandas is not installed."""
+        """All rows as a data frame (columns: docs/store.md). Raises MissingExtraError if pandas is
+        not installed.
+        """
         if importlib.util.find_spec("pandas") is None:
-            raise MissingExtraError("to_pandas needs pandas: pip install pandas; dataset().to_table() does without")
+            raise MissingExtraError(
+                "to_pandas needs pandas: pip install pandas; dataset().to_table() does without"
+            )
         return self.dataset().to_table().to_pandas()
 
     def rows(self, ids: Sequence[str]) -> pa.Table:
-        """The rows with these ids, in the order of the ids. Raises OptionError for an id that no row has."""
+        """The rows with these ids, in the order of the ids. Raises OptionError for an id that no
+        row has.
+        """
         import pyarrow.compute as pc
 
         asked = pa.array(dict.fromkeys([ids] if isinstance(ids, str) else ids), pa.string())
@@ -110,11 +126,15 @@ class Store:
         place = pc.index_in(found["id"], asked).to_numpy()
         missing = np.setdiff1d(np.arange(len(asked)), place)
         if len(missing):
-            raise OptionError(f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}")
+            raise OptionError(
+                f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}"
+            )
         return found.take(np.argsort(place, kind="stable"))
 
     def info(self) -> dict[str, Any]:
-        """Facts about the store, as `sentence-beam info --json` prints them: model, space, rows, columns, last run."""
+        """Facts about the store, as `sentence-beam info --json` prints them: model, space, rows,
+        columns, last run.
+        """
         return info_of(self.manifest)
 
     @overload  # a str is a sequence of str too, for which this one comes first
@@ -123,7 +143,9 @@ class Store:
     ) -> "list[Hit]": ...
 
     @overload
-    def search(self, texts: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+    def search(
+        self, texts: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]
+    ) -> "list[list[Hit]]": ...
 
     @overload
     def search(  # type: ignore[overload-overlap]
@@ -131,10 +153,14 @@ class Store:
     ) -> "list[Hit]": ...
 
     @overload
-    def search(self, *, ids: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+    def search(
+        self, *, ids: Sequence[str], k: int = 10, **how: Unpack[SearchKeywords]
+    ) -> "list[list[Hit]]": ...
 
     @overload
-    def search(self, *, vectors: np.ndarray, k: int = 10, **how: Unpack[SearchKeywords]) -> "list[list[Hit]]": ...
+    def search(
+        self, *, vectors: np.ndarray, k: int = 10, **how: Unpack[SearchKeywords]
+    ) -> "list[list[Hit]]": ...
 
     @python_names(OF_SEARCH)
     def search(
@@ -148,10 +174,11 @@ class Store:
     ) -> "list[Hit] | list[list[Hit]]":
         """Find the k rows nearest to a text, best first, or those nearest to each of several texts.
 
-        `ids` of stored rows, or `vectors` [q, dim], can take the place of texts. `where` is a filter, as the text of
-        --where or an expression of pyarrow, `min_score` the least score, and `exact=True` compares all rows. If rows
-        are pieces of documents, `fold="best"` gives documents, each with its best piece and a `passage` of `width`
-        characters around it, `"none"` the pieces.
+        `ids` of stored rows, or `vectors` [q, dim], can take the place of texts. `where` is a
+        filter, as the text of --where or an expression of pyarrow, `min_score` the least score, and
+        `exact=True` compares all rows. If rows are pieces of documents, `fold="best"` gives
+        documents, each with its best piece and a `passage` of `width` characters around it,
+        `"none"` the pieces.
         """
         one = isinstance(texts, str) or isinstance(ids, str)
         texts = [texts] if isinstance(texts, str) else texts
@@ -161,14 +188,17 @@ class Store:
 
     @cached_property
     def _searcher(self) -> Any:
-        # Search imports the encoder and this package; only this method imports a layer above its own.
+        # Search imports the encoder and this package; only this method imports a layer above its
+        # own.
         from transforms.search import Searcher
 
         return Searcher(self.manifest)
 
 
 def open_store(path: StrPath, snapshot: str | None = None) -> Store:
-    """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError where there is none."""
+    """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError
+    where there is none.
+    """
     root = storage.absolute(path)
     manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
     if manifest is None:
@@ -177,10 +207,11 @@ def open_store(path: StrPath, snapshot: str | None = None) -> Store:
 
 
 def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
-    """The run of a snapshot that a person names: its id or the beginning of it, `latest`, or `-1` for the one before.
+    """The run of a snapshot that a person names: its id or the beginning of it, `latest`, or `-1`
+    for the one before.
 
-    `others` are runs without a snapshot that may be named too. Raises OptionError for a name of none, and for the
-    beginning of several.
+    `others` are runs without a snapshot that may be named too. Raises OptionError for a name of
+    none, and for the beginning of several.
     """
     if name == LATEST_NAME or re.fullmatch(r"-[1-9]\d{0,5}", name):
         manifest = read_manifest(root)
@@ -194,7 +225,9 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     found = [name] if name in runs else [run for run in runs if name and run.startswith(name)]
     if len(found) > 1:
         what = "runs" if others else "snapshots"
-        raise OptionError(f"{root}: {name} begins the names of {len(found)} {what} ({_some(found)}); say more")
+        raise OptionError(
+            f"{root}: {name} begins the names of {len(found)} {what} ({_some(found)}); say more"
+        )
     if found:
         return found[0]
     if others:
@@ -212,5 +245,6 @@ def no_snapshot(root: str, snapshot: str | None) -> OptionError:
     if runs:
         return OptionError(f"{root} has no snapshot {snapshot}; the latest are {_some(runs)}")
     return OptionError(
-        f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam embed"
+        f"{root} holds no store (no manifest.json); check the path, or make one with sentence-beam"
+        " embed"
     )

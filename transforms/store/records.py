@@ -1,4 +1,6 @@
-"""The record of a unit: its sidecar in the store, and its lines in a manifest; and the reason why a run must end."""
+"""The record of a unit: its sidecar in the store, and its lines in a manifest; and the reason why a
+run must end.
+"""
 
 import builtins
 import json
@@ -28,8 +30,9 @@ ADDED_FIELDS = (
 )  # not in each manifest
 SUMS = ("pieces_sum", "documents_sum")  # over pieces of documents
 COUNTS = (
-    "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused", "duplicates", "carried",
-    "real", "padded", "fallbacks", "oom_splits", "blank", "known", "unknown",
+    "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused",
+    "duplicates", "carried", "real", "padded", "fallbacks", "oom_splits", "blank", "known",
+    "unknown",
 )  # fmt: skip
 _SUM = re.compile(r"[0-9a-f]{16}")
 _FORM = re.compile(r"(?:[0-9a-f]{8}){1,2}")
@@ -39,23 +42,25 @@ _UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the rest say how the rows
-    were made.
+    """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the
+    rest say how the rows were made.
 
-    `path` and `rejects` are relative to the store and None where there is no such file; `range` is [start, stop) in
-    rows (Parquet) or bytes of the uncompressed text, stop None for "to the end"; of a group of small files `file`
-    is "", and `range` counts rows. `tokens` counts before truncation, `lost` is what truncation cut off.
-    `embedded`, `reused`, `duplicates` sum to `rows`. `real` and `padded` are tokens that went through the model,
-    without and with padding; of those that are the texts' own, neither special tokens nor a prompt, `known` are in
-    the vocabulary and `unknown` stand for text that it lacks (both 0 in sidecars of earlier versions). `worker` is
-    host and process id, `run` the run that computed it ("" where only the shard is left to tell, or where an
-    earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be reused. `checksum` is
-    the shard's as listings of its storage have it, None where they have none. Where rows are pieces, `documents` of
-    these begin here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of `corpus.pieces.piece_sums`,
-    and `read` and `rejected` count documents. `blank` rejected rows are blank lines of text files. `measures` say
-    what its work took, by the names of `measures.STAGES`; they make no two records differ. `moved` are sums that
-    say how far its rows are from those of the calibration's fit. `form` is the shard's (`store.forms`); only its
-    first half is known if an earlier version wrote the shard, and that is not written down.
+    `path` and `rejects` are relative to the store and None where there is no such file; `range` is
+    [start, stop) in rows (Parquet) or bytes of the uncompressed text, stop None for "to the end";
+    of a group of small files `file` is "", and `range` counts rows. `tokens` counts before
+    truncation, `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`.
+    `real` and `padded` are tokens that went through the model, without and with padding; of those
+    that are the texts' own, neither special tokens nor a prompt, `known` are in the vocabulary and
+    `unknown` stand for text that it lacks (both 0 in sidecars of earlier versions). `worker` is
+    host and process id, `run` the run that computed it ("" where only the shard is left to tell, or
+    where an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be
+    reused. `checksum` is the shard's as listings of its storage have it, None where they have none.
+    Where rows are pieces, `documents` of these begin here, `pieces_sum` and `documents_sum` are the
+    sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
+    `blank` rejected rows are blank lines of text files. `measures` say what its work took, by the
+    names of `measures.STAGES`; they make no two records differ. `moved` are sums that say how far
+    its rows are from those of the calibration's fit. `form` is the shard's (`store.forms`); only
+    its first half is known if an earlier version wrote the shard, and that is not written down.
     """
 
     path: str | None
@@ -96,14 +101,20 @@ class UnitRecord:
 
     @property
     def written(self) -> int:
-        """The rows of the input that are in the shard: its rows, or the documents that begin there."""
+        """The rows of the input that are in the shard: its rows, or the documents that begin
+        there.
+        """
         return self.rows if self.documents is None else self.documents
 
     @property
     def figures(self) -> dict[str, float]:
         """What was measured of the unit's work, with its size; empty where nothing was."""
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
-        return {**self.measures, **size, **tokens_a_second(self.measures | size)} if self.measures else {}
+        return (
+            {**self.measures, **size, **tokens_a_second(self.measures | size)}
+            if self.measures
+            else {}
+        )
 
     @property
     def has_whole_form(self) -> bool:
@@ -128,7 +139,8 @@ class UnitRecord:
     def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
         """The record of an entry or a sidecar.
 
-        Raises SentenceBeamError where a field is missing, unknown or of another type, or a path is none of the layout.
+        Raises SentenceBeamError where a field is missing, unknown or of another type, or a path is
+        none of the layout.
         """
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
@@ -136,12 +148,18 @@ class UnitRecord:
         lists = all(isinstance(item, list | tuple) for item in (place, damaged, moved))
         if not lists or len(place) != 2:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        lists_as_tuples = {"range": (place[0], place[1]), "damaged": tuple(damaged), "moved": tuple(moved)}
+        lists_as_tuples = {
+            "range": (place[0], place[1]),
+            "damaged": tuple(damaged),
+            "moved": tuple(moved),
+        }
         file = values["file"] if values["file"] is not None else ""
         record = cls(**{**values, **lists_as_tuples, "file": file})
         wrong = _wrong_field(record)
         if wrong:
-            raise SentenceBeamError(f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}")
+            raise SentenceBeamError(
+                f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}"
+            )
         return record
 
 
@@ -156,7 +174,11 @@ def _wrong_field(record: UnitRecord) -> str | None:
         if type(value) is not int or value < 0:
             return name
     start, stop = record.range
-    if type(start) is not int or start < 0 or not (stop is None or (type(stop) is int and stop >= start)):
+    if (
+        type(start) is not int
+        or start < 0
+        or not (stop is None or (type(stop) is int and stop >= start))
+    ):
         return "range"
     texts = (record.file, record.sha256, record.rejects_sha256, record.checksum)
     sums = tuple(getattr(record, name) for name in SUMS)
@@ -164,15 +186,24 @@ def _wrong_field(record: UnitRecord) -> str | None:
         "unit": isinstance(record.unit, str) and _UNIT.fullmatch(record.unit),
         "path": record.path is None or layout.is_a("shards", record.path),
         "rejects": record.rejects is None or layout.is_a("rejects", record.rejects),
-        "documents": record.documents is None or (type(record.documents) is int and record.documents >= 0),
-        "pieces_sum": sums == (None, None) or all(isinstance(one, str) and _SUM.fullmatch(one) for one in sums),
-        "form": record.form is None or (isinstance(record.form, str) and _FORM.fullmatch(record.form)),
+        "documents": (
+            record.documents is None or (type(record.documents) is int and record.documents >= 0)
+        ),
+        "pieces_sum": (
+            sums == (None, None)
+            or all(isinstance(one, str) and _SUM.fullmatch(one) for one in sums)
+        ),
+        "form": (
+            record.form is None or (isinstance(record.form, str) and _FORM.fullmatch(record.form))
+        ),
         "file": all(value is None or isinstance(value, str) for value in texts),
         "run": record.run == "" or layout.is_run(record.run),
         "worker": isinstance(record.worker, str),
         "damaged": all(layout.is_a("shards", path) for path in record.damaged),
         "moved": all(map(_is_figure, record.moved)),
-        "measures": isinstance(record.measures, dict) and all(map(_is_figure, record.measures.values())),
+        "measures": (
+            isinstance(record.measures, dict) and all(map(_is_figure, record.measures.values()))
+        ),
     }
     return next((name for name, passed in right.items() if not passed), None)
 
@@ -187,14 +218,18 @@ def carried(unit: UnitRecord) -> UnitRecord:
 
 
 def reused(unit: UnitRecord) -> UnitRecord:
-    """The record of a unit that was read again and equals one of an earlier snapshot: nothing was computed for it."""
+    """The record of a unit that was read again and equals one of an earlier snapshot: nothing was
+    computed for it.
+    """
     found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
     return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A reason why a run must end without a commit: one line, and the exit status that goes with it."""
+    """A reason why a run must end without a commit: one line, and the exit status that goes with
+    it.
+    """
 
     message: str
     exit_code: int = 1

@@ -17,16 +17,17 @@ from transforms.store.runs.plan import RecordedPlan, read_plan
 from transforms.store.runs.result import timestamp
 
 BATCH = 1000
-UNFINISHED_SECONDS = 86_400  # how long the work of a run that did not end is kept for another to take up
+# how long the work of a run that did not end is kept for another to take up
+UNFINISHED_SECONDS = 86_400
 
 
 @dataclass(frozen=True)
 class Rubbish:
     """The files of a store that can be removed.
 
-    `snapshots` are runs whose manifest goes, `kept` those whose snapshot stays. `files` are in the order in which to
-    remove them: manifests first, so that no manifest ever names a file that is gone. `version` is the current
-    manifest's.
+    `snapshots` are runs whose manifest goes, `kept` those whose snapshot stays. `files` are in the
+    order in which to remove them: manifests first, so that no manifest ever names a file that is
+    gone. `version` is the current manifest's.
     """
 
     root: str
@@ -47,12 +48,14 @@ class Rubbish:
 
 
 def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> Rubbish:
-    """The files of a store that no snapshot needs of the `keep` newest or of the last `older_than` seconds.
+    """The files of a store that no snapshot needs of the `keep` newest or of the last `older_than`
+    seconds.
 
-    A snapshot's age counts from when another took its place. A file that no kept snapshot names goes if it is older
-    than that, or, where no age is given, than the run that made the current snapshot: a younger one may be the work of
-    a run that another one will take up. What a run that began within a day and did not end has planned stays too.
-    Raises SentenceBeamError where a manifest that has to be kept cannot be read.
+    A snapshot's age counts from when another took its place. A file that no kept snapshot names
+    goes if it is older than that, or, where no age is given, than the run that made the current
+    snapshot: a younger one may be the work of a run that another one will take up. What a run that
+    began within a day and did not end has planned stays too. Raises SentenceBeamError where a
+    manifest that has to be kept cannot be read.
     """
     with progress.stage("listing the store's files"):
         entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
@@ -65,7 +68,9 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
         named.add(manifest)
     for run in _unfinished(entries, now):
         named.add_unfinished(run, read_plan(root, run) if layout.plan(run) in entries else None)
-    gone = [path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)]
+    gone = [
+        path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)
+    ]
     gone.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
     runs = [layout.snapshot_run(path) for path in gone]
     return Rubbish(
@@ -78,24 +83,32 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 def remove(rubbish: Rubbish) -> None:
-    """Remove the files. Raises SentenceBeamError, and removes nothing, where a run committed since they were found.
+    """Remove the files. Raises SentenceBeamError, and removes nothing, where a run committed since
+    they were found.
 
-    First the version of `manifest.json` moves, by a field that is nowhere else: a run that began before, and stood
-    still between its last look at the lease and its commit, cannot commit any more, since it may name what goes.
+    First the version of `manifest.json` moves, by a field that is nowhere else: a run that began
+    before, and stood still between its last look at the lease and its commit, cannot commit any
+    more, since it may name what goes.
     """
     if not rubbish.files:
         return
     store, path = storage.storage_of(rubbish.root), storage.join(rubbish.root, layout.MANIFEST)
     current, fence = read_manifest(rubbish.root), uuid.uuid4().hex
     fenced = to_bytes({**current.data, FENCE: fence}) if current else b""
-    if current is None or current.version != rubbish.version or not store.replace_if(path, fenced, rubbish.version):
-        raise SentenceBeamError(f"{rubbish.root}: a run committed meanwhile; nothing was removed, run vacuum again")
+    if (
+        current is None
+        or current.version != rubbish.version
+        or not store.replace_if(path, fenced, rubbish.version)
+    ):
+        raise SentenceBeamError(
+            f"{rubbish.root}: a run committed meanwhile; nothing was removed, run vacuum again"
+        )
     paths = [entry.path for entry in rubbish.files]
     for start in range(0, len(paths), BATCH):
         if start and not _is_fenced(rubbish.root, fence):  # vacuum stood still itself
             raise SentenceBeamError(
-                f"{rubbish.root}: a run committed meanwhile; {start} of {len(paths)} files were removed, run vacuum "
-                "again"
+                f"{rubbish.root}: a run committed meanwhile; {start} of {len(paths)} files were"
+                " removed, run vacuum again"
             )
         with progress.stage("removing", len(paths), "files"):
             store.delete(*paths[start : start + BATCH])
@@ -109,21 +122,29 @@ def _is_fenced(root: str, fence: str) -> bool:
 
 
 def _is_rubbish(path: str, named: "_Named") -> bool:
-    known = layout.kind(path) is not None and layout.result_run(path) is None  # history is made of results
+    # history is made of results
+    known = layout.kind(path) is not None and layout.result_run(path) is None
     return known and not named(path)
 
 
-def _kept(current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float, by_age: bool) -> Iterator[Manifest]:
-    """The current snapshot and those before it that stay, newest first; then others that are too young to go.
+def _kept(
+    current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float, by_age: bool
+) -> Iterator[Manifest]:
+    """The current snapshot and those before it that stay, newest first; then others that are too
+    young to go.
 
-    `by_age` keeps a snapshot, too, whose successor was written after the cutoff. One at a time: a manifest may list
-    very many units.
+    `by_age` keeps a snapshot, too, whose successor was written after the cutoff. One at a time: a
+    manifest may list very many units.
     """
-    written = {run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))}
+    written = {
+        run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))
+    }
     manifest, count = current, 1
     yield manifest
     replaced = written.pop(current.run, cutoff)  # when the next one, further back, lost its place
-    while (run := manifest.previous) in written and (count < keep or (by_age and replaced >= cutoff)):
+    while (run := manifest.previous) in written and (
+        count < keep or (by_age and replaced >= cutoff)
+    ):
         manifest, count = _read(current.root, run), count + 1
         replaced = written.pop(run)
         yield manifest
@@ -146,14 +167,18 @@ def _unfinished(entries: dict[str, Entry], now: float) -> list[str]:
 def _read(root: str, run: str) -> Manifest:
     manifest = read_manifest(root, run)
     if manifest is None:
-        raise SentenceBeamError(f"{root}: the manifest of run {run} went away meanwhile; run vacuum again")
+        raise SentenceBeamError(
+            f"{root}: the manifest of run {run} went away meanwhile; run vacuum again"
+        )
     return manifest
 
 
 class _Named:
-    """The files that the kept snapshots name, and the sidecars and calibrations that belong to these.
+    """The files that the kept snapshots name, and the sidecars and calibrations that belong to
+    these.
 
-    Of runs that did not end, everything in their folders, and the files of the units that they planned.
+    Of runs that did not end, everything in their folders, and the files of the units that they
+    planned.
     """
 
     def __init__(self) -> None:
@@ -167,8 +192,17 @@ class _Named:
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
         self.runs.append(manifest.run)
-        self._paths |= {layout.snapshot(manifest.run), layout.plan(manifest.run), *_words(manifest.content)}
-        self._stems |= {layout.stem(path) for unit in manifest.units for path in (unit.path, unit.rejects) if path}
+        self._paths |= {
+            layout.snapshot(manifest.run),
+            layout.plan(manifest.run),
+            *_words(manifest.content),
+        }
+        self._stems |= {
+            layout.stem(path)
+            for unit in manifest.units
+            for path in (unit.path, unit.rejects)
+            if path
+        }
 
     def add_unfinished(self, run: str, plan: RecordedPlan | None) -> None:
         """Keep the folder of a run, and the files of its planned units."""
@@ -185,7 +219,8 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
-        return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths  # named by its folder
+        # named by its folder
+        return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths
 
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)

@@ -1,7 +1,8 @@
 """Verification: the files that a snapshot names compared with those that are in the store.
 
-A snapshot is checked in parts that know nothing of each other (`checks`, `finding`), by the threads of one process
-(`faults`) or by the workers of a pipeline, and `conclude` makes the same lines of what either of them found.
+A snapshot is checked in parts that know nothing of each other (`checks`, `finding`), by the threads
+of one process (`faults`) or by the workers of a pipeline, and `conclude` makes the same lines of
+what either of them found.
 """
 
 import hashlib
@@ -40,10 +41,11 @@ Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
 @dataclass(frozen=True)
 class Extent:
-    """What is read of a snapshot: the part `sample` of its shards, and all that the snapshot `since` does not have.
+    """What is read of a snapshot: the part `sample` of its shards, and all that the snapshot
+    `since` does not have.
 
-    Each snapshot has another sample, so that nights of them read every shard in time. Shards that are not read are
-    looked for in a listing.
+    Each snapshot has another sample, so that nights of them read every shard in time. Shards that
+    are not read are looked for in a listing.
     """
 
     sample: float = 1.0
@@ -56,7 +58,9 @@ class Extent:
 
     def read(self, manifest: Manifest) -> list[UnitRecord]:
         """The units of a snapshot whose files are read."""
-        before = None if self.since is None else {(unit.path, unit.sha256) for unit in self.since.units}
+        before = (
+            None if self.since is None else {(unit.path, unit.sha256) for unit in self.since.units}
+        )
         return [
             unit
             for unit in manifest.units
@@ -75,7 +79,9 @@ def place(name: str) -> float:
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the check of a snapshot, at `place` among all: some `units`, or `what` it is `about` instead."""
+    """A part of the check of a snapshot, at `place` among all: some `units`, or `what` it is
+    `about` instead.
+    """
 
     what: str = ""
     about: Any = None
@@ -85,9 +91,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of the check at `place`: a line for each fault; whether a file of the index is `broken`.
+    """What came of the check at `place`: a line for each fault; whether a file of the index is
+    `broken`.
 
-    Of a segment: the rows of each shard, by path, that it has, None where its locator cannot be read.
+    Of a segment: the rows of each shard, by path, that it has, None where its locator cannot be
+    read.
     """
 
     place: int
@@ -110,7 +118,9 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """What comes of one part."""
     if check.units:
-        lines = (line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit)))
+        lines = (
+            line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit))
+        )
         return Finding(check.place, tuple(lines))
     if check.what == INDEX_FILE:
         found = tuple(_with_reading(_index_file_faults(manifest, *check.about)))
@@ -121,25 +131,34 @@ def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
 
 
 def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
-    """A line for every fault of a snapshot, with its place, by threads of this process; none for a sound one."""
+    """A line for every fault of a snapshot, with its place, by threads of this process; none for a
+    sound one.
+    """
     every = checks(manifest, extent)
     index = [check for check in every if check.what == INDEX_FILE]
     segments = [check for check in every if check.what == SEGMENT]
-    found = _side_by_side(manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying")
+    found = _side_by_side(
+        manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying"
+    )
     if index:
         found += _side_by_side(manifest, extent, index, "verifying the index")
-    if not any(one.broken for one in found):  # one after the other: a locator is as large as many shards
+    # one after the other: a locator is as large as many shards
+    if not any(one.broken for one in found):
         counted = progress.over(segments, "verifying what the index names", "segments")
         found += [finding(manifest, extent, check) for check in counted]
     return list(conclude(manifest, extent, found))
 
 
-def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> list[Finding]:
+def _side_by_side(
+    manifest: Manifest, extent: Extent, some: list[Check], what: str
+) -> list[Finding]:
     """What comes of some parts, several of which are checked side by side."""
     found = []
     total = sum(len(check.units) or 1 for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
-        for check, one in zip(some, pool.map(partial(finding, manifest, extent), some), strict=True):
+        for check, one in zip(
+            some, pool.map(partial(finding, manifest, extent), some), strict=True
+        ):
             found.append(one)
             progress.step(len(check.units) or 1)
     return found
@@ -165,11 +184,15 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 
 
 def _small_faults(manifest: Manifest) -> Iterator[str]:
-    """The faults of the small files that all rows need: bounds of codes, the calibration, the canary."""
+    """The faults of the small files that all rows need: bounds of codes, the calibration, the
+    canary.
+    """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
     if manifest.space.calibration:
-        yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space.calibration))
+        yield from _with_reading(
+            _reads(kept_calibration, manifest.root, manifest.space.calibration)
+        )
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
@@ -189,19 +212,30 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
 
 
 def _manifest_faults(manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the manifest of the run, or of `manifest.json` where that is to be the same."""
+    """What is wrong with the manifest of the run, or of `manifest.json` where that is to be the
+    same.
+    """
     path = storage.join(manifest.root, layout.snapshot(manifest.run))
     own, current = read_manifest(manifest.root, manifest.run), read_manifest(manifest.root)
     if own is None:
-        yield f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run embed again"
+        yield (
+            f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run"
+            " embed again"
+        )
     elif current is not None and current.run == manifest.run and current.digest != own.digest:
-        names = sorted(name for name in own.data.keys() | current.data.keys() if name not in UNSEALED)
+        names = sorted(
+            name for name in own.data.keys() | current.data.keys() if name not in UNSEALED
+        )
         other = [name for name in names if own.data.get(name) != current.data.get(name)]
-        yield f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of them, run embed again"
+        yield (
+            f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of"
+            " them, run embed again"
+        )
 
 
 def faults_without_reading(manifest: Manifest) -> Iterator[str]:
-    """A line for each fault that a listing of the store and the small files that all rows need can tell.
+    """A line for each fault that a listing of the store and the small files that all rows need can
+    tell.
 
     Files that the snapshot names are missing, or have another size than the manifest says.
     """
@@ -210,8 +244,12 @@ def faults_without_reading(manifest: Manifest) -> Iterator[str]:
     if manifest.index:
         named |= {path: None for path, _ in manifest.index.files}
         named |= {segment.path: segment.bytes for segment in manifest.index.segments}
-        named |= {segment.locator: segment.locator_bytes or None for segment in manifest.index.segments}
-    sizes = {entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)}
+        named |= {
+            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
+        }
+    sizes = {
+        entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
+    }
     for path, wanted in named.items():
         full = storage.join(manifest.root, path)
         if full not in sizes:
@@ -245,12 +283,17 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
         yield f"{path}: {error}"
         return
     if info.space_id != manifest.space.id:
-        yield f"{path}: the shard is of another space ({info.space_id[:12]}, not {manifest.space.id[:12]})"
+        yield (
+            f"{path}: the shard is of another space ({info.space_id[:12]}, not"
+            f" {manifest.space.id[:12]})"
+        )
     if info.ranges != (manifest.ranges.digest if manifest.ranges else None):
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
-    if sums_of(info.pieces) != {name: value for name in SUMS if (value := getattr(unit, name)) is not None}:
+    if sums_of(info.pieces) != {
+        name: value for name in SUMS if (value := getattr(unit, name)) is not None
+    }:
         yield f"{path}: other pieces of documents than the manifest says"
 
 
@@ -277,9 +320,19 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     for name in ("read", "written", "rejected", "pieces"):
         said = getattr(manifest.rows, name)
         if getattr(counted, name) != said:
-            yield f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
+            yield (
+                f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
+            )
     rows, work = manifest.rows, manifest.work
-    totals = (rows.read, rows.written, rows.rejected, work.embedded, work.reused, work.duplicates, work.carried)
+    totals = (
+        rows.read,
+        rows.written,
+        rows.rejected,
+        work.embedded,
+        work.reused,
+        work.duplicates,
+        work.carried,
+    )
     try:
         Ledger(*totals, pieces=rows.pieces).check()
         check_pieces(manifest.units)
@@ -297,13 +350,17 @@ def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
 
 
 def _with_reading(faults: Iterator[str]) -> Iterator[str]:
-    """The faults, and last that by which a file cannot be read: what else the snapshot names is still looked at."""
+    """The faults, and last that by which a file cannot be read: what else the snapshot names is
+    still looked at.
+    """
     try:
         yield from faults
     except SentenceBeamError as error:
         yield str(error)
     except OSError as error:
-        yield f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
+        yield (
+            f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
+        )
 
 
 def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
@@ -315,15 +372,24 @@ def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterat
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
-    """The faults of a segment's locator, and which rows of which shards it has under their ids and texts' hashes."""
+    """The faults of a segment's locator, and which rows of which shards it has under their ids and
+    texts' hashes.
+    """
     try:
-        table = locators.from_bytes(storage.read_bytes(storage.join(manifest.root, segment.locator)))
+        table = locators.from_bytes(
+            storage.read_bytes(storage.join(manifest.root, segment.locator))
+        )
     except (OSError, SentenceBeamError) as error:
         return Finding(place, (f"{segment.locator}: {error}",), rows=None)
     live = table.filter(table.column("shard").is_valid())
-    counted = ("rows", len(table), segment.rows), ("deleted rows", len(table) - len(live), segment.deleted)
+    counted = (
+        ("rows", len(table), segment.rows),
+        ("deleted rows", len(table) - len(live), segment.deleted),
+    )
     lines = [
-        f"{segment.locator}: {found} {name}, the segment has {said}" for name, found, said in counted if found != said
+        f"{segment.locator}: {found} {name}, the segment has {said}"
+        for name, found, said in counted
+        if found != said
     ]
     rows: dict[str, Ranges] = {}
     numbers, paths = locators.shards_of(live)
@@ -364,13 +430,18 @@ def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]
         for start, stop in covered.get(path, ()):
             times[start:stop] += 1
         if not (times == 1).all():
-            yield f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are there twice"
+            yield (
+                f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are"
+                " there twice"
+            )
     if index.rows != (rows := sum(manifest.rows_of.values())):
         yield f"index: {index.rows} rows, the snapshot has {rows}"
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Whether a locator's ids and hashes are those of the shard's rows; a damaged shard is a fault of its own."""
+    """Whether a locator's ids and hashes are those of the shard's rows; a damaged shard is a fault
+    of its own.
+    """
     try:
         found = shards.take_rows(path, row, ["id", "row_hash"])
     except SentenceBeamError:

@@ -1,7 +1,7 @@
 """The CNN head as a module of sentence-transformers, which loads it with `trust_remote_code=True`.
 
-A model's folder holds its settings and weights in `1_CNN003`, and beside that this file, the network in it, as
-`modeling_cnn.py`. sentence-beam reads the weights alone.
+A model's folder holds its settings and weights in `1_CNN003`, and beside that this file, the
+network in it, as `modeling_cnn.py`. sentence-beam reads the weights alone.
 """
 
 import inspect
@@ -20,7 +20,9 @@ _ = torch, nn, F  # for the network, where this is `modeling_cnn.py`
 
 
 class CNN003(Module):
-    """A text's vector from its token states by the network of CNN-SBERT (arXiv:2101.10642, figure 2)."""
+    """A text's vector from its token states by the network of CNN-SBERT (arXiv:2101.10642, figure
+    2).
+    """
 
     __module__ = "modeling_cnn"  # what modules.json is to call it
 
@@ -42,7 +44,9 @@ class CNN003(Module):
         """The width of the vectors: that of the token states."""
         return self.embedding_dimension
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
         """Write settings and weights into the module's folder, and this code beside it."""
         self.save_config(output_path)
         self.save_torch_weights(output_path, safe_serialization=True)
@@ -58,7 +62,11 @@ class CNN003(Module):
 
 
 def _source() -> str:
-    """This file with the network in the place of its import, so that it needs nothing of sentence-beam."""
+    """This file with the network in the place of its import, so that it needs nothing of
+    sentence-beam.
+    """
     own = Path(__file__).read_text(encoding="utf-8")
-    imported = re.compile(r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE)
+    imported = re.compile(
+        r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE
+    )
     return imported.sub(lambda _: f"\n{inspect.getsource(CnnNetwork)}", own)

@@ -1,4 +1,6 @@
-"""The data of a training, read and checked as a whole, and what is said of it before the training begins."""
+"""The data of a training, read and checked as a whole, and what is said of it before the training
+begins.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ from transforms.training.roles import LABEL, NEGATIVE, SCORE
 
 @dataclass(frozen=True)
 class Data:
-    """The rows to train on and to score, labels in their order, and how many dev rows are training rows too.
+    """The rows to train on and to score, labels in their order, and how many dev rows are training
+    rows too.
 
     `values` are the training rows by role, labels as numbers and scores from 0 to 1.
     """
@@ -30,8 +33,8 @@ def read_data(options: TrainOptions) -> Data:
     dev = read_examples("--dev", [options.dev], options) if options.dev else None
     if len(examples) < options.batch:
         raise OptionError(
-            f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch {len(examples)} or less, or "
-            "give more rows"
+            f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch"
+            f" {len(examples)} or less, or give more rows"
         )
     labels: tuple[str, ...] = ()
     values: dict[str, Sequence[Any]] = dict(examples.columns)
@@ -48,13 +51,16 @@ def read_data(options: TrainOptions) -> Data:
     if options.hard_negatives and NEGATIVE in values:
         names = ",".join(list(examples.sources[0].columns.values())[:2])
         raise OptionError(
-            f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave it out"
+            f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
+            " it out"
         )
     return Data(examples, dev, labels, values, overlap(examples, dev) if dev else 0)
 
 
 def taken(data: Data, options: TrainOptions) -> list[str]:
-    """What was taken of the data, a line a file, for a person who has to see it before hours of training."""
+    """What was taken of the data, a line a file, for a person who has to see it before hours of
+    training.
+    """
     lines = []
     for flag, examples in (("train", data.train), ("dev", data.dev)):
         for source in examples.sources if examples else ():
@@ -68,7 +74,8 @@ def taken(data: Data, options: TrainOptions) -> list[str]:
     lines.append(f"first row   {', '.join(first)}")
     if data.dev is not None and data.overlap:
         lines.append(
-            f"note        {data.overlap:,} of {len(data.dev):,} dev rows are training rows too, and flatter the score"
+            f"note        {data.overlap:,} of {len(data.dev):,} dev rows are training rows too, and"
+            " flatter the score"
         )
     return lines
 

@@ -1,4 +1,6 @@
-"""Scores on dev data while a model is trained, by the tasks of `evaluate`, and what can be believed of them."""
+"""Scores on dev data while a model is trained, by the tasks of `evaluate`, and what can be believed
+of them.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,12 +22,15 @@ from transforms.training.roles import LABEL, NEGATIVE, SCORE
 
 DEV = "dev"
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors float32 [n, d]
-Classify = Callable[[np.ndarray, np.ndarray], np.ndarray]  # two sides' vectors -> numbers of labels, int64 [n]
+# two sides' vectors -> numbers of labels, int64 [n]
+Classify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Labelled:
-    """Pairs with labels, numbered in the order of training; the score is the accuracy of the trained layer."""
+    """Pairs with labels, numbered in the order of training; the score is the accuracy of the
+    trained layer.
+    """
 
     first: list[str]
     second: list[str]
@@ -49,7 +54,9 @@ class Labelled:
 
 
 def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
-    """What a model is scored on: Spearman of cosines, accuracy, or nDCG@10 of the anchors' searches."""
+    """What a model is scored on: Spearman of cosines, accuracy, or nDCG@10 of the anchors'
+    searches.
+    """
     columns: dict[str, Any] = dict(dev.columns)
     if objective == CLASSIFICATION:
         places = {label: place for place, label in enumerate(labels)}
@@ -71,12 +78,19 @@ def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
     for anchor, positive in zip(columns["anchor"], columns["positive"], strict=True):
         grades.setdefault(anchor, {})[ids[positive]] = 1
     anchors = list(grades)
-    return Retrieval(DEV, Judgements(anchors, anchors, list(grades.values()), KEEP), list(ids.values()), documents)
+    return Retrieval(
+        DEV,
+        Judgements(anchors, anchors, list(grades.values()), KEEP),
+        list(ids.values()),
+        documents,
+    )
 
 
 def predict(task: Task, encode: Encode) -> Predictions:
     """What the vectors that `encode` makes now come to."""
-    place = {text: number for number, text in enumerate(dict.fromkeys([*task.texts, *task.queries]))}
+    place = {
+        text: number for number, text in enumerate(dict.fromkeys([*task.texts, *task.queries]))
+    }
     return task.predict(TaskVectors(encode(list(place)), place))
 
 

@@ -1,4 +1,6 @@
-"""Distillation: a table of token embeddings, made by model2vec of what a sentence encoder says of each token alone."""
+"""Distillation: a table of token embeddings, made by model2vec of what a sentence encoder says of
+each token alone.
+"""
 
 import importlib.metadata
 import json
@@ -29,7 +31,11 @@ from transforms.training.folders import staged
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
 # The poolers that model2vec has, by its names of them.
-_POOLINGS: dict[tuple[str, ...], str] = {("mean",): "mean", ("cls",): "first", ("last-token",): "last"}
+_POOLINGS: dict[tuple[str, ...], str] = {
+    ("mean",): "mean",
+    ("cls",): "first",
+    ("last-token",): "last",
+}
 _WORD = re.compile(r"\w+")
 _LEAST_TIMES, _LONGEST = 2, 40  # a rarer word is a slip of the pen, a longer one is none
 _MOST_COUNTED = 4_000_000
@@ -37,7 +43,9 @@ _MOST_COUNTED = 4_000_000
 
 @dataclass(frozen=True)
 class NewWords:
-    """The words of a corpus that a model's vocabulary lacks, the most frequent first, and what they were counted in."""
+    """The words of a corpus that a model's vocabulary lacks, the most frequent first, and what they
+    were counted in.
+    """
 
     words: tuple[str, ...] = ()
     rows: int = 0
@@ -48,15 +56,19 @@ class NewWords:
 def distill(options: DistillOptions) -> dict[str, Any]:
     """Write the table and return its record.
 
-    Raises OptionError for a model that cannot be distilled, too many dimensions, input without words, and an output
-    that is there.
+    Raises OptionError for a model that cannot be distilled, too many dimensions, input without
+    words, and an output that is there.
     """
     output, files = output_of(options), resolve_model(options.model, options.revision)
     pooling = _pooling_of(files, options)
     with quiet_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(files.folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(
+            files.folder, local_files_only=True, trust_remote_code=False
+        )
     if not tokenizer.is_fast:
-        raise OptionError(f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json")
+        raise OptionError(
+            f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
+        )
     found = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
@@ -64,13 +76,17 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     with staged(output) as folder:
         _write_model(folder, table, static)
         record = _record(options, files, found, table, folder)
-        (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
+        (folder / RECORD).write_text(
+            json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
+        )
         (folder / "README.md").write_text(_card(record), encoding="utf8")
     return record
 
 
 def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
-    """The most frequent words of the input that are no token yet, in the tokenizer's spelling of them."""
+    """The most frequent words of the input that are no token yet, in the tokenizer's spelling of
+    them.
+    """
     inputs = list_files(options.input or (), options.format, options.delimiter)
     counts: Counter[str] = Counter()
     rows = rejected = 0
@@ -100,17 +116,28 @@ def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterato
     for word, times in counts.most_common():
         if left == 0 or times < _LEAST_TIMES:
             return
-        whole = tokenizer.pre_tokenizer is None or len(tokenizer.pre_tokenizer.pre_tokenize_str(word)) == 1
-        if len(word) <= _LONGEST and whole and len(tokenizer.encode(word, add_special_tokens=False).ids) > 1:
+        whole = (
+            tokenizer.pre_tokenizer is None
+            or len(tokenizer.pre_tokenizer.pre_tokenize_str(word)) == 1
+        )
+        if (
+            len(word) <= _LONGEST
+            and whole
+            and len(tokenizer.encode(word, add_special_tokens=False).ids) > 1
+        ):
             left -= 1
             yield word
 
 
 def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
-    """model2vec's name of the model's pooling. Raises OptionError for a model of which it would leave out a part."""
+    """model2vec's name of the model's pooling. Raises OptionError for a model of which it would
+    leave out a part.
+    """
     modules, said = files.modules, f"--model {options.model}"
     if files.exported:
-        raise OptionError(f"{said} was exported from a store; distil the model in its folder `model`")
+        raise OptionError(
+            f"{said} was exported from a store; distil the model in its folder `model`"
+        )
     if modules.static:
         raise OptionError(f"{said} is a table of token embeddings already")
     pooling = modules.pooling or ("mean",)
@@ -118,18 +145,21 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
         "pooler " + "+".join(pooling): pooling not in _POOLINGS,
         "several routes": modules.routes,
         "layers before the pooling": modules.mix or modules.tokens,
-        "layers after the pooling": [layer for layer in modules.layers if layer.kind != "normalize"],
+        "layers after the pooling": [
+            layer for layer in modules.layers if layer.kind != "normalize"
+        ],
         "lower-casing before its tokenizer": modules.lower_case,
     }
     wrong = next((name for name, there in parts.items() if there), None)
     if wrong:
         raise OptionError(
-            f"{said} has {wrong}, which model2vec would leave out; distil a model of a transformer with the pooler "
-            "mean, cls or last-token"
+            f"{said} has {wrong}, which model2vec would leave out; distil a model of a transformer"
+            " with the pooler mean, cls or last-token"
         )
     if options.dim > files.hidden:
         raise OptionError(
-            f"--dim {options.dim}: {options.model} has {files.hidden} dimensions; say {files.hidden} or less"
+            f"--dim {options.dim}: {options.model} has {files.hidden} dimensions; say"
+            f" {files.hidden} or less"
         )
     return _POOLINGS[pooling]
 
@@ -137,19 +167,34 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
 def _table(
     model: Any, tokenizer: Any, words: Iterable[str], pooling: str, options: DistillOptions
 ) -> tuple[np.ndarray, Tokenizer]:
-    """The embedding of each token, float32 [tokens, dim], weighted by its rank, and the tokenizer of these tokens."""
+    """The embedding of each token, float32 [tokens, dim], weighted by its rank, and the tokenizer
+    of these tokens.
+    """
     from model2vec.distill import distill_from_model, inference
 
     device = str(next(model.parameters()).device)
-    settings: dict[str, Any] = {"pca_dims": options.dim, "quantize_to": "float32", "pooling": pooling, "device": device}
+    settings: dict[str, Any] = {
+        "pca_dims": options.dim,
+        "quantize_to": "float32",
+        "pooling": pooling,
+        "device": device,
+    }
     try:
         with _counted(inference), _silent("model2vec"), quiet_transformers():
-            made = distill_from_model(model=model, tokenizer=tokenizer, vocabulary=list(words), **settings)
-    except Exception as error:  # model2vec raises bare types of every kind for a tokenizer that it cannot read
-        raise OptionError(f"--model {options.model}: model2vec cannot distil it ({first_line(error)})") from error
+            made = distill_from_model(
+                model=model, tokenizer=tokenizer, vocabulary=list(words), **settings
+            )
+    except (
+        Exception
+    ) as error:  # model2vec raises bare types of every kind for a tokenizer that it cannot read
+        raise OptionError(
+            f"--model {options.model}: model2vec cannot distil it ({first_line(error)})"
+        ) from error
     table = np.asarray(made.embedding, np.float32)
     if table.shape[1] != options.dim:
-        raise OptionError(f"--dim {options.dim}: the vocabulary has {len(table)} tokens; say less than that")
+        raise OptionError(
+            f"--dim {options.dim}: the vocabulary has {len(table)} tokens; say less than that"
+        )
     if made.weights is not None:
         table = (table * np.asarray(made.weights)[:, None]).astype(np.float32)
     made.tokenizer.no_padding()
@@ -194,13 +239,24 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     kinds = {"": "StaticEmbedding", "1_Normalize": "Normalize"}
     listed = [
-        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": number,
+            "name": str(number),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for number, (path, kind) in enumerate(kinds.items())
     ]
     (folder / "1_Normalize").mkdir()
     (folder / "modules.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf8")
-    said: dict[str, Any] = {"similarity_fn_name": "cosine", "prompts": {}, "default_prompt_name": None}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(said, indent=2) + "\n", encoding="utf8")
+    said: dict[str, Any] = {
+        "similarity_fn_name": "cosine",
+        "prompts": {},
+        "default_prompt_name": None,
+    }
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps(said, indent=2) + "\n", encoding="utf8"
+    )
 
 
 def _record(
@@ -226,10 +282,11 @@ def _record(
 def _card(record: dict[str, Any]) -> str:
     words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
     return (
-        "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n- sentence-similarity\n---\n\n"
-        f"# {Path(record['options']['output']).name}\n\n"
-        f"A table of {record['tokens']:,} token embeddings{words}, of {record['dim']} dimensions, distilled from "
-        f"{record['options']['model']} by model2vec {record['versions']['model2vec']}. `{RECORD}` says how.\n\n"
-        "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
-        'SentenceTransformer("path/to/this/folder").encode(["a text"])\n```\n'
+        "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n-"
+        f" sentence-similarity\n---\n\n# {Path(record['options']['output']).name}\n\nA table of"
+        f" {record['tokens']:,} token embeddings{words}, of {record['dim']} dimensions, distilled"
+        f" from {record['options']['model']} by model2vec {record['versions']['model2vec']}."
+        f" `{RECORD}` says how.\n\n```python\nfrom sentence_transformers import"
+        ' SentenceTransformer\n\nSentenceTransformer("path/to/this/folder").encode(["a'
+        ' text"])\n```\n'
     )

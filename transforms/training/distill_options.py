@@ -10,7 +10,15 @@ from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.extras import pip_line
 from transforms.base.option import option, options
 from transforms.space import DEFAULT_MODEL
-from transforms.steps.options.common import DELIMITER, DEVICE, FORMAT, MODEL, REVISION, TEXT_COLUMN, named_input
+from transforms.steps.options.common import (
+    DELIMITER,
+    DEVICE,
+    FORMAT,
+    MODEL,
+    REVISION,
+    TEXT_COLUMN,
+    named_input,
+)
 
 RECORD = "distill.json"
 WORDS = 20_000
@@ -34,13 +42,20 @@ class DistillOptions:
         group="model",
         default=DIM,
     )
-    output: str = option("folder of the new model", kind=values.filled, metavar="DIR", group="model")
-    overwrite: bool = option("replace an earlier distillation in --output (default: no)", group="model", default=False)
+    output: str = option(
+        "folder of the new model", kind=values.filled, metavar="DIR", group="model"
+    )
+    overwrite: bool = option(
+        "replace an earlier distillation in --output (default: no)", group="model", default=False
+    )
     input: tuple[str, ...] | None = option(
-        named_input("a corpus whose words become tokens beside the model's own", "none"), group="words", default=None
+        named_input("a corpus whose words become tokens beside the model's own", "none"),
+        group="words",
+        default=None,
     )
     words: int = option(
-        f"the most words of the corpus that become tokens, the frequent ones first (default: {WORDS})",
+        "the most words of the corpus that become tokens, the frequent ones first (default:"
+        f" {WORDS})",
         kind=values.positive,
         metavar="N",
         group="words",
@@ -60,7 +75,9 @@ def check_installed() -> None:
 
 
 def output_of(options: DistillOptions) -> Path:
-    """The folder to write. Raises OptionError for a URL, a file, and a folder that the options do not speak of."""
+    """The folder to write. Raises OptionError for a URL, a file, and a folder that the options do
+    not speak of.
+    """
     said = f"--output {options.output}"
     if not storage.is_local(options.output):
         raise OptionError(f"{said}: a model is written to a local folder; copy it from there")

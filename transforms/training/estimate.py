@@ -18,7 +18,9 @@ STEPS = 5  # that are done; the first is left out, as much is made ready in it
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """Rows, batches of an epoch, steps; bytes of memory at the most so far, and seconds that all will take."""
+    """Rows, batches of an epoch, steps; bytes of memory at the most so far, and seconds that all
+    will take.
+    """
 
     rows: int
     batch: int
@@ -34,7 +36,9 @@ class TrainingEstimate:
 
 
 def estimate(options: TrainOptions, say: Callable[[str], None]) -> TrainingEstimate:
-    """The estimate for a training; nothing is written, but for a temporary folder. Raises what `train` raises."""
+    """The estimate for a training; nothing is written, but for a temporary folder. Raises what
+    `train` raises.
+    """
     check(options)
     folders.output_of(options)
     data = read_data(options)

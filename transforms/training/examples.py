@@ -24,7 +24,9 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Source:
-    """A file of data: the name it was given, its sha256, the column of each role, and its rows, rejected by reason."""
+    """A file of data: the name it was given, its sha256, the column of each role, and its rows,
+    rejected by reason.
+    """
 
     name: str
     path: str
@@ -37,7 +39,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows by role: texts, and labels or scores; `origin` is each row's place in `sources` and number in its file."""
+    """Rows by role: texts, and labels or scores; `origin` is each row's place in `sources` and
+    number in its file.
+    """
 
     sources: tuple[Source, ...]
     columns: Mapping[str, list[Any]]
@@ -61,19 +65,27 @@ class Examples:
         return f"{self.sources[source].path}, row {number}"
 
 
-def read_examples(flag: str, words: Sequence[str], options: TrainOptions, limit: int | None = None) -> Examples:
-    """The rows of the files that values of a flag name, [NAME=]PATH each; the first `limit` of them, or all.
+def read_examples(
+    flag: str, words: Sequence[str], options: TrainOptions, limit: int | None = None
+) -> Examples:
+    """The rows of the files that values of a flag name, [NAME=]PATH each; the first `limit` of
+    them, or all.
 
-    Raises OptionError for files, columns and values that cannot be used, DataGateError for too many rejected rows.
+    Raises OptionError for files, columns and values that cannot be used, DataGateError for too many
+    rejected rows.
     """
     named = [(name, file) for word in words for name, file in _files(flag, word)]
-    found = [columns_of(file.path, header_of(file), options.objective, options.columns) for _, file in named]
+    found = [
+        columns_of(file.path, header_of(file), options.objective, options.columns)
+        for _, file in named
+    ]
     roles = list(found[0])
     other = next((place for place, columns in enumerate(found) if list(columns) != roles), None)
     if other is not None:
         odd = next(iter(set(roles) ^ set(found[other])))
         raise OptionError(
-            f"of {named[0][1].path} and {named[other][1].path} one has a column {odd} and one has not; say --columns"
+            f"of {named[0][1].path} and {named[other][1].path} one has a column {odd} and one has"
+            " not; say --columns"
         )
     labels = read_labels(options.labels)
     values: dict[str, list[Any]] = {role: [] for role in roles}
@@ -139,11 +151,16 @@ Reader = Callable[[int, Any, list[Any]], str | None]
 def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
     """What reads a role's value into a row, or says why the row is rejected.
 
-    Raises OptionError for a score that is no number: then the column is another one than it was taken for.
+    Raises OptionError for a score that is no number: then the column is another one than it was
+    taken for.
     """
 
     def label(number: int, value: Any, row: list[Any]) -> str | None:
-        text = "" if value is None else str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        text = (
+            ""
+            if value is None
+            else str(int(value) if isinstance(value, float) and value.is_integer() else value)
+        )
         row.append(labels.named(text.strip()))
         return NO_LABEL if row[-1] is None else None
 
@@ -156,8 +173,8 @@ def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
             row.append(float("nan"))
         if not abs(row[-1]) < float("inf"):
             raise OptionError(
-                f"{path}, row {number}: {_short(value)} in column {column} is no score; mend the row, or say --columns "
-                "with the names in the order text1,text2,score"
+                f"{path}, row {number}: {_short(value)} in column {column} is no score; mend the"
+                " row, or say --columns with the names in the order text1,text2,score"
             )
         return None
 
@@ -183,8 +200,8 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
         counted = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common())
         numbers = ", ".join(map(str, source.first_rejected))
         raise DataGateError(
-            f"{flag}: {rejected:,} of {rows:,} rows cannot be used ({counted}; of {source.path} rows {numbers}), more "
-            f"than --max-rejects {most:g}; mend them or raise it"
+            f"{flag}: {rejected:,} of {rows:,} rows cannot be used ({counted}; of {source.path}"
+            f" rows {numbers}), more than --max-rejects {most:g}; mend them or raise it"
         )
     if not len(examples):
         raise OptionError(f"{flag} {examples.sources[0].path} has no row; check the file")
@@ -196,24 +213,33 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
 def labels_of(train: Examples, dev: Examples | None, given: Sequence[str]) -> tuple[str, ...]:
     """The labels in their order: as given, else sorted.
 
-    Raises OptionError where there is but one, and for a row with a label that is not given, or that training has not.
+    Raises OptionError where there is but one, and for a row with a label that is not given, or that
+    training has not.
     """
     found = set(train.columns[LABEL])
     labels = read_labels(given).names or tuple(sorted(found))
     if len(found) < 2:
-        raise OptionError(f"all labels are {_short(next(iter(found)))}; there is nothing to tell apart")
+        raise OptionError(
+            f"all labels are {_short(next(iter(found)))}; there is nothing to tell apart"
+        )
     for examples in (train, *([dev] if dev else [])):
         for place, label in enumerate(examples.columns[LABEL]):
             if label not in labels:
                 why = "not among --labels" if given else "a label that no training row has"
-                raise OptionError(f"{examples.where(place)}: {_short(label)} is {why}; there are {_listed(labels)}")
+                raise OptionError(
+                    f"{examples.where(place)}: {_short(label)} is {why}; there are"
+                    f" {_listed(labels)}"
+                )
     unseen = [label for label in labels if label not in found]
     if unseen:
-        raise OptionError(f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(found))}")
+        raise OptionError(
+            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(found))}"
+        )
     if len(labels) > len(found) or len(found) > len(train) // 2:
         raise OptionError(
-            f"{len(found):,} different labels in {len(train):,} rows, as {_short(labels[0])}: is {_column(train)} the "
-            "column of labels? Say --columns with the names in the order text1,text2,label"
+            f"{len(found):,} different labels in {len(train):,} rows, as {_short(labels[0])}: is"
+            f" {_column(train)} the column of labels? Say --columns with the names in the order"
+            " text1,text2,label"
         )
     return labels
 
@@ -221,16 +247,21 @@ def labels_of(train: Examples, dev: Examples | None, given: Sequence[str]) -> tu
 def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool) -> list[float]:
     """The scores from 0 to 1, `scores` being the ends of the data's scale; as they are without it.
 
-    Raises OptionError for a row outside of the scale; without one, where `bounded`, for a row outside of 0 to 1.
+    Raises OptionError for a row outside of the scale; without one, where `bounded`, for a row
+    outside of 0 to 1.
     """
     low, high = scores or (0.0, 1.0)
     found = examples.columns[SCORE]
     for place, score in enumerate(found if scores or bounded else ()):
         if not low <= score <= high:
             mend = (
-                "say --scores LOW,HIGH, the ends of the data's scale" if scores is None else "mend the row or --scores"
+                "say --scores LOW,HIGH, the ends of the data's scale"
+                if scores is None
+                else "mend the row or --scores"
             )
-            raise OptionError(f"{examples.where(place)}: score {score:g} is not from {low:g} to {high:g}; {mend}")
+            raise OptionError(
+                f"{examples.where(place)}: score {score:g} is not from {low:g} to {high:g}; {mend}"
+            )
     if len(set(found)) < 2:
         raise OptionError(f"all scores are {found[0]:g}; there is nothing to learn")
     return [(score - low) / (high - low) for score in found]
@@ -243,7 +274,9 @@ def overlap(train: Examples, dev: Examples) -> int:
 
 
 def _digest(texts: Sequence[str]) -> bytes:
-    return hashlib.blake2b("\0".join(sorted(text.strip() for text in texts)).encode(), digest_size=16).digest()
+    return hashlib.blake2b(
+        "\0".join(sorted(text.strip() for text in texts)).encode(), digest_size=16
+    ).digest()
 
 
 def _column(examples: Examples) -> str:

@@ -1,4 +1,6 @@
-"""The folder that a training writes, whole or not at all, and the one beside it with an unfinished training."""
+"""The folder that a training writes, whole or not at all, and the one beside it with an unfinished
+training.
+"""
 
 import ctypes
 import errno
@@ -21,17 +23,26 @@ _CURRENT, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 
 def output_of(options: TrainOptions) -> Path:
-    """The folder to write. Raises OptionError for a URL, a file, and a folder that the options do not speak of."""
+    """The folder to write. Raises OptionError for a URL, a file, and a folder that the options do
+    not speak of.
+    """
     if not storage.is_local(options.output):
-        raise OptionError(f"--output {options.output}: a model is written to a local folder; copy it from there")
+        raise OptionError(
+            f"--output {options.output}: a model is written to a local folder; copy it from there"
+        )
     output = Path(storage.absolute(options.output))
     if output.is_file():
         raise OptionError(f"--output {options.output} is a file; name a folder")
     there = output.is_dir() and any(output.iterdir())
     if there and (options.overwrite or options.resume) and not (output / RECORD).is_file():
-        raise OptionError(f"--output {options.output} is there and no training wrote it; name another folder")
+        raise OptionError(
+            f"--output {options.output} is there and no training wrote it; name another folder"
+        )
     if there and not options.overwrite and not options.resume:
-        raise OptionError(f"--output {options.output} is there; say --overwrite to replace it, or name another folder")
+        raise OptionError(
+            f"--output {options.output} is there; say --overwrite to replace it, or name another"
+            " folder"
+        )
     return output
 
 
@@ -44,15 +55,20 @@ def work_of(output: Path) -> Path:
 def working(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> Iterator[Path]:
     """The folder of a training under way, which stays there where the body does not end well.
 
-    `asked` is all that decides the result: a training goes on only where that is as it was. Raises OptionError where it
-    is not, and where there is an unfinished training of which the options say nothing.
+    `asked` is all that decides the result: a training goes on only where that is as it was. Raises
+    OptionError where it is not, and where there is an unfinished training of which the options say
+    nothing.
     """
     work = work_of(output)
     if work.is_dir() and not options.resume and not options.overwrite:
-        raise OptionError(f"{work} holds an unfinished training; say --resume to go on, or --overwrite to begin again")
+        raise OptionError(
+            f"{work} holds an unfinished training; say --resume to go on, or --overwrite to begin"
+            " again"
+        )
     if work.is_dir() and any(work.iterdir()) and not (work / LOCK).is_file():
         raise OptionError(
-            f"{work}, where checkpoints would go, is there and no training wrote it; name another --output"
+            f"{work}, where checkpoints would go, is there and no training wrote it; name another"
+            " --output"
         )
     work.mkdir(parents=True, exist_ok=True)
     with open(work / LOCK, "w") as lock:
@@ -68,7 +84,8 @@ def working(output: Path, options: TrainOptions, asked: Mapping[str, Any]) -> It
             if not is_begun(output):
                 shutil.rmtree(work)
             raise
-    done = work.with_name(f"{work.name}-done-{uuid.uuid4().hex}")  # half a folder would pass for an unfinished training
+    # half a folder would pass for an unfinished training
+    done = work.with_name(f"{work.name}-done-{uuid.uuid4().hex}")
     os.rename(work, done)
     shutil.rmtree(done, ignore_errors=True)
 
@@ -107,7 +124,9 @@ def staged(output: Path) -> Iterator[Path]:
 
 
 def _put(new: Path, output: Path) -> None:
-    """Rename a folder to one that may be there; then both change places, so that one of them is always there."""
+    """Rename a folder to one that may be there; then both change places, so that one of them is
+    always there.
+    """
     if not output.exists():
         os.rename(new, output)
         return
@@ -117,7 +136,8 @@ def _put(new: Path, output: Path) -> None:
     failed = ctypes.get_errno()
     if failed not in (errno.EINVAL, errno.ENOSYS):
         raise OSError(failed, os.strerror(failed), str(output))
-    old = output.with_name(f"{output.name}.old-{uuid.uuid4().hex}")  # a file system that cannot exchange names
+    # a file system that cannot exchange names
+    old = output.with_name(f"{output.name}.old-{uuid.uuid4().hex}")
     os.rename(output, old)
     os.rename(new, output)
     shutil.rmtree(old)
@@ -145,8 +165,8 @@ def _refuse_others(where: str, known: Mapping[str, Any], asked: Mapping[str, Any
     other = next((key for key in sorted({*known, *now}) if known.get(key) != now.get(key)), None)
     if other is not None:
         raise OptionError(
-            f"{where}: its {other.replace('_', ' ')} was {known.get(other)}, and is {now.get(other)} now; resume with "
-            "the same, or say --overwrite to begin again"
+            f"{where}: its {other.replace('_', ' ')} was {known.get(other)}, and is"
+            f" {now.get(other)} now; resume with the same, or say --overwrite to begin again"
         )
 
 

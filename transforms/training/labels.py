@@ -1,11 +1,14 @@
-"""Names of labels, and the numbers that stand for them in data: `--labels contradiction=2,entailment=0,neutral=1`."""
+"""Names of labels, and the numbers that stand for them in data: `--labels
+contradiction=2,entailment=0,neutral=1`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transforms.base.errors import OptionError
 
-WITHOUT_CONSENSUS = ("-", "-1")  # SNLI's pairs whose annotators did not agree: in its own files, and on the hub
+# SNLI's pairs whose annotators did not agree: in its own files, and on the hub
+WITHOUT_CONSENSUS = ("-", "-1")
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Labels:
 
 
 def read_labels(words: Sequence[str]) -> Labels:
-    """The labels that the values of `--labels` name, NAME or NAME=NUMBER each. Raises OptionError for a repeated one.
+    """The labels that the values of `--labels` name, NAME or NAME=NUMBER each. Raises OptionError
+    for a repeated one.
 
     >>> read_labels(["entailment=0", "neutral"]).named("0")
     'entailment'

@@ -1,4 +1,6 @@
-"""The model that is trained: sentence-transformers' modules around a backbone, and what of it learns."""
+"""The model that is trained: sentence-transformers' modules around a backbone, and what of it
+learns.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,13 +21,18 @@ from transforms.training.options import CLASSIFICATION, CNN, TrainOptions
 
 
 def load(options: TrainOptions, device: str) -> SentenceTransformer:
-    """The model to train, as `--model`, `--pooler`, `--max-tokens`, `--lora` and `--freeze-backbone` say.
+    """The model to train, as `--model`, `--pooler`, `--max-tokens`, `--lora` and
+    `--freeze-backbone` say.
 
-    Raises OptionError for a model that sentence-transformers cannot load, or that has nothing to train.
+    Raises OptionError for a model that sentence-transformers cannot load, or that has nothing to
+    train.
     """
     files = resolve_model(options.model, options.revision)
     if files.exported:
-        raise OptionError(f"--model {options.model} was exported from a store; train the model in its folder `model`")
+        raise OptionError(
+            f"--model {options.model} was exported from a store; train the model in its folder"
+            " `model`"
+        )
     own = files.modules.pooling is not None
     kept = own and (options.pooler is None or files.modules.pooling == (options.pooler,))
     try:
@@ -33,7 +40,8 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
             model = _loaded(files, None if kept else options.pooler or "mean", device)
     except (OSError, ValueError, ImportError) as error:
         raise OptionError(
-            f"--model {options.model} cannot be loaded by sentence-transformers ({first_line(error)})"
+            f"--model {options.model} cannot be loaded by sentence-transformers"
+            f" ({first_line(error)})"
         ) from error
     if not files.modules.static:
         limit = files.position_limit
@@ -42,20 +50,30 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
         _add_lora(model, options.lora)
     if options.freeze_backbone:
         model[0].requires_grad_(False)
-        if options.objective != CLASSIFICATION and not any(weight.requires_grad for weight in model.parameters()):
-            raise OptionError("--freeze-backbone leaves nothing to train; leave it out, or say --pooler cnn")
+        if options.objective != CLASSIFICATION and not any(
+            weight.requires_grad for weight in model.parameters()
+        ):
+            raise OptionError(
+                "--freeze-backbone leaves nothing to train; leave it out, or say --pooler cnn"
+            )
     return model
 
 
 def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
-    """The model of a folder, its own modules where `pooler` is None; no code that comes with it is run."""
+    """The model of a folder, its own modules where `pooler` is None; no code that comes with it is
+    run.
+    """
     if pooler is None:
-        known = {"modeling_cnn.CNN003": CNN003}  # the code beside such a model's weights is never run
+        # the code beside such a model's weights is never run
+        known = {"modeling_cnn.CNN003": CNN003}
         return SentenceTransformer._load_with_module_classes(
             str(files.root), known, device=device, local_files_only=True
         )
     if files.modules.static:
-        raise OptionError(f"{files.root} is a table of token embeddings, whose pooler is its own; leave out --pooler")
+        raise OptionError(
+            f"{files.root} is a table of token embeddings, whose pooler is its own; leave out"
+            " --pooler"
+        )
     transformer = modules.Transformer(str(files.folder))
     width = transformer.get_embedding_dimension()
     pooling = CNN003(width) if pooler == CNN else modules.Pooling(width, pooling_mode=pooler)
@@ -90,9 +108,11 @@ def merged(model: SentenceTransformer) -> None:
 
 
 def take_normalize(model: SentenceTransformer) -> nn.Module | None:
-    """The last module, taken from the model, if it brings vectors to length 1; else None, and the model as it was.
+    """The last module, taken from the model, if it brings vectors to length 1; else None, and the
+    model as it was.
 
-    A layer over vectors so short would hardly learn at the rate that suits the model; that of the paper has none.
+    A layer over vectors so short would hardly learn at the rate that suits the model; that of the
+    paper has none.
     """
     if not isinstance(model[-1], modules.Normalize):
         return None
@@ -102,7 +122,9 @@ def take_normalize(model: SentenceTransformer) -> nn.Module | None:
 
 
 def save(model: SentenceTransformer, folder: Path, last: nn.Module | None, with_lora: bool) -> None:
-    """Write the model, `last` behind it, as a sentence-transformers folder, safetensors and JSON alone."""
+    """Write the model, `last` behind it, as a sentence-transformers folder, safetensors and JSON
+    alone.
+    """
     if last is not None:
         model.append(last)
     if with_lora:

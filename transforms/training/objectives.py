@@ -1,4 +1,6 @@
-"""Objectives as losses of sentence-transformers (arXiv:1908.10084 for the first, the second and triplets)."""
+"""Objectives as losses of sentence-transformers (arXiv:1908.10084 for the first, the second and
+triplets).
+"""
 
 from typing import Any
 
@@ -25,8 +27,12 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
     full = model.get_embedding_dimension() or 0
     wide = next((dim for dim in options.matryoshka if dim >= full), None)
     if wide is not None:
-        raise OptionError(f"--matryoshka {wide}: the model's vectors have {full} components; name smaller widths")
-    return losses.MatryoshkaLoss(model, loss, matryoshka_dims=[full, *sorted(options.matryoshka, reverse=True)])
+        raise OptionError(
+            f"--matryoshka {wide}: the model's vectors have {full} components; name smaller widths"
+        )
+    return losses.MatryoshkaLoss(
+        model, loss, matryoshka_dims=[full, *sorted(options.matryoshka, reverse=True)]
+    )
 
 
 def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
@@ -38,11 +44,15 @@ def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn
         return losses.CoSENTLoss(model)
     if options.objective == RANKING:
         return _ranking(model, options)
-    return losses.TripletLoss(model, distance_metric=losses.TripletDistanceMetric.EUCLIDEAN, triplet_margin=MARGIN)
+    return losses.TripletLoss(
+        model, distance_metric=losses.TripletDistanceMetric.EUCLIDEAN, triplet_margin=MARGIN
+    )
 
 
 def _softmax(model: SentenceTransformer, labels: int) -> losses.SoftmaxLoss:
-    """A layer over (u, v, |u-v|) without bias, as in the paper; sentence-transformers' own has one."""
+    """A layer over (u, v, |u-v|) without bias, as in the paper; sentence-transformers' own
+    has one.
+    """
     width = model.get_embedding_dimension() or 0
     loss = losses.SoftmaxLoss(model, width, labels)
     loss.classifier = nn.Linear(3 * width, labels, bias=False, device=model.device)
@@ -51,10 +61,18 @@ def _softmax(model: SentenceTransformer, labels: int) -> losses.SoftmaxLoss:
 
 
 def _ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Module:
-    """The other rows of a batch are negatives; those that a guide finds nearer than the positive text are not."""
-    at_once: dict[str, Any] = {} if options.mini_batch is None else {"mini_batch_size": options.mini_batch}
+    """The other rows of a batch are negatives; those that a guide finds nearer than the positive
+    text are not.
+    """
+    at_once: dict[str, Any] = (
+        {} if options.mini_batch is None else {"mini_batch_size": options.mini_batch}
+    )
     if options.guide is None:
-        cached = losses.CachedMultipleNegativesRankingLoss if at_once else losses.MultipleNegativesRankingLoss
+        cached = (
+            losses.CachedMultipleNegativesRankingLoss
+            if at_once
+            else losses.MultipleNegativesRankingLoss
+        )
         return cached(model, **at_once)
     guided = losses.CachedGISTEmbedLoss if at_once else losses.GISTEmbedLoss
     return guided(model, guide_of(options.guide, model.device), **at_once)
@@ -66,9 +84,13 @@ def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
     from transforms.space import resolve_model
 
     with quiet_transformers():
-        return SentenceTransformer(str(resolve_model(guide).root), device=str(device), local_files_only=True)
+        return SentenceTransformer(
+            str(resolve_model(guide).root), device=str(device), local_files_only=True
+        )
 
 
 def classifier_of(loss: nn.Module) -> nn.Linear | None:
-    """The layer that classifies, of `classification`; it is no part of the model that is written."""
+    """The layer that classifies, of `classification`; it is no part of the model that is
+    written.
+    """
     return loss.classifier if isinstance(loss, losses.SoftmaxLoss) else None

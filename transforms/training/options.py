@@ -7,11 +7,24 @@ from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.extras import pip_line
 from transforms.base.option import Exclusive, option, options
 from transforms.space import DEFAULT_MODEL
-from transforms.steps.options.common import DEVICE, DTYPES_ASKED, MAX_REJECTS, MAX_TOKENS, MODEL, REVISION
+from transforms.steps.options.common import (
+    DEVICE,
+    DTYPES_ASKED,
+    MAX_REJECTS,
+    MAX_TOKENS,
+    MODEL,
+    REVISION,
+)
 from transforms.store.entries import Options
 from transforms.training import recipes
 
-CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = "classification", "regression", "cosent", "triplet", "ranking"
+CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = (
+    "classification",
+    "regression",
+    "cosent",
+    "triplet",
+    "ranking",
+)
 OBJECTIVES = (CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING)
 CNN = "cnn"
 POOLERS = ("mean", "cls", "max", CNN)
@@ -24,7 +37,9 @@ AGAIN = Exclusive("again")
 
 
 def ends_of(text: str) -> tuple[float, float]:
-    """Return the least and the greatest score, of LOW,HIGH. Raises OptionError for anything else."""
+    """Return the least and the greatest score, of LOW,HIGH. Raises OptionError for anything
+    else.
+    """
     try:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
@@ -49,12 +64,13 @@ def whole_number(text: str) -> int:
 class TrainOptions:
     """A training, as a user says it.
 
-    `inputs` and `dev` are [NAME=]PATH; `columns` the data's names of the objective's roles, in their order. `pooler`
-    None: the model's own modules, mean where it has none. `scores` are the ends of the data's scale, `labels` the
-    labels in their order; `guide` is a model that says which negatives are none, `hard_negatives` how many are looked
-    for to each row, `matryoshka` the widths that are trained beside the full one, `lora` a rank. `checkpoint_steps`
-    None: a tenth of all steps. `must_improve` refuses a model that is no better than the start. `recipe` is the name of
-    the one that some of these come from.
+    `inputs` and `dev` are [NAME=]PATH; `columns` the data's names of the objective's roles, in
+    their order. `pooler` None: the model's own modules, mean where it has none. `scores` are the
+    ends of the data's scale, `labels` the labels in their order; `guide` is a model that says which
+    negatives are none, `hard_negatives` how many are looked for to each row, `matryoshka` the
+    widths that are trained beside the full one, `lora` a rank. `checkpoint_steps` None: a tenth of
+    all steps. `must_improve` refuses a model that is no better than the start. `recipe` is the name
+    of the one that some of these come from.
     """
 
     recipe: str | None = option(
@@ -71,8 +87,9 @@ class TrainOptions:
         kw_only=False,
     )
     objective: str = option(
-        "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2, score), triplet "
-        "(anchor, positive, negative), ranking (anchor, positive, perhaps negative)",
+        "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2,"
+        " score), triplet (anchor, positive, negative), ranking (anchor, positive, perhaps"
+        " negative)",
         choices=OBJECTIVES,
         group=DATA,
     )
@@ -83,7 +100,8 @@ class TrainOptions:
         default=None,
     )
     columns: tuple[str, ...] = option(
-        "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)",
+        "the data's names of the objective's roles, in their order (default: those names,"
+        " sentence1, sentence2)",
         kind=values.names,
         metavar="A,B,C",
         group=DATA,
@@ -97,7 +115,8 @@ class TrainOptions:
         default=(),
     )
     scores: tuple[float, float] | None = option(
-        "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0 to 1)",
+        "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0"
+        " to 1)",
         kind=ends_of,
         metavar="LOW,HIGH",
         group=DATA,
@@ -112,7 +131,10 @@ class TrainOptions:
     )
     max_rejects: float = option(
         MAX_REJECTS,
-        help=f"most of the rows that may be unusable, as those without a text (default: {Options.max_rejects:g})",
+        help=(
+            "most of the rows that may be unusable, as those without a text (default:"
+            f" {Options.max_rejects:g})"
+        ),
         group=DATA,
         default=Options.max_rejects,
     )
@@ -124,9 +146,12 @@ class TrainOptions:
         group=MODELS,
         default=None,
     )
-    max_tokens: int = option(MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST)
+    max_tokens: int = option(
+        MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST
+    )
     matryoshka: tuple[int, ...] = option(
-        "widths of vectors that are trained beside the full one, for --truncate-dim (default: none)",
+        "widths of vectors that are trained beside the full one, for --truncate-dim (default:"
+        " none)",
         kind=widths_of,
         metavar="D,D",
         group=MODELS,
@@ -142,7 +167,9 @@ class TrainOptions:
     freeze_backbone: bool = option(
         "train what is on top of the transformer alone (default: no)", group=MODELS, default=False
     )
-    output: str = option("folder of the trained model", kind=values.filled, metavar="DIR", group=MODELS)
+    output: str = option(
+        "folder of the trained model", kind=values.filled, metavar="DIR", group=MODELS
+    )
     resume: bool = option(
         "go on with a training that was stopped; begin where there is none (default: no)",
         group=MODELS,
@@ -150,14 +177,31 @@ class TrainOptions:
         default=False,
     )
     overwrite: bool = option(
-        "replace an earlier training in --output (default: no)", group=MODELS, exclusive=AGAIN, default=False
+        "replace an earlier training in --output (default: no)",
+        group=MODELS,
+        exclusive=AGAIN,
+        default=False,
     )
     epochs: int = option(
-        "times through the data (default: 1)", kind=values.positive, metavar="N", group=TRAINING, default=1
+        "times through the data (default: 1)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=1,
     )
-    batch: int = option("rows of a step (default: 16)", kind=values.positive, metavar="N", group=TRAINING, default=16)
+    batch: int = option(
+        "rows of a step (default: 16)",
+        kind=values.positive,
+        metavar="N",
+        group=TRAINING,
+        default=16,
+    )
     lr: float = option(
-        "highest learning rate (default: 2e-5)", kind=values.price, metavar="X", group=TRAINING, default=2e-5
+        "highest learning rate (default: 2e-5)",
+        kind=values.price,
+        metavar="X",
+        group=TRAINING,
+        default=2e-5,
     )
     warmup: float = option(
         "part of the steps in which the rate rises; then it falls to 0 (default: 0.1)",
@@ -167,23 +211,30 @@ class TrainOptions:
         default=0.1,
     )
     seed: int = option(
-        "of the order of rows and all else (default: 12)", kind=whole_number, metavar="N", group=TRAINING, default=12
+        "of the order of rows and all else (default: 12)",
+        kind=whole_number,
+        metavar="N",
+        group=TRAINING,
+        default=12,
     )
     mini_batch: int | None = option(
-        "ranking: rows that are in memory at once, so that --batch may be large (default: all of the batch)",
+        "ranking: rows that are in memory at once, so that --batch may be large (default: all of"
+        " the batch)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
         default=None,
     )
     guide: str | None = option(
-        "ranking: a model that says which texts of a batch are too near to be negatives (default: none)",
+        "ranking: a model that says which texts of a batch are too near to be negatives (default:"
+        " none)",
         metavar="MODEL",
         group=TRAINING,
         default=None,
     )
     hard_negatives: int | None = option(
-        "ranking: look for N negatives to each row among the positive texts of others (default: none)",
+        "ranking: look for N negatives to each row among the positive texts of others (default:"
+        " none)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
@@ -211,7 +262,9 @@ class TrainOptions:
         default=None,
     )
     must_improve: bool = option(
-        "exit with status 3 if no dev score is above the start's (default: no)", group=TRAINING, default=False
+        "exit with status 3 if no dev score is above the start's (default: no)",
+        group=TRAINING,
+        default=False,
     )
 
 
@@ -219,11 +272,15 @@ class TrainOptions:
 class TrainCommandOptions(TrainOptions):
     """The options of `train`: those of a training, and whether there is one."""
 
-    dry_run: bool = option("say steps, memory and time, by a few steps, and write nothing (default: no)", default=False)
+    dry_run: bool = option(
+        "say steps, memory and time, by a few steps, and write nothing (default: no)", default=False
+    )
 
 
 def check(options: TrainOptions) -> None:
-    """Raise OptionError for options that do not go together, MissingExtraError where a package is not installed."""
+    """Raise OptionError for options that do not go together, MissingExtraError where a package is
+    not installed.
+    """
     objective = options.objective
     if not options.lr > 0:
         raise OptionError("--lr has to be above 0")
@@ -236,19 +293,35 @@ def check(options: TrainOptions) -> None:
     if given and objective != RANKING:
         raise OptionError(f"{given} is of --objective {RANKING}; leave it out of {objective}")
     if options.labels and objective != CLASSIFICATION:
-        raise OptionError(f"--labels is of --objective {CLASSIFICATION}; leave it out of {objective}")
+        raise OptionError(
+            f"--labels is of --objective {CLASSIFICATION}; leave it out of {objective}"
+        )
     if options.scores and objective not in (REGRESSION, COSENT):
-        raise OptionError(f"--scores is of --objective {REGRESSION} and {COSENT}; leave it out of {objective}")
+        raise OptionError(
+            f"--scores is of --objective {REGRESSION} and {COSENT}; leave it out of {objective}"
+        )
     if options.scores and not options.scores[0] < options.scores[1]:
-        raise OptionError("--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5")
+        raise OptionError(
+            "--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5"
+        )
     if options.matryoshka and objective == CLASSIFICATION:
-        raise OptionError(f"--matryoshka has no meaning with --objective {CLASSIFICATION}, whose layer has one width")
+        raise OptionError(
+            f"--matryoshka has no meaning with --objective {CLASSIFICATION}, whose layer has one"
+            " width"
+        )
     _check_dev(options)
     if options.freeze_backbone and options.lora:
-        raise OptionError("--lora trains a part of the backbone, which --freeze-backbone does not; say one of them")
+        raise OptionError(
+            "--lora trains a part of the backbone, which --freeze-backbone does not; say one of"
+            " them"
+        )
     if options.dtype == "float16" and options.device == "cpu":
         raise OptionError("--dtype float16 trains on a GPU alone; say bfloat16 or float32")
-    needed = [*NEEDED, *(["peft"] if options.lora else []), *(["ir_measures"] if _ranks(options) else [])]
+    needed = [
+        *NEEDED,
+        *(["peft"] if options.lora else []),
+        *(["ir_measures"] if _ranks(options) else []),
+    ]
     missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
     if missing:
         raise MissingExtraError(f"training needs {missing}: {pip_line('train')}")

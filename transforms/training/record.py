@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from transforms.training.data import Data
     from transforms.training.trainer import TrainingResult
 
-PACKAGES = ("sentence-beam", "sentence-transformers", "transformers", "torch", "accelerate", "datasets", "peft")
+PACKAGES = (
+    "sentence-beam",
+    "sentence-transformers",
+    "transformers",
+    "torch",
+    "accelerate",
+    "datasets",
+    "peft",
+)
 CARD, PAGE, PICTURE = "README.md", "training.html", "training.png"
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How a training ended: the curve, the dev metric with what can be believed before and after, the new space."""
+    """How a training ended: the curve, the dev metric with what can be believed before and after,
+    the new space.
+    """
 
     fitted: "TrainingResult"
     metric: str | None
@@ -48,7 +58,11 @@ def record_of(
         "asked": dict(asked),
         "data": [asdict(source) for source in data.train.sources],
         "dev_data": [asdict(source) for source in data.dev.sources] if data.dev else [],
-        "rows": {"train": len(data.train), "dev": len(data.dev) if data.dev else 0, "overlap": data.overlap},
+        "rows": {
+            "train": len(data.train),
+            "dev": len(data.dev) if data.dev else 0,
+            "overlap": data.overlap,
+        },
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
@@ -57,30 +71,41 @@ def record_of(
         "dev": dev,
         "space": outcome.space,
         "dim": outcome.dim,
-        "versions": {name: version for name in PACKAGES if (version := _version(name))}
-        | {"python": platform.python_version()},
+        "versions": (
+            {name: version for name in PACKAGES if (version := _version(name))}
+            | {"python": platform.python_version()}
+        ),
         "seconds": round(outcome.seconds, 1),
     }
 
 
 def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None) -> None:
     """Write training.json, the model card and the page; the picture too, where there is one."""
-    (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
+    (folder / RECORD).write_text(
+        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
+    )
     has_code = any(folder.glob("*.py"))  # that of the CNN head, for sentence-transformers
     card = _template("card.md").render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
-    page = _template("training.html").render(r=record, dev_line=dev_line(record), charts=_charts(record))
+    page = _template("training.html").render(
+        r=record, dev_line=dev_line(record), charts=_charts(record)
+    )
     (folder / PAGE).write_text(page, encoding="utf8")
     if picture is not None:
         (folder / PICTURE).write_bytes(picture)
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:
-    """The dev score with its interval, and what it was before; None without dev rows or where it is undefined."""
+    """The dev score with its interval, and what it was before; None without dev rows or where it is
+    undefined.
+    """
     dev = record["dev"]
     if dev is None or dev["score"] is None:
         return None
-    said = f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step {record['best_step']:,}"
+    said = (
+        f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step"
+        f" {record['best_step']:,}"
+    )
     if dev["before"]["score"] is None or dev["difference"]["score"] is None:
         return said
     before = _figure(**dev["before"])
@@ -88,7 +113,9 @@ def dev_line(record: Mapping[str, Any]) -> str | None:
 
 
 def _dev(outcome: TrainingOutcome) -> dict[str, Any] | None:
-    """The dev scores x100 before and after with 95 % intervals, and their difference with its own."""
+    """The dev scores x100 before and after with 95 % intervals, and their difference with its
+    own.
+    """
     if outcome.believed is None:
         return None
     before, after = outcome.believed
@@ -109,10 +136,17 @@ def _figure(score: float, low: float | None, high: float | None, sign: str = "")
 
 
 def _charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The curves of the page: a title, points in a picture of 360 x 140, and the ends of both axes."""
+    """The curves of the page: a title, points in a picture of 360 x 140, and the ends of both
+    axes.
+    """
     charts = []
-    for key, title in (("loss", "training loss"), ("dev", f"dev {(record['dev'] or {}).get('metric', '')}")):
-        points = [(point["step"], point[key]) for point in record["curve"] if point.get(key) is not None]
+    for key, title in (
+        ("loss", "training loss"),
+        ("dev", f"dev {(record['dev'] or {}).get('metric', '')}"),
+    ):
+        points = [
+            (point["step"], point[key]) for point in record["curve"] if point.get(key) is not None
+        ]
         if len(points) > 1:
             charts.append({"title": title, **_drawn(points)})
     return charts
@@ -123,9 +157,16 @@ def _drawn(points: list[tuple[int, float]]) -> dict[str, Any]:
     low, high = min(values), max(values)
     wide, tall = (steps[-1] - steps[0]) or 1, (high - low) or 1.0
     line = " ".join(
-        f"{50 + 300 * (step - steps[0]) / wide:.1f},{120 - 110 * (value - low) / tall:.1f}" for step, value in points
+        f"{50 + 300 * (step - steps[0]) / wide:.1f},{120 - 110 * (value - low) / tall:.1f}"
+        for step, value in points
     )
-    return {"line": line, "low": f"{low:.4g}", "high": f"{high:.4g}", "first": steps[0], "last": steps[-1]}
+    return {
+        "line": line,
+        "low": f"{low:.4g}",
+        "high": f"{high:.4g}",
+        "first": steps[0],
+        "last": steps[-1],
+    }
 
 
 @cache
@@ -134,7 +175,9 @@ def _template(name: str) -> "Template":
 
     loader = PackageLoader("transforms.training")
     escape = name.endswith(".html")
-    found = Environment(loader=loader, autoescape=escape, undefined=StrictUndefined, keep_trailing_newline=True)
+    found = Environment(
+        loader=loader, autoescape=escape, undefined=StrictUndefined, keep_trailing_newline=True
+    )
     return found.get_template(name)
 
 

@@ -21,39 +21,54 @@ ALSO: dict[str, tuple[str, ...]] = {  # what data is published with
 }
 
 
-def columns_of(path: str, header: Sequence[str], objective: str, given: Sequence[str]) -> dict[str, str]:
+def columns_of(
+    path: str, header: Sequence[str], objective: str, given: Sequence[str]
+) -> dict[str, str]:
     """The name of each role's column in a file with this header.
 
-    `given` names them in the order of the roles; without it a column is known by its role's name. Raises OptionError
-    for a column that is missing, or of which there are two.
+    `given` names them in the order of the roles; without it a column is known by its role's name.
+    Raises OptionError for a column that is missing, or of which there are two.
     """
     twice = next((name for name in header if list(header).count(name) > 1), None)
     if twice is not None:
         raise OptionError(f"{path} has two columns {twice!r}; rename one")
     if given:
         return _given(path, header, objective, given)
-    found = {role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None}
-    missing = [role for role in ROLES[objective] if role not in found and role not in OPTIONAL.get(objective, ())]
+    found = {
+        role: name for role in ROLES[objective] if (name := _known(path, header, role)) is not None
+    }
+    missing = [
+        role
+        for role in ROLES[objective]
+        if role not in found and role not in OPTIONAL.get(objective, ())
+    ]
     if missing:
         names = ",".join(ROLES[objective])
         for role in OPTIONAL.get(objective, ()):
             names = names.replace(f",{role}", f"[,{role}]")
         raise OptionError(
-            f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say --columns with those "
-            f"for {names}, in this order"
+            f"{path} has no column {_names(missing[0])}; its columns: {', '.join(header)}; say"
+            f" --columns with those for {names}, in this order"
         )
     return found
 
 
-def _given(path: str, header: Sequence[str], objective: str, given: Sequence[str]) -> dict[str, str]:
+def _given(
+    path: str, header: Sequence[str], objective: str, given: Sequence[str]
+) -> dict[str, str]:
     roles = ROLES[objective]
     fewest = len(roles) - len(OPTIONAL.get(objective, ()))
     if not fewest <= len(given) <= len(roles):
         need = " or ".join(",".join(roles[:count]) for count in range(fewest, len(roles) + 1))
-        raise OptionError(f"--columns {','.join(given)}: --objective {objective} has the roles {need}; name each once")
+        raise OptionError(
+            f"--columns {','.join(given)}: --objective {objective} has the roles {need}; name each"
+            " once"
+        )
     for name in given:
         if name not in header:
-            raise OptionError(f"{path} has no column {name} (--columns); its columns: {', '.join(header)}")
+            raise OptionError(
+                f"{path} has no column {name} (--columns); its columns: {', '.join(header)}"
+            )
     return dict(zip(roles, given, strict=False))
 
 

@@ -50,8 +50,8 @@ SAMPLED = 10_000  # texts of which it is counted how many are cut
 def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
     """Train a model, write its folder, and return the record of it, as in its `training.json`.
 
-    `say` prints a line while it goes on. Raises OptionError, DataGateError and MissingExtraError before anything is
-    computed; SentenceBeamError where a loss is not finite.
+    `say` prints a line while it goes on. Raises OptionError, DataGateError and MissingExtraError
+    before anything is computed; SentenceBeamError where a loss is not finite.
     """
     check(options)
     output = folders.output_of(options)
@@ -64,7 +64,10 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
     for line in taken(data, options):
         say(line)
     if options.resume and not folders.is_begun(output):
-        say(f"note        {folders.work_of(output)} has no checkpoint to resume; the training begins")
+        say(
+            f"note        {folders.work_of(output)} has no checkpoint to resume; the training"
+            " begins"
+        )
     with on_one_gpu(options.device), folders.working(output, options, asked) as work:
         began = time.monotonic()
         with stage(LOADING):
@@ -80,12 +83,19 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
 
             fitted = fit(job, work / folders.CHECKPOINTS, watch)
         except KeyboardInterrupt:
-            raise StoppedError("interrupted; the same command with --resume goes on from the last checkpoint") from None
+            raise StoppedError(
+                "interrupted; the same command with --resume goes on from the last checkpoint"
+            ) from None
         finally:
             watch.end()
         with stage("scoring the dev rows, with intervals"):
             after = predicted(job, task)
-            if task is not None and before is not None and after is not None and not is_better(task, before, after):
+            if (
+                task is not None
+                and before is not None
+                and after is not None
+                and not is_better(task, before, after)
+            ):
                 keep_start(options, job, start, lost(task, before, after), say)
                 fitted, after = replace(fitted, best_step=0), before
             believed = None if task is None else compared(task, before or {}, after or {})
@@ -95,7 +105,9 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
 
             save(job.model, folder, job.last, options.lora is not None)
             space = resolve_space(resolve_model(str(folder)))
-            outcome = TrainingOutcome(fitted, metric, believed, space.id, space.dim, time.monotonic() - began)
+            outcome = TrainingOutcome(
+                fitted, metric, believed, space.id, space.dim, time.monotonic() - began
+            )
             record = record_of(options, data, asked, outcome)
             write_record(folder, record, draw(record))
     return record
@@ -103,7 +115,9 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def on_one_gpu(asked: str) -> Iterator[None]:
-    """Let the trainer see one GPU, over all of which it would spread, and put back what the process could see."""
+    """Let the trainer see one GPU, over all of which it would spread, and put back what the process
+    could see.
+    """
     from transforms.encoder.devices import resolve_device
 
     device = resolve_device(asked)
@@ -115,7 +129,9 @@ def on_one_gpu(asked: str) -> Iterator[None]:
 
 
 def is_better(task: "Task", before: "Predictions", after: "Predictions") -> bool:
-    """Whether the dev score after training is above that of the start; one that is undefined is below all others."""
+    """Whether the dev score after training is above that of the start; one that is undefined is
+    below all others.
+    """
     first, last = (metric_of(task, predictions)[1] for predictions in (before, after))
     return last > first or (math.isnan(first) and not math.isnan(last))
 
@@ -128,10 +144,16 @@ def lost(task: "Task", before: "Predictions", after: "Predictions") -> str:
     return f"no checkpoint beats the start ({scores}), so the weights of the start are the best"
 
 
-def keep_start(options: TrainOptions, job: "Job", start: "Sequence[dict[str, Tensor]]", why: str, say: Say) -> None:
-    """Give the model the weights of the start. Raises DataGateError if the options demand better ones."""
+def keep_start(
+    options: TrainOptions, job: "Job", start: "Sequence[dict[str, Tensor]]", why: str, say: Say
+) -> None:
+    """Give the model the weights of the start. Raises DataGateError if the options demand better
+    ones.
+    """
     if options.must_improve:
-        raise DataGateError(f"--must-improve: {why}; --resume without --must-improve writes the start as the model")
+        raise DataGateError(
+            f"--must-improve: {why}; --resume without --must-improve writes the start as the model"
+        )
     say(f"note        {why}; they are kept")
     for module, weights in zip(trained_modules(job), start, strict=True):
         module.load_state_dict(weights)
@@ -155,13 +177,26 @@ def trained_modules(job: "Job") -> "list[Module]":
 
 def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
     """All that decides the weights: options, the data's checksums and columns, and the model's."""
-    chosen = {item.name: getattr(options, item.name) for item in fields(options) if item.name not in NOT_ASKED}
+    chosen = {
+        item.name: getattr(options, item.name)
+        for item in fields(options)
+        if item.name not in NOT_ASKED
+    }
 
     def described(examples: Examples | None) -> list[Any]:
-        return [[source.sha256, dict(source.columns)] for source in examples.sources] if examples else []
+        return (
+            [[source.sha256, dict(source.columns)] for source in examples.sources]
+            if examples
+            else []
+        )
 
     weights = resolve_space(resolve_model(options.model, options.revision)).id
-    return {**chosen, "data": described(data.train), "dev data": described(data.dev), "weights": weights}
+    return {
+        **chosen,
+        "data": described(data.train),
+        "dev data": described(data.dev),
+        "weights": weights,
+    }
 
 
 def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | None]":
@@ -183,22 +218,37 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
         from transforms.training.negatives import with_negatives
 
         values = with_negatives(values, model, options)
-        say(f"negatives   {options.hard_negatives} to each of {len(values['anchor']):,} of {len(data.train):,} rows")
+        say(
+            f"negatives   {options.hard_negatives} to each of {len(values['anchor']):,} of"
+            f" {len(data.train):,} rows"
+        )
         if len(values["anchor"]) < options.batch:
-            raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
+            raise OptionError(
+                "--hard-negatives: fewer rows than a batch have so many; ask for fewer"
+            )
     if options.objective == RANKING:
         rows = len(values["anchor"])
         used = rows_in_batches(values, options)
         if options.batch > 1 and used < 2 * math.ceil(rows / options.batch):
-            raise OptionError("nearly all rows share a text, so that batches have no negatives; give others")
+            raise OptionError(
+                "nearly all rows share a text, so that batches have no negatives; give others"
+            )
         if used < rows:
-            say(f"note        {used:,} of {rows:,} rows are in an epoch's batches; the others share texts with these")
+            say(
+                f"note        {used:,} of {rows:,} rows are in an epoch's batches; the others share"
+                " texts with these"
+            )
     cut = _cut(model, data.train)
     if cut:
         say(f"truncated   {cut}")
     task = None
     if data.dev is not None:
-        task = dev_task(data.dev, options.objective, data.labels, partial(_classify, objectives.classifier_of(loss)))
+        task = dev_task(
+            data.dev,
+            options.objective,
+            data.labels,
+            partial(_classify, objectives.classifier_of(loss)),
+        )
     return Job(model, loss, data.train, values, options, task, last), task
 
 
@@ -206,21 +256,35 @@ def predicted(job: "Job", task: "Task | None") -> "Predictions | None":
     """What the model as it is makes of the dev rows; None without them."""
     from transforms.training.trainer import encode
 
-    return None if task is None else predict(task, lambda texts: encode(job.model, texts, job.options.batch))
+    return (
+        None
+        if task is None
+        else predict(task, lambda texts: encode(job.model, texts, job.options.batch))
+    )
 
 
 def _classify(layer: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The labels that the trained layer gives pairs of vectors, int64 [n]."""
     weights = layer.weight.detach().float().cpu().numpy()
-    return np.argmax(np.concatenate([first, second, np.abs(first - second)], axis=1) @ weights.T, axis=1)
+    return np.argmax(
+        np.concatenate([first, second, np.abs(first - second)], axis=1) @ weights.T, axis=1
+    )
 
 
 def _cut(model: "SentenceTransformer", examples: Examples) -> str | None:
-    """How many texts are longer than the model is to read, of the first ones; None where there is none."""
+    """How many texts are longer than the model is to read, of the first ones; None where there is
+    none.
+    """
     limit, tokenizer = model.max_seq_length, model.tokenizer
     if not limit or limit == math.inf:  # a table of token embeddings reads all of a text
         return None
-    texts = list(dict.fromkeys(text for column in examples.texts.values() for text in column[:SAMPLED]))[:SAMPLED]
+    texts = list(
+        dict.fromkeys(text for column in examples.texts.values() for text in column[:SAMPLED])
+    )[:SAMPLED]
     lengths = [len(ids) for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
     cut = sum(length > limit for length in lengths)
-    return f"{cut:,} of {len(texts):,} texts are longer than {limit} tokens and are cut (--max-tokens)" if cut else None
+    return (
+        f"{cut:,} of {len(texts):,} texts are longer than {limit} tokens and are cut (--max-tokens)"
+        if cut
+        else None
+    )

@@ -1,4 +1,6 @@
-"""A run of sentence-transformers' trainer: dev scores, checkpoints, early stopping, a stop at what is not finite."""
+"""A run of sentence-transformers' trainer: dev scores, checkpoints, early stopping, a stop at what
+is not finite.
+"""
 
 import json
 import math
@@ -55,7 +57,8 @@ class TrainingResult:
 
 @dataclass(frozen=True)
 class Job:
-    """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are scored, if any.
+    """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are
+    scored, if any.
 
     `last` is a module that comes behind the model when it is trained.
     """
@@ -71,10 +74,11 @@ class Job:
 
 
 def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
-    """Train the model in place, its best weights by dev score in it at the end, the last ones without dev rows.
+    """Train the model in place, its best weights by dev score in it at the end, the last ones
+    without dev rows.
 
-    Checkpoints are written to `folder`; where there are some, the training goes on from the last. Raises
-    SentenceBeamError at a loss or gradient that is not finite.
+    Checkpoints are written to `folder`; where there are some, the training goes on from the last.
+    Raises SentenceBeamError at a loss or gradient that is not finite.
     """
     datasets.disable_progress_bars()
     rows = datasets.Dataset.from_dict({role: list(column) for role, column in job.values.items()})
@@ -86,7 +90,12 @@ def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
         callbacks.append(EarlyStoppingCallback(job.options.patience))
     with quiet_transformers():
         trainer = _Trainer(
-            model=job.model, args=arguments, train_dataset=rows, loss=job.loss, evaluator=scorer, callbacks=callbacks
+            model=job.model,
+            args=arguments,
+            train_dataset=rows,
+            loss=job.loss,
+            evaluator=scorer,
+            callbacks=callbacks,
         )
         trainer.examples, trainer.folder, trainer.keeper = job.examples, folder, keeper
         trainer.remove_callback(PrinterCallback)
@@ -113,9 +122,13 @@ def steps_of(rows: int, options: TrainOptions) -> int:
 
 
 def rows_in_batches(values: Mapping[str, Sequence[Any]], options: TrainOptions) -> int:
-    """How many rows are in the batches of the first epoch of `ranking`, in none of which a text is twice."""
+    """How many rows are in the batches of the first epoch of `ranking`, in none of which a text is
+    twice.
+    """
     rows = datasets.Dataset.from_dict({role: list(column) for role, column in values.items()})
-    sampler = NoDuplicatesBatchSampler(rows, options.batch, False, [], torch.Generator(), options.seed)
+    sampler = NoDuplicatesBatchSampler(
+        rows, options.batch, False, [], torch.Generator(), options.seed
+    )
     return sum(map(len, islice(sampler, len(sampler))))
 
 
@@ -128,7 +141,10 @@ def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.n
     """The vectors float32 [n, d] of texts, as the model is now."""
     with evaluating(model):
         return np.asarray(
-            model.encode(list(texts), batch_size=batch, show_progress_bar=False, convert_to_numpy=True), np.float32
+            model.encode(
+                list(texts), batch_size=batch, show_progress_bar=False, convert_to_numpy=True
+            ),
+            np.float32,
         )
 
 
@@ -151,7 +167,11 @@ def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTraining
         fp16=options.dtype == "float16",
         use_cpu=job.model.device.type == "cpu",
         prompts=job.model.prompts.get(job.model.default_prompt_name or "") or None,
-        batch_sampler=BatchSamplers.NO_DUPLICATES if options.objective == RANKING else BatchSamplers.BATCH_SAMPLER,
+        batch_sampler=(
+            BatchSamplers.NO_DUPLICATES
+            if options.objective == RANKING
+            else BatchSamplers.BATCH_SAMPLER
+        ),
         logging_steps=max(1, steps // POINTS),
         logging_nan_inf_filter=False,
         save_strategy="steps" if job.most_steps is None else "no",
@@ -179,7 +199,9 @@ class _Trainer(SentenceTransformerTrainer):
         collate = super().get_data_collator(*args, **kwargs)
 
         def with_texts(rows: list[dict[str, Any]]) -> dict[str, Any]:
-            texts = [tuple(value for value in row.values() if isinstance(value, str)) for row in rows]
+            texts = [
+                tuple(value for value in row.values() if isinstance(value, str)) for row in rows
+            ]
             return {**collate(rows), "texts": texts}
 
         with_texts.valid_label_columns = collate.valid_label_columns  # type: ignore[attr-defined]
@@ -211,24 +233,32 @@ class _Trainer(SentenceTransformerTrainer):
             self.keeper.keep(Path(output_dir))
 
     def _load_best_model(self) -> None:
-        """Take the best weights; sentence-transformers logs an error where it cannot, and goes on with the last."""
+        """Take the best weights; sentence-transformers logs an error where it cannot, and goes on
+        with the last.
+        """
         if self.state.best_model_checkpoint:
             self._load_from_checkpoint(self.state.best_model_checkpoint)
 
     def _not_finite(self, what: str, texts: list[tuple[str, ...]]) -> SentenceBeamError:
         wanted, examples = set(texts), self.examples
-        places = [place for place, row in enumerate(examples.tuples()) if row in {t[: len(row)] for t in wanted}]
+        places = [
+            place
+            for place, row in enumerate(examples.tuples())
+            if row in {t[: len(row)] for t in wanted}
+        ]
         rows: dict[str, list[int]] = {}
         for place in places:
             source, number = examples.origin[place]
             rows.setdefault(examples.sources[source].path, []).append(number)
-        named = "; ".join(f"{path}, rows {', '.join(map(str, sorted(some)))}" for path, some in rows.items())
+        named = "; ".join(
+            f"{path}, rows {', '.join(map(str, sorted(some)))}" for path, some in rows.items()
+        )
         last = _last_checkpoint(self.folder)
         kept = f"the last good checkpoint is {last}" if last else "there is no checkpoint yet"
         step = self.state.global_step + 1
         return SentenceBeamError(
-            f"the {what} is not finite at step {step} ({named}); {kept}; lower --lr, say --dtype float32, or leave "
-            "such rows out"
+            f"the {what} is not finite at step {step} ({named}); {kept}; lower --lr, say --dtype"
+            " float32, or leave such rows out"
         )
 
 
@@ -242,25 +272,33 @@ class _Scorer(BaseEvaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        metric, score = metric_of(self._task, predict(self._task, lambda texts: encode(model, texts, self._batch)))
+        metric, score = metric_of(
+            self._task, predict(self._task, lambda texts: encode(model, texts, self._batch))
+        )
         self._watch.scored(steps, metric, score)
         return {"dev": score}
 
 
 class _Keeper(TrainerCallback):
-    """Checkpoints and scores the last step, and keeps in each checkpoint the layer that classifies."""
+    """Checkpoints and scores the last step, and keeps in each checkpoint the layer that
+    classifies.
+    """
 
     def __init__(self, classifier: nn.Linear | None) -> None:
         self._classifier = classifier
 
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         if state.global_step >= state.max_steps:
             control.should_evaluate = args.eval_strategy != "no"
 
     def keep(self, checkpoint: Path) -> None:
         """Write the layer's weights into a checkpoint."""
         if self._classifier is not None:
-            save_file({"weight": self._classifier.weight.detach().cpu().contiguous()}, checkpoint / HEAD)
+            save_file(
+                {"weight": self._classifier.weight.detach().cpu().contiguous()}, checkpoint / HEAD
+            )
 
     def restore(self, checkpoint: Path) -> None:
         """Take the layer's weights from a checkpoint."""
@@ -275,21 +313,32 @@ class _Watched(TrainerCallback):
     def __init__(self, watch: "TrainingWatch") -> None:
         self._watch = watch
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self._watch.begin(state.global_step, state.max_steps, state.best_metric)
 
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self._watch.step(state.global_step)
 
     def on_log(
-        self, args: Any, state: TrainerState, control: TrainerControl, logs: dict[str, Any] | None = None, **kwargs: Any
+        self,
+        args: Any,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
     ) -> None:
         if logs and "loss" in logs:
             self._watch.loss(logs["loss"])
 
 
 def _last_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint of the highest step that was written whole: what is written last into it is there."""
+    """The checkpoint of the highest step that was written whole: what is written last into it is
+    there.
+    """
     found = [path for path in folder.glob("checkpoint-*") if _is_whole(path / "trainer_state.json")]
     return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 

@@ -8,9 +8,11 @@ from transforms.base.progress import duration, tell
 
 
 class TrainingWatch:
-    """Counts steps and tells the loss, the dev score and the time left; `say` prints a line for each dev score.
+    """Counts steps and tells the loss, the dev score and the time left; `say` prints a line for
+    each dev score.
 
-    `times` are those at which a step was done, in monotonic seconds, and that of the beginning before them.
+    `times` are those at which a step was done, in monotonic seconds, and that of the beginning
+    before them.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -32,7 +34,11 @@ class TrainingWatch:
         self.times.append(time.monotonic())
         each = (self.times[-1] - self._began) / max(1, step - self._first)
         left = duration(each * (self._total - step))
-        tell(", ".join([f"step {step:,} of {self._total:,}", *self._parts.values(), f"about {left} left"]))
+        tell(
+            ", ".join(
+                [f"step {step:,} of {self._total:,}", *self._parts.values(), f"about {left} left"]
+            )
+        )
 
     def loss(self, loss: float) -> None:
         """The mean loss of the last steps."""

@@ -1,4 +1,6 @@
-"""Every night: embed what changed, check the store, remove what no kept snapshot names. For Airflow 3."""
+"""Every night: embed what changed, check the store, remove what no kept snapshot names. For Airflow
+3.
+"""
 
 import subprocess
 from datetime import datetime, timedelta
@@ -10,15 +12,27 @@ COMMAND = "/opt/sentence-beam/.venv/bin/sentence-beam"
 ALERT = "/opt/sentence-beam/deploy/nightly/alert.sh"
 INPUT = "/data/reviews/*.parquet"
 STORE = "/data/reviews-store"
-EMBED_OPTIONS = ["--id-column", "review_id", "--text-column", "body", "--index", "auto", "--max-rejects", "0.001"]
+EMBED_OPTIONS = [
+    "--id-column",
+    "review_id",
+    "--text-column",
+    "body",
+    "--index",
+    "auto",
+    "--max-rejects",
+    "0.001",
+]
 KEEP = "14"
 KEEP_DAYS = "7d"
-# a wrong option, a gate (rejected rows, a model that moved) and lost rows are the same at the second try
+# a wrong option, a gate (rejected rows, a model that moved) and lost rows are the same at the
+# second try
 NOT_AGAIN = (2, 3, 4)
 
 
 def run(*arguments: str) -> None:
-    """Run a command; its one line of error becomes the task's, and its exit status decides about another try."""
+    """Run a command; its one line of error becomes the task's, and its exit status decides about
+    another try.
+    """
     ended = subprocess.run([COMMAND, *arguments], stderr=subprocess.PIPE, text=True, check=False)
     if ended.returncode == 0:
         return

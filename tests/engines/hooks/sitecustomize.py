@@ -1,8 +1,11 @@
-"""On the path of workers under test: Python imports it by itself. Watches and disturbs the encoder there.
+"""On the path of workers under test: Python imports it by itself. Watches and disturbs the encoder
+there.
 
-The folder SENTENCE_BEAM_TEST_HOOKS holds what was seen (`workers`, `loads`, `forwards`: the process id of each) and what
-is wanted (`pace`: seconds that every forward pass takes longer; `drift`: vectors that point elsewhere). A text with the
-word CRASH ends its process as a fault in a native library would. SENTENCE_BEAM_TEST_HIDE hides the package, SENTENCE_BEAM_TEST_BEAM is what Beam's version shall be.
+The folder SENTENCE_BEAM_TEST_HOOKS holds what was seen (`workers`, `loads`, `forwards`: the process
+id of each) and what is wanted (`pace`: seconds that every forward pass takes longer; `drift`:
+vectors that point elsewhere). A text with the word CRASH ends its process as a fault in a native
+library would. SENTENCE_BEAM_TEST_HIDE hides the package, SENTENCE_BEAM_TEST_BEAM is what Beam's
+version shall be.
 """
 
 import dataclasses
@@ -49,7 +52,11 @@ def watch(module):
         drifted = os.path.exists(os.path.join(FOLDER, "drift"))
         return dataclasses.replace(made, vectors=-made.vectors) if drifted else made
 
-    encoder.of, encoder.tokenize, encoder.finish = staticmethod(watched_load), watched_tokenize, watched_finish
+    encoder.of, encoder.tokenize, encoder.finish = (
+        staticmethod(watched_load),
+        watched_tokenize,
+        watched_finish,
+    )
 
 
 def other_version(module):

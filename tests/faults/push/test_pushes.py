@@ -1,6 +1,8 @@
-"""Two pushes at once, each killed or frozen at every operation: the next push leaves the table equal to the store.
+"""Two pushes at once, each killed or frozen at every operation: the next push leaves the table
+equal to the store.
 
-The rows of the store have every history that there is: in each of four snapshots a row has one text, another, or none.
+The rows of the store have every history that there is: in each of four snapshots a row has one
+text, another, or none.
 """
 
 import itertools
@@ -48,7 +50,8 @@ class Snapshots:
 class Case:
     """What befalls two pushes; which snapshots they push, and which of them wakes first.
 
-    `table` says whether there is a table before, `look` whether they look before every batch whose turn it is.
+    `table` says whether there is a table before, `look` whether they look before every batch whose
+    turn it is.
     """
 
     database: str
@@ -67,7 +70,9 @@ def snapshots() -> Iterator[Snapshots]:
     store, found = Kept(folder / "store"), Snapshots([], [])
     for run in range(RUNS):
         texts = {f"i{n}": TEXTS[n // 3**run % 3] for n in range(ROWS)}
-        files = files_of({name: text for name, text in texts.items() if text is not None}, ROWS // 3)
+        files = files_of(
+            {name: text for name, text in texts.items() if text is not None}, ROWS // 3
+        )
         store.commit_without_index(files)
         found.manifests.append(store.manifest)
         found.held.append(expected(files))
@@ -105,7 +110,9 @@ def cases(database: str, snapshots: Snapshots) -> Iterator[Case]:
     for table in (True, False):
         number = operations(database, table, snapshots)
         fates = [(at, *way) for at in range(number) for way in WAYS]
-        for first, second, (same, wakes, look) in itertools.product(fates, [UNHARMED, *fates], bits):
+        for first, second, (same, wakes, look) in itertools.product(
+            fates, [UNHARMED, *fates], bits
+        ):
             if second[1] == "frozen" or not wakes:
                 yield Case(database, first, second, same, wakes, table, look)
 
@@ -115,7 +122,9 @@ def drawn(database: str, snapshots: Snapshots, number: int, seed: int | None) ->
     rng, found = random.Random(seed), list(cases(database, snapshots))
     whole = [case for case in found if case.second == UNHARMED]
     others = [case for case in found if case.second != UNHARMED]
-    return rng.sample(whole, min(number // 2, len(whole))) + rng.sample(others, min(number // 2, len(others)))
+    return rng.sample(whole, min(number // 2, len(whole))) + rng.sample(
+        others, min(number // 2, len(others))
+    )
 
 
 def check_case(case: Case, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +153,9 @@ def check_case(case: Case, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("database", DATABASES)
-def test_two_pushes_at_once(database: str, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_pushes_at_once(
+    database: str, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for case in drawn(database, snapshots, 80, 0):
         check_case(case, snapshots, monkeypatch)
 
@@ -153,12 +164,18 @@ def test_two_pushes_at_once(database: str, snapshots: Snapshots, monkeypatch: py
 @pytest.mark.usefixtures("_quick")
 @pytest.mark.parametrize("database", DATABASES)
 def test_two_pushes_at_once_in_many_ways(
-    database: str, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch, size: float, tell: Callable[[str], None]
+    database: str,
+    snapshots: Snapshots,
+    monkeypatch: pytest.MonkeyPatch,
+    size: float,
+    tell: Callable[[str], None],
 ) -> None:
     found = drawn(database, snapshots, int(1500 * size), None)
     for case in found:
         check_case(case, snapshots, monkeypatch)
-    tell(f"{len(found)} cases of two pushes at once into a table that is {database}: the next push put every row right")
+    tell(
+        f"{len(found)} cases of two pushes at once into a table that is {database}: the next push put every row right"
+    )
 
 
 def texts_of(rng: random.Random) -> dict[str, str]:
@@ -199,7 +216,10 @@ def test_a_push_is_killed_at_every_write(
         place = f"{to}_{number}"
         if there:
             bring(run, store, place, texts_of(rng))
-        found = [killed_at(run, store, place, Moment(number, answered), rng) for answered in (False, True)]
+        found = [
+            killed_at(run, store, place, Moment(number, answered), rng)
+            for answered in (False, True)
+        ]
         kills += sum(found)
         if not any(found):
             break
@@ -222,4 +242,6 @@ def test_a_push_is_frozen_at_every_write(
                 bring(run, store, shared, texts_of(rng))
                 wake(first)
         bring(run, store, shared, texts_of(rng))
-    tell(f"{number - 1} pushes into {shown(shared)} frozen while another went on: the next push put every row right")
+    tell(
+        f"{number - 1} pushes into {shown(shared)} frozen while another went on: the next push put every row right"
+    )

@@ -5,13 +5,22 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.base.arrow import as_hashes, as_keys, as_matrix, fixed_size, hash_column, hash_prefixes
+from transforms.base.arrow import (
+    as_hashes,
+    as_keys,
+    as_matrix,
+    fixed_size,
+    hash_column,
+    hash_prefixes,
+)
 
 HASHES = st.lists(st.binary(min_size=16, max_size=16), max_size=20)
 
 
 @given(HASHES, st.integers(0, 20), st.integers(0, 20))
-def test_hashes_come_back_from_a_column_a_slice_and_chunks(hashes: list[bytes], start: int, length: int) -> None:
+def test_hashes_come_back_from_a_column_a_slice_and_chunks(
+    hashes: list[bytes], start: int, length: int
+) -> None:
     column = pa.array(hashes, pa.binary(16))
     assert as_hashes(column).tobytes() == b"".join(hashes)
     part = column.slice(min(start, len(hashes)), length)

@@ -15,7 +15,11 @@ def two_threads():
 
 
 def test_results_keep_the_order_and_each_thread_has_one_core(two_threads):
-    found = list(Cores().map(lambda i: (i, torch.get_num_threads(), torch.is_inference_mode_enabled()), range(50)))
+    found = list(
+        Cores().map(
+            lambda i: (i, torch.get_num_threads(), torch.is_inference_mode_enabled()), range(50)
+        )
+    )
     assert found == [(i, 1, True) for i in range(50)]
     assert torch.get_num_threads() == 2
 

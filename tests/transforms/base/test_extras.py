@@ -22,12 +22,16 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "pip"
 
 
-def test_in_the_clone_it_is_the_line_of_the_readme(pip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_clone_it_is_the_line_of_the_readme(
+    pip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     assert pip_line("serve") == "pip install -c constraints.txt -e '.[serve]'"
 
 
-def test_elsewhere_it_names_the_clone(pip: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_elsewhere_it_names_the_clone(
+    pip: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     home = tmp_path / "a clone"
     home.mkdir()
     (home / CONSTRAINTS).touch()
@@ -54,8 +58,12 @@ def test_another_pip_on_the_path_is_not_used(pip: str, monkeypatch: pytest.Monke
 def test_no_message_or_page_tells_to_install_what_no_index_has() -> None:
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/**/*.md")]
     sources = [
-        path for package in ("pipelines", "sentence_beam", "transforms") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("pipelines", "sentence_beam", "transforms")
+        for path in (ROOT / package).rglob("*.py")
     ]
     assert [
-        path for path in (*pages, *sources) if "pip install 'sentence-beam" in path.read_text(encoding="utf8")
+        path
+        for path in (*pages, *sources)
+        if "pip install 'sentence-beam" in path.read_text(encoding="utf8")
     ] == []

@@ -26,5 +26,7 @@ def test_nothing_stays_and_warnings_of_others_are_seen() -> None:
 
 
 def test_handlers_of_the_program_stay() -> None:
-    done = subprocess.run([sys.executable, "-c", f"import logging; logging.basicConfig(){CODE}"], capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", f"import logging; logging.basicConfig(){CODE}"], capture_output=True
+    )
     assert done.stdout.count(b"StreamHandler") == 1

@@ -49,7 +49,13 @@ def test_values_become_those_of_their_fields() -> None:
         age="1h",  # type: ignore[arg-type]
     )
     assert made == Made("a/b", k=3, size=2000, names=("a", "b"), input=("x", "y"), age="1h")  # type: ignore[arg-type]
-    assert (made.store, made.k, made.size, made.names, made.input) == ("a/b", 3, 2000, ("a", "b"), ("x", "y"))
+    assert (made.store, made.k, made.size, made.names, made.input) == (
+        "a/b",
+        3,
+        2000,
+        ("a", "b"),
+        ("x", "y"),
+    )
     assert (made.age, made.run) == (3600, "latest")
 
 
@@ -62,7 +68,10 @@ def test_none_is_the_default() -> None:
     [
         ({"store": " "}, "argument --store: is empty"),
         ({"k": 0}, "argument -k: 0 is not a whole number above zero"),
-        ({"fold": "bset"}, "argument --fold: invalid choice: 'bset' (choose from 'best', 'none'); did you mean best?"),
+        (
+            {"fold": "bset"},
+            "argument --fold: invalid choice: 'bset' (choose from 'best', 'none'); did you mean best?",
+        ),
         ({"up": "yes"}, "argument --up: 'yes' is not True or False"),
         ({"run": 3}, "argument RUN: 3 is not text"),
         ({"input": 3, "text": None}, "argument --input: 3 is no list"),
@@ -71,7 +80,9 @@ def test_none_is_the_default() -> None:
         ({"up": True, "down": True}, "argument --down: not allowed with argument --up"),
     ],
 )
-def test_a_value_that_does_not_fit_is_an_error_with_the_name_of_its_flag(given: dict[str, Any], message: str) -> None:
+def test_a_value_that_does_not_fit_is_an_error_with_the_name_of_its_flag(
+    given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(OptionError) as caught:
         Made(**{"store": "s", "text": "t", **given})
     assert str(caught.value) == message
@@ -86,7 +97,9 @@ def test_of_a_set_of_three_one_alone_is_given() -> None:
         b: str | None = option("", exclusive=three, default=None)
         c: str | None = option("", exclusive=three, default=None)
 
-    with pytest.raises(OptionError, match="one of the arguments --a --b --c is required, and one alone"):
+    with pytest.raises(
+        OptionError, match="one of the arguments --a --b --c is required, and one alone"
+    ):
         Asked(a="x", b="y")
 
 
@@ -95,7 +108,9 @@ def test_a_declaration_can_be_changed_for_one_class() -> None:
     class Other:
         store: str = option(STORE, help="another folder", default="here")
 
-    assert declared_in(Other)["store"] == Declared("another folder", kind=values.filled, metavar="STORE")
+    assert declared_in(Other)["store"] == Declared(
+        "another folder", kind=values.filled, metavar="STORE"
+    )
     assert Other().store == "here"
 
 
@@ -110,15 +125,26 @@ def test_fields_without_a_declaration_are_left_alone() -> None:
 
 def test_names_of_flags() -> None:
     declared = declared_in(Made)
-    assert [flag_of(name, declared[name]) for name in ("store", "k", "run")] == ["--store", "-k", "RUN"]
+    assert [flag_of(name, declared[name]) for name in ("store", "k", "run")] == [
+        "--store",
+        "-k",
+        "RUN",
+    ]
     assert aliases_in(Made) == {"limit": "k"}
     made = Made("s", text="t", k=10)
-    assert [is_given(made, name) for name in ("store", "k", "text", "input")] == [True, False, True, False]
+    assert [is_given(made, name) for name in ("store", "k", "text", "input")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_beam_takes_the_amounts_of_memory_that_are_taken_here() -> None:
     for text in ("16GB", "1.5 GiB", "500MB", "3B", "many", "16", "16gb", "GB"):
-        assert _is_amount(values.memory, text) == _is_amount(lambda said: parse_resource_hints({"min_ram": said}), text)
+        assert _is_amount(values.memory, text) == _is_amount(
+            lambda said: parse_resource_hints({"min_ram": said}), text
+        )
 
 
 def _is_amount(read: Any, text: str) -> bool:

@@ -14,8 +14,14 @@ PARAMETERS = parameters_of(EmbedOptions)
     ("line", "message"),
     [
         ("argument --max-tokens: 0 is no number", "max_tokens: 0 is no number"),
-        ("argument --prompt-name: not allowed with argument --prompt", "prompt_name: not allowed with prompt"),
-        ("--keep-columns a: rename it, or say --no-keep-text", "keep_columns a: rename it, or say keep_text=False"),
+        (
+            "argument --prompt-name: not allowed with argument --prompt",
+            "prompt_name: not allowed with prompt",
+        ),
+        (
+            "--keep-columns a: rename it, or say --no-keep-text",
+            "keep_columns a: rename it, or say keep_text=False",
+        ),
         ("--append: it needs --partition file", "append: it needs partition file"),
         ("name all files, without --append", "name all files, without append=True"),
         ("more than --max-rejects 0.01 allows", "more than max_rejects 0.01 allows"),
@@ -40,11 +46,17 @@ def test_flags_of_others_commands_and_paths_stay(line: str) -> None:
 
 
 def test_a_flag_that_is_repeated_is_a_list_in_python() -> None:
-    assert named_in_python("--pooler x is not known", {"poolers": False}) == "poolers x is not known"
+    assert (
+        named_in_python("--pooler x is not known", {"poolers": False}) == "poolers x is not known"
+    )
 
 
 def test_a_command_still_has_the_line_with_flags_wherever_the_error_came_from() -> None:
-    with pytest.raises(OptionError) as caught, python_names({"store": False}), python_names({"k": False}):
+    with (
+        pytest.raises(OptionError) as caught,
+        python_names({"store": False}),
+        python_names({"k": False}),
+    ):
         raise OptionError("--store s and -k")
     assert str(caught.value) == "store s and -k"
     assert caught.value.line == "--store s and -k"
@@ -53,7 +65,13 @@ def test_a_command_still_has_the_line_with_flags_wherever_the_error_came_from() 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(1, "SentenceBeamError"), (2, "OptionError"), (3, "DataGateError"), (4, "LedgerError"), (9, "SentenceBeamError")],
+    [
+        (1, "SentenceBeamError"),
+        (2, "OptionError"),
+        (3, "DataGateError"),
+        (4, "LedgerError"),
+        (9, "SentenceBeamError"),
+    ],
 )
 def test_a_problem_becomes_the_error_of_its_exit_status(status: int, kind: str) -> None:
     assert type(Problem("so", status).error()).__name__ == kind

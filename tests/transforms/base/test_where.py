@@ -1,4 +1,6 @@
-"""The language of filters: what it means is what SQL means by it, and a mistake is one line that names the columns."""
+"""The language of filters: what it means is what SQL means by it, and a mistake is one line that
+names the columns.
+"""
 
 import datetime as dt
 from decimal import Decimal
@@ -27,7 +29,9 @@ TABLE = pa.table(
         "good": [True, False, None, True],
         "day": [DAY, None, dt.date(2020, 1, 1), DAY],
         "at": pa.array([MOMENT, None, dt.datetime(2020, 1, 1), MOMENT], pa.timestamp("us")),
-        "zoned": pa.array([MOMENT, None, dt.datetime(2020, 1, 1), MOMENT], pa.timestamp("us", "Europe/Berlin")),
+        "zoned": pa.array(
+            [MOMENT, None, dt.datetime(2020, 1, 1), MOMENT], pa.timestamp("us", "Europe/Berlin")
+        ),
         "clock": [dt.time(1), None, dt.time(3), dt.time(4)],
         "cost": [Decimal("1.10"), Decimal("2.00"), None, Decimal("-3.00")],
         "code": pa.array(["x", "y", None, "x"]).dictionary_encode(),
@@ -170,15 +174,30 @@ def conditions() -> st.SearchStrategy[str]:
         st.builds("lang {} {}".format, signs, words),
         st.builds("lang {} ({}, {})".format, st.sampled_from(["IN", "NOT IN"]), words, words),
         st.builds("lang {} {}".format, st.sampled_from(["LIKE", "NOT LIKE"]), patterns),
-        st.builds("year {} {} AND {}".format, st.sampled_from(["BETWEEN", "NOT BETWEEN"]), numbers, numbers),
+        st.builds(
+            "year {} {} AND {}".format,
+            st.sampled_from(["BETWEEN", "NOT BETWEEN"]),
+            numbers,
+            numbers,
+        ),
         # DuckDB finds '' in every list.
-        st.builds("{} {} tags".format, st.sampled_from(["'en'", "'de'", "'it''s'"]), st.sampled_from(["IN", "NOT IN"])),
-        st.builds("{} IS {}".format, st.sampled_from(["lang", "year"]), st.sampled_from(["NULL", "NOT NULL"])),
+        st.builds(
+            "{} {} tags".format,
+            st.sampled_from(["'en'", "'de'", "'it''s'"]),
+            st.sampled_from(["IN", "NOT IN"]),
+        ),
+        st.builds(
+            "{} IS {}".format,
+            st.sampled_from(["lang", "year"]),
+            st.sampled_from(["NULL", "NOT NULL"]),
+        ),
         st.sampled_from(["good", "day > '2020-06-01'"]),
     )
     joined = st.sampled_from(["{} AND {}", "{} OR {}", "({}) AND NOT ({})", "NOT {} OR {}"])
     return st.recursive(
-        basic, lambda inner: st.builds(lambda how, a, b: how.format(a, b), joined, inner, inner), max_leaves=6
+        basic,
+        lambda inner: st.builds(lambda how, a, b: how.format(a, b), joined, inner, inner),
+        max_leaves=6,
     )
 
 

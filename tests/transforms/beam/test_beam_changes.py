@@ -27,10 +27,16 @@ def nights(tmp_path: Path) -> Nights:
 
 
 def counted(run: Run, given: list[Settled | Problem], ids: bool = False) -> list[Any]:
-    """The changes that were found, or, where these are counted, the duplicate ids; what was given passes."""
+    """The changes that were found, or, where these are counted, the duplicate ids; what was given
+    passes.
+    """
     found = eager.run(CountRows(run, ids), given)
     assert [item for item in found if isinstance(item, Settled | Problem)] == given
-    return [item for item in found if isinstance(item, DuplicateIds if ids else Changes | UnknownChanges)]
+    return [
+        item
+        for item in found
+        if isinstance(item, DuplicateIds if ids else Changes | UnknownChanges)
+    ]
 
 
 def test_rows_are_counted_against_the_last_snapshot(nights: Nights) -> None:
@@ -63,7 +69,9 @@ def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:
 
 
 def test_ids_are_compared_over_all_units(nights: Nights) -> None:
-    run, units = nights.begin({"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []})
+    run, units = nights.begin(
+        {"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []}
+    )
     found = counted(run, [settled(run, [*units, *units])], ids=True)
     assert rows_with_an_earlier_ones_id(found) == 2
 
@@ -71,10 +79,15 @@ def test_ids_are_compared_over_all_units(nights: Nights) -> None:
 def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] + [("shared", "s")] for n in range(20)}
+    corpus = {
+        f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] + [("shared", "s")]
+        for n in range(20)
+    }
     read: list[str] = []
     call = id_hashes.read_shard
-    monkeypatch.setattr(id_hashes, "read_shard", lambda path, columns: (read.append(path), call(path, columns))[1])
+    monkeypatch.setattr(
+        id_hashes, "read_shard", lambda path, columns: (read.append(path), call(path, columns))[1]
+    )
     run, units = nights.begin(corpus)
     assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) == 20
@@ -107,16 +120,23 @@ def test_a_run_ends_where_the_ids_of_a_carried_shard_cannot_be_read(nights: Nigh
     assert "remove the file and embed makes it again" in problem.message
 
 
-def test_parts_that_the_last_manifest_has_too_are_not_read(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_the_last_manifest_has_too_are_not_read(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = {f"f{n}": [(f"{n}-{i}", f"text {i}") for i in range(3)] for n in range(40)}
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
     nights.commit_without_index(corpus)
     parts = {part.path for part in nights.manifest.parts}
     read: list[str] = []
     call = manifest._read_part
-    monkeypatch.setattr(manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1])
+    monkeypatch.setattr(
+        manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1]
+    )
     run, units = nights.begin(corpus)
-    assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [Changes(), DuplicateIds(0)]
+    assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [
+        Changes(),
+        DuplicateIds(0),
+    ]
     assert read == []
     corpus["f7"] = [("7-0", "text 0"), ("7-1", "another")]
     run, units = nights.begin(corpus)
@@ -131,13 +151,16 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(nights: Nights, monke
 
 def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
     run, units = nights.begin(BEFORE)
-    finish(run, units, [], duplicate_ids=7)  # more than there are: what is on record is what is said again
+    # more than there are: what is on record is what is said again
+    finish(run, units, [], duplicate_ids=7)
     again, units = nights.begin(BEFORE)
     assert counted(again, [settled(again, units)], ids=True) == [DuplicateIds(7)]
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b"[" * 100_000, None])
-def test_ids_are_counted_again_where_the_last_count_is_lost(nights: Nights, content: bytes | None) -> None:
+def test_ids_are_counted_again_where_the_last_count_is_lost(
+    nights: Nights, content: bytes | None
+) -> None:
     corpus = {"a": [("1", "x"), ("1", "y")]}
     run, units = nights.begin(corpus)
     assert finish(run, units, [], duplicate_ids=1).exit_code == 0

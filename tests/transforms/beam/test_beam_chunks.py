@@ -16,7 +16,14 @@ def test_documents_become_pieces_that_quote_them() -> None:
     with beam.Pipeline("FnApiRunner") as pipeline:
         pieces = pipeline | beam.Create(documents) | Chunks("budget:tokens=8")
         found = pieces | beam.Map(
-            lambda row: (row["id"], row["piece"], row["pieces"], row["start"], row["end"], row["text"])
+            lambda row: (
+                row["id"],
+                row["piece"],
+                row["pieces"],
+                row["start"],
+                row["end"],
+                row["text"],
+            )
         )
         expected = [
             ("a", 0, 2, 0, 29, "One two three. Four five six."),
@@ -28,12 +35,20 @@ def test_documents_become_pieces_that_quote_them() -> None:
 
 def test_rows_with_a_schema_become_such_rows() -> None:
     with beam.Pipeline("FnApiRunner") as pipeline:
-        pieces = pipeline | beam.Create([beam.Row(id=1, text="One two. Three.")]) | Chunks("sentences")
-        found = pieces | beam.Reshuffle() | beam.Map(lambda row: (row.id, row.piece, row.text, row.headings))
+        pieces = (
+            pipeline | beam.Create([beam.Row(id=1, text="One two. Three.")]) | Chunks("sentences")
+        )
+        found = (
+            pieces
+            | beam.Reshuffle()
+            | beam.Map(lambda row: (row.id, row.piece, row.text, row.headings))
+        )
         assert_that(found, equal_to([(1, 0, "One two.", ""), (1, 1, "Three.", "")]))
 
 
-@pytest.mark.parametrize(("spec", "said"), [("none", "cuts nothing"), ("budgets", "did you mean budget?")])
+@pytest.mark.parametrize(
+    ("spec", "said"), [("none", "cuts nothing"), ("budgets", "did you mean budget?")]
+)
 def test_a_spec_that_cuts_nothing_is_refused_when_the_graph_is_made(spec: str, said: str) -> None:
     with pytest.raises(OptionError) as error:
         Chunks(spec)

@@ -31,11 +31,14 @@ def nights(tmp_path: Path) -> Nights:
 def test_units_become_the_snapshot(nights: Nights) -> None:
     nights.commit_without_index(FILES)
     run, units = nights.begin({**FILES, "b": [("3", "other"), ("4", "z")]})
-    (result,) = eager.run(Commit(run), [settled(run, [*units, units[0]])], [])  # an engine may deliver a unit twice
+    # an engine may deliver a unit twice
+    (result,) = eager.run(Commit(run), [settled(run, [*units, units[0]])], [])
     assert (result.status, result.exit_code, result.ledger["written"]) == (COMMITTED, 0, 4)
     assert result.changes == {"added": 1, "changed": 1, "deleted": 0}
     assert nights.manifest.run == run.id
-    assert [(unit.unit, unit.sha256) for unit in nights.manifest.units] == sorted((u.unit, u.sha256) for u in units)
+    assert [(unit.unit, unit.sha256) for unit in nights.manifest.units] == sorted(
+        (u.unit, u.sha256) for u in units
+    )
     assert read_result(run.root, run.id) == result
     assert (nights.root / "report.json").is_file()
 
@@ -48,7 +51,9 @@ def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: 
     index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
     ranges = RangesEntry("ranges/0.json", "0", "s")
     known = [IndexRecord(index, (str(scratch),)), RangesRecord(ranges)]
-    (result,) = eager.run(Commit(run), [settled(run, units)], known, [DuplicateIds(2), DuplicateIds(3)])
+    (result,) = eager.run(
+        Commit(run), [settled(run, units)], known, [DuplicateIds(2), DuplicateIds(3)]
+    )
     assert result.duplicate_ids == 5
     assert nights.manifest.index == result.index == index
     assert nights.manifest.ranges == ranges
@@ -68,7 +73,10 @@ BAD_UNITS: dict[str, tuple[Callable[[list], list], int]] = {
     "one is missing": (lambda units: units[:1], 4),
     "one was written twice": (lambda units: [*units, replace(units[0], sha256="0" * 64)], 4),
     "rows that nobody read": (lambda units: [units[0], replace(units[1], rows=2)], 4),
-    "too many rejected": (lambda units: [replace(unit, rows=0, embedded=0, rejected=unit.rows) for unit in units], 3),
+    "too many rejected": (
+        lambda units: [replace(unit, rows=0, embedded=0, rejected=unit.rows) for unit in units],
+        3,
+    ),
 }
 
 

@@ -46,16 +46,25 @@ def embedded(job: EmbedJob) -> dict[str, list]:
 def rows_of(store: Path, units: list[UnitRecord]) -> dict[str, np.ndarray]:
     """Vector by id."""
     tables = [pq.read_table(store / unit.path) for unit in units if unit.path]
-    pairs = [zip(t.column("id").to_pylist(), t.column("embedding").to_pylist(), strict=True) for t in tables]
+    pairs = [
+        zip(t.column("id").to_pylist(), t.column("embedding").to_pylist(), strict=True)
+        for t in tables
+    ]
     return {row_id: np.array(vector) for found in pairs for row_id, vector in found}
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_every_row_has_the_encoders_vector(store: Path, model: Path, files: Path, partition: str) -> None:
+def test_every_row_has_the_encoders_vector(
+    store: Path, model: Path, files: Path, partition: str
+) -> None:
     found = embedded(embed_job(store, model, files, partition=partition))
     units: list[UnitRecord] = found["units"]
     assert found["problems"] == []
-    assert (sum(u.read for u in units), sum(u.rows for u in units), sum(u.rejected for u in units)) == (13, 12, 1)
+    assert (
+        sum(u.read for u in units),
+        sum(u.rows for u in units),
+        sum(u.rejected for u in units),
+    ) == (13, 12, 1)
     assert sum(u.embedded + u.duplicates for u in units) == 12
     if partition == "content":  # wherever its copy was
         assert sum(u.duplicates for u in units) == 1
@@ -70,7 +79,10 @@ def test_finished_units_are_found_and_not_embedded_again(
 ) -> None:
     job = embed_job(store, model, files)
     first = embedded(job)["units"]
-    monkeypatch.setattr("transforms.beam.embed.load_checked_encoder", lambda job: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "transforms.beam.embed.load_checked_encoder",
+        lambda job: pytest.fail("the model was loaded"),
+    )
     again = embedded(replace(job, run=replace(job.run, id="run2")))["units"]
     assert {unit.unit: (unit.path, unit.sha256, unit.embedded) for unit in again} == {
         unit.unit: (unit.path, unit.sha256, unit.embedded) for unit in first
@@ -83,14 +95,19 @@ def test_another_model_than_the_spaces_is_a_problem(
 ) -> None:
     other = save_tiny_model("bert", tmp_path / "other", initializer_range=0.2)
     found = embedded(
-        replace(embed_job(store, model, files, partition=partition), recipe=Recipe(str(other), dtype="float32"))
+        replace(
+            embed_job(store, model, files, partition=partition),
+            recipe=Recipe(str(other), dtype="float32"),
+        )
     )
     assert found["units"] == []
     assert {problem.exit_code for problem in found["problems"]} == {2}
     assert all("weights differ" in problem.message for problem in found["problems"])
 
 
-def test_without_spans_no_model_is_loaded(store: Path, model: Path, files: Path, tmp_path: Path) -> None:
+def test_without_spans_no_model_is_loaded(
+    store: Path, model: Path, files: Path, tmp_path: Path
+) -> None:
     job = replace(embed_job(store, model, files), recipe=Recipe(str(tmp_path / "none")))
     assert eager.outputs(Embed(job), [], names=OUTPUTS) == {"units": [], "problems": []}
 
@@ -99,21 +116,30 @@ def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
     store: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)  # for 20,000
-    rows = [[{"id": f"{n}-{i}", "text": f"{i} {n}", "lang": "en"} for i in range(3)] for n in range(16)]
+    rows = [
+        [{"id": f"{n}-{i}", "text": f"{i} {n}", "lang": "en"} for i in range(3)] for n in range(16)
+    ]
     for n, some in enumerate(rows):
         write_jsonl(tmp_path / "in" / f"{n}.jsonl", some)
     first = embed_job(store, model, tmp_path / "in" / "*", unit_tokens=60)
     assert finish(first.run, embedded(first)["units"], []).exit_code == 0
     changed = ("7", "8")
     for n in changed:
-        write_jsonl(tmp_path / "in" / f"{n}.jsonl", [*rows[int(n)], {"id": "new", "text": f"new {n}", "lang": "en"}])
+        write_jsonl(
+            tmp_path / "in" / f"{n}.jsonl",
+            [*rows[int(n)], {"id": "new", "text": f"new {n}", "lang": "en"}],
+        )
     job = embed_job(store, model, tmp_path / "in" / "*", run="run2", unit_tokens=60)
     spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
     read: list[str] = []
     call = manifest._read_part
-    monkeypatch.setattr(manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1])
+    monkeypatch.setattr(
+        manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1]
+    )
     units: list[UnitRecord] = eager.outputs(Embed(job), spans, names=OUTPUTS)["units"]
-    assert {unit.file: (unit.reused, unit.embedded) for unit in units} == {f"{n}.jsonl": (3, 1) for n in changed}
+    assert {unit.file: (unit.reused, unit.embedded) for unit in units} == {
+        f"{n}.jsonl": (3, 1) for n in changed
+    }
     parts = open_store(str(store)).manifest.parts
     assert len(parts) >= 10
     assert 1 <= len(read) <= len(changed), "one part for each file"

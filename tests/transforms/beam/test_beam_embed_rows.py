@@ -37,7 +37,10 @@ def test_the_vectors_are_those_that_embed_writes(model: Path, tmp_path: Path) ->
     texts = [*sentences(40), "dog", None]
     ids = [str(n) for n in range(len(texts))]
     write_parquet(tmp_path / "in.parquet", texts, id=ids)
-    store, options = str(tmp_path / "store"), ["--id-column", "id", "--dtype", "float32", "--max-rejects", "0.5"]
+    store, options = (
+        str(tmp_path / "store"),
+        ["--id-column", "id", "--dtype", "float32", "--max-rejects", "0.5"],
+    )
     options += ["--model", str(model), "--pooler", "mean+max"]
     assert main(["embed", "--input", str(tmp_path / "in.parquet"), "--store", store, *options]) == 0
     kept = sb.open_store(store)
@@ -53,7 +56,9 @@ def test_the_vectors_are_those_that_embed_writes(model: Path, tmp_path: Path) ->
 
 
 def test_rows_keep_their_windows_and_times(model: Path) -> None:
-    def told(row: Any, stamp: Any = beam.DoFn.TimestampParam, place: Any = beam.DoFn.WindowParam) -> Any:
+    def told(
+        row: Any, stamp: Any = beam.DoFn.TimestampParam, place: Any = beam.DoFn.WindowParam
+    ) -> Any:
         return row["n"], float(stamp), float(place.start)
 
     with beam.Pipeline("FnApiRunner") as pipeline:
@@ -61,17 +66,27 @@ def test_rows_keep_their_windows_and_times(model: Path) -> None:
         timed = rows | beam.Map(lambda row: window.TimestampedValue(row, 10 * row["n"]))
         found = timed | beam.WindowInto(window.SlidingWindows(40, 20)) | embed_rows(model)
         both = {
-            n: [(n, 10.0 * n, float(start)) for start in range(-20, 60, 20) if start <= 10 * n < start + 40]
+            n: [
+                (n, 10.0 * n, float(start))
+                for start in range(-20, 60, 20)
+                if start <= 10 * n < start + 40
+            ]
             for n in range(6)
         }
-        assert_that(found.rows | "A" >> beam.Map(told), equal_to(both[1] + both[2] + both[4] + both[5]), label="a")
+        assert_that(
+            found.rows | "A" >> beam.Map(told),
+            equal_to(both[1] + both[2] + both[4] + both[5]),
+            label="a",
+        )
         assert_that(found.rejected | "B" >> beam.Map(told), equal_to(both[0] + both[3]), label="b")
 
 
 def test_a_schema_stays_a_schema(model: Path) -> None:
     """So that what follows a shuffle, SQL or YAML knows the columns."""
     with beam.Pipeline("FnApiRunner") as pipeline:
-        rows = pipeline | beam.Create([Sentence(1, "dog"), Sentence(2, "")]).with_output_types(Sentence)
+        rows = pipeline | beam.Create([Sentence(1, "dog"), Sentence(2, "")]).with_output_types(
+            Sentence
+        )
         found = rows | embed_rows(model)
         assert isinstance(found.rows.element_type, RowTypeConstraint)
         assert dict(found.rows.element_type._fields).keys() == {
@@ -82,16 +97,28 @@ def test_a_schema_stays_a_schema(model: Path) -> None:
             "tokens",
             "truncated",
         }
-        shuffled = found.rows | beam.Reshuffle() | beam.Map(lambda row: (row.id, len(row.embedding), row.tokens))
+        shuffled = (
+            found.rows
+            | beam.Reshuffle()
+            | beam.Map(lambda row: (row.id, len(row.embedding), row.tokens))
+        )
         assert_that(shuffled, equal_to([(1, 24, 3)]), label="rows")
-        left = found.rejected | "Again" >> beam.Reshuffle() | beam.Map(lambda row: (row.id, row.text, row.reason))
+        left = (
+            found.rejected
+            | "Again" >> beam.Reshuffle()
+            | beam.Map(lambda row: (row.id, row.text, row.reason))
+        )
         assert_that(left, equal_to([(2, "", "empty text")]), label="rejected")
 
 
 def test_no_row_is_lost_on_its_way_to_parquet(model: Path, tmp_path: Path) -> None:
-    """Beam's writer takes batches, and what the end of a bundle gives to such a step may be lost."""
+    """Beam's writer takes batches, and what the end of a bundle gives to such a step may be
+    lost.
+    """
     with beam.Pipeline("FnApiRunner") as pipeline:
-        rows = pipeline | beam.Create([Sentence(1, "dog"), Sentence(2, "")]).with_output_types(Sentence)
+        rows = pipeline | beam.Create([Sentence(1, "dog"), Sentence(2, "")]).with_output_types(
+            Sentence
+        )
         found = rows | embed_rows(model)
         _ = found.rows | "A" >> beam.io.WriteToParquet(str(tmp_path / "a"))
         _ = found.rejected | "B" >> beam.io.WriteToParquet(str(tmp_path / "b"))
@@ -102,7 +129,9 @@ def test_no_row_is_lost_on_its_way_to_parquet(model: Path, tmp_path: Path) -> No
 def test_a_row_type_without_the_text_is_refused_when_the_graph_is_made(model: Path) -> None:
     pipeline = beam.Pipeline("FnApiRunner")
     rows = pipeline | beam.Create([beam.Row(id=1, body="dog")])
-    with pytest.raises(sb.OptionError, match="rows have no field 'text', but id, body; say text='...'"):
+    with pytest.raises(
+        sb.OptionError, match="rows have no field 'text', but id, body; say text='...'"
+    ):
         rows | embed_rows(model)
     taken = pipeline | "Taken" >> beam.Create([beam.Row(text="dog", norm=1)])
     with pytest.raises(sb.OptionError, match="rows have a field 'norm' already"):
@@ -110,7 +139,9 @@ def test_a_row_type_without_the_text_is_refused_when_the_graph_is_made(model: Pa
     for name, element in (("Untitled", beam.Row(text="dog")), ("Pair", ("a", "dog"))):
         untitled = pipeline | name >> beam.Create([element])
         with pytest.raises(sb.OptionError, match="no field 'title'"):
-            untitled | f"Embed{name}" >> embed_rows(model, chunks="sentences", chunk_prefix="{title}: ")
+            untitled | f"Embed{name}" >> embed_rows(
+                model, chunks="sentences", chunk_prefix="{title}: "
+            )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +152,9 @@ def test_a_row_type_without_the_text_is_refused_when_the_graph_is_made(model: Pa
         ({"dtype": "fp16"}, "fp16"),
     ],
 )
-def test_options_are_checked_when_the_graph_is_made(model: Path, said: dict[str, str], message: str) -> None:
+def test_options_are_checked_when_the_graph_is_made(
+    model: Path, said: dict[str, str], message: str
+) -> None:
     with pytest.raises(sb.OptionError) as error:
         embed_rows(model, **said)
     assert message in str(error.value)
@@ -135,7 +168,9 @@ def test_types_and_no_word_about_type_hints(model: Path, caplog: pytest.LogCaptu
     }
     with caplog.at_level(logging.WARNING), beam.Pipeline("FnApiRunner") as pipeline:
         types = {
-            name: (pipeline | name >> beam.Create(items) | f"Embed{name}" >> embed_rows(model)).rows.element_type
+            name: (
+                pipeline | name >> beam.Create(items) | f"Embed{name}" >> embed_rows(model)
+            ).rows.element_type
             for name, items in kinds.items()
         }
     assert types == {
@@ -148,12 +183,21 @@ def test_types_and_no_word_about_type_hints(model: Path, caplog: pytest.LogCaptu
 
 def test_metrics_have_the_counts_of_embed(model: Path) -> None:
     pipeline = beam.Pipeline("FnApiRunner")
-    _ = pipeline | beam.Create([{"text": "dog"}, {"text": "a cat"}, {"text": "dog"}, {"text": ""}]) | embed_rows(model)
+    _ = (
+        pipeline
+        | beam.Create([{"text": "dog"}, {"text": "a cat"}, {"text": "dog"}, {"text": ""}])
+        | embed_rows(model)
+    )
     result = pipeline.run()
     result.wait_until_finish()
     found = result.metrics().query(MetricsFilter().with_namespace("sentence_beam"))
     counts = {each.key.metric.name: each.committed for each in found["counters"]}
-    assert (counts["rows"], counts["rejected"], counts["embedded"], counts["duplicates"]) == (3, 1, 2, 1)
+    assert (counts["rows"], counts["rejected"], counts["embedded"], counts["duplicates"]) == (
+        3,
+        1,
+        2,
+        1,
+    )
     assert {each.key.metric.name for each in found["distributions"]} >= {"forward_ms", "unit_rows"}
 
 

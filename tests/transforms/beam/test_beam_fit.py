@@ -16,7 +16,9 @@ from transforms.steps.fit.fit_result import read_result
 from transforms.steps.fit.gather import GatherJob
 
 DIM = 6
-ROWS = (np.random.default_rng(0).normal(size=(300, DIM)) @ np.diag(1.0 + np.arange(DIM)) + 5).astype(np.float32)
+ROWS = (
+    np.random.default_rng(0).normal(size=(300, DIM)) @ np.diag(1.0 + np.arange(DIM)) + 5
+).astype(np.float32)
 
 
 def job_of(folder: Path, method: str, **changes: Any) -> FitJob:
@@ -43,13 +45,18 @@ def test_it_is_the_same_from_any_number_of_shards(tmp_path: Path) -> None:
     for count in (1, 7):
         folder = tmp_path / str(count)
         folder.mkdir()
-        eager.run(FitCalibration(job_of(folder, "standardize")), parts_of(write_shards(folder, ROWS, count)))
+        eager.run(
+            FitCalibration(job_of(folder, "standardize")),
+            parts_of(write_shards(folder, ROWS, count)),
+        )
         found.append(load_calibration(str(folder / "fit")).apply(ROWS))
     np.testing.assert_allclose(*found, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("method", "damage"), [("whitening", True), ("whitening:7", False)])
-def test_a_failed_fit_is_a_result_and_no_calibration(tmp_path: Path, method: str, damage: bool) -> None:
+def test_a_failed_fit_is_a_result_and_no_calibration(
+    tmp_path: Path, method: str, damage: bool
+) -> None:
     shards = write_shards(tmp_path, ROWS, 3)
     if damage:
         Path(shards[1]).write_bytes(b"PAR1")
@@ -57,4 +64,6 @@ def test_a_failed_fit_is_a_result_and_no_calibration(tmp_path: Path, method: str
     assert result.exit_code == (1 if damage else 2)
     assert (shards[1] if damage else "whitening:7") in result.message
     assert read_result(str(tmp_path / "fit")) == result
-    assert [path.name for path in (tmp_path / "fit").iterdir() if not path.name.startswith(".")] == ["fit.json"]
+    assert [
+        path.name for path in (tmp_path / "fit").iterdir() if not path.name.startswith(".")
+    ] == ["fit.json"]

@@ -20,7 +20,10 @@ from transforms.store.verify import faults
 pytest.importorskip("faiss")
 
 REQUEST = IndexRequest("IVF4,Flat")
-FILES = {name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(60)] for name in ("x", "y", "z")}
+FILES = {
+    name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(60)]
+    for name in ("x", "y", "z")
+}
 CHANGED = {**FILES, "z": [*FILES["z"][2:], ("new", "a new one")]}
 EVERYWHERE = {"nprobe": 4}
 
@@ -34,7 +37,9 @@ def nights(tmp_path: Path) -> Nights:
 def indexed(nights: Nights) -> Nights:
     """A store with a snapshot of `FILES` and its index."""
     run, units = nights.begin(FILES)
-    commit_run([settled(run, units), *eager.run(BuildIndex(run, REQUEST), [settled(run, units)])], run)
+    commit_run(
+        [settled(run, units), *eager.run(BuildIndex(run, REQUEST), [settled(run, units)])], run
+    )
     return nights
 
 
@@ -42,7 +47,9 @@ def check_found(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None
     """Every row and no other is found, and the nearest are those of brute force."""
     assert list(faults(nights.manifest)) == []
     (rows,) = nights.search(["a question"], 200, **EVERYWHERE)
-    assert sorted(row_id for _, row_id in rows) == sorted(row_id for rows in files.values() for row_id, _ in rows)
+    assert sorted(row_id for _, row_id in rows) == sorted(
+        row_id for rows in files.values() for row_id, _ in rows
+    )
     (rows,) = nights.search(["b question"], 5, **EVERYWHERE)
     assert [score for score, _ in rows] == pytest.approx(nearest(files, "b question", 5), abs=1e-6)
 
@@ -73,26 +80,36 @@ def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
     (record,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     assert record.entry.to_json() == indexed.index
     commit_run([settled(run, units), record], run)
-    assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {"plan.parquet", "result.json"}
+    assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {
+        "plan.parquet",
+        "result.json",
+    }
 
 
 def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> None:
     run, units = nights.begin(FILES)
-    assert eager.run(BuildIndex(run, REQUEST), [settled(run, units, [Problem("lost", 3)])]) == [Problem("lost", 3)]
+    assert eager.run(BuildIndex(run, REQUEST), [settled(run, units, [Problem("lost", 3)])]) == [
+        Problem("lost", 3)
+    ]
     assert not (nights.root / "index").exists()
 
 
 @pytest.mark.parametrize("indexed_before", [False, True])
-def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(nights: Nights, indexed_before: bool) -> None:
+def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(
+    nights: Nights, indexed_before: bool
+) -> None:
     if indexed_before:
         nights.commit({"x": FILES["x"]}, REQUEST)
     run, units = nights.begin(FILES)
     shard = nights.root / (next(unit.path for unit in units if unit.file == "z") or "")
     data = shard.read_bytes()
-    shard.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])  # in the footer, where no page is
+    # in the footer, where no page is
+    shard.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
     (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     mend = "remove it and run embed, which makes it again"
-    assert problem == Problem(f"{shard} was changed after it was written (sha256 differs); {mend}", 1)
+    assert problem == Problem(
+        f"{shard} was changed after it was written (sha256 differs); {mend}", 1
+    )
     shard.unlink()
     (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     assert problem == Problem(f"{shard} is missing; run embed, which makes it again", 1)
@@ -127,7 +144,9 @@ def test_update_index_deletes_and_adds(indexed: Nights) -> None:
     assert found[RETRAIN] == []
     (record,) = found[DONE]
     assert sum(segment.deleted for segment in record.entry.segments) == 2
-    assert [segment.path for segment in record.entry.segments if segment.number in before] == [*before.values()]
+    assert [segment.path for segment in record.entry.segments if segment.number in before] == [
+        *before.values()
+    ]
     commit_run([settled(run, units), record], run)
     check_found(indexed, CHANGED)
 

@@ -1,4 +1,6 @@
-"""Beam's own classes with the encoder in them: RunInference, MLTransform, its rag types, its YAML."""
+"""Beam's own classes with the encoder in them: RunInference, MLTransform, its rag types, its
+YAML.
+"""
 
 import shutil
 from pathlib import Path
@@ -41,31 +43,46 @@ def check(rows: list[dict[str, Any]], expected: np.ndarray) -> None:
 def test_run_inference_gives_texts_with_their_vectors(model: Path, expected: np.ndarray) -> None:
     handler = sb.EncoderModelHandler(str(model), dtype="float32", pooler="max", min_batch_size=2)
     found = {result.example: result for result in eager.run(RunInference(handler), TEXTS)}
-    np.testing.assert_allclose([found[text].inference for text in TEXTS], expected, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(
+        [found[text].inference for text in TEXTS], expected, rtol=0, atol=2e-5
+    )
     assert found["dog"].inference.dtype == np.float32
     assert found["dog"].model_id == sb.EmbedRows(str(model), dtype="float32", pooler="max").space.id
 
 
-def test_an_artifact_of_ml_transform_is_read_again(model: Path, expected: np.ndarray, tmp_path: Path) -> None:
+def test_an_artifact_of_ml_transform_is_read_again(
+    model: Path, expected: np.ndarray, tmp_path: Path
+) -> None:
     place = str(tmp_path / "artifact")
-    written = MLTransform(write_artifact_location=place).with_transform(embeddings(model, columns=["text"]))
+    written = MLTransform(write_artifact_location=place).with_transform(
+        embeddings(model, columns=["text"])
+    )
     check(eager.run(written, ROWS), expected)
     check(eager.run(MLTransform(read_artifact_location=place), ROWS), expected)
 
 
 def test_an_artifact_knows_another_model(model: Path, tmp_path: Path) -> None:
     mine, place = shutil.copytree(model, tmp_path / "model"), str(tmp_path / "artifact")
-    eager.run(MLTransform(write_artifact_location=place).with_transform(embeddings(mine, columns=["text"])), ROWS)
+    eager.run(
+        MLTransform(write_artifact_location=place).with_transform(
+            embeddings(mine, columns=["text"])
+        ),
+        ROWS,
+    )
     shutil.rmtree(mine)
     save_tiny_model("bert", mine, initializer_range=0.2)
     with pytest.raises(Exception, match=r"makes another space than the run's \(weights differ\)"):
         eager.run(MLTransform(read_artifact_location=place), ROWS)
 
 
-def test_items_of_rag_get_their_embedding(model: Path, expected: np.ndarray, tmp_path: Path) -> None:
+def test_items_of_rag_get_their_embedding(
+    model: Path, expected: np.ndarray, tmp_path: Path
+) -> None:
     items = [EmbeddableItem.from_text(text, id=str(n)) for n, text in enumerate(TEXTS)]
     adapted = embeddings(model, type_adapter=create_text_adapter())
-    found = eager.run(MLTransform(write_artifact_location=str(tmp_path / "a")).with_transform(adapted), items)
+    found = eager.run(
+        MLTransform(write_artifact_location=str(tmp_path / "a")).with_transform(adapted), items
+    )
     for item in found:
         np.testing.assert_allclose(item.dense_embedding, expected[int(item.id)], rtol=0, atol=2e-5)
     assert len(found) == 3
@@ -94,4 +111,6 @@ def test_the_pipeline_in_yaml(model: Path, tmp_path: Path, monkeypatch: pytest.M
     assert (row["id"], row["body"], row["tokens"]) == ("a", "dog", 3)
     expected = sb.Encoder.load(str(model), dtype="float32", device="cpu").encode("dog")
     np.testing.assert_allclose(row["embedding"], expected, rtol=0, atol=2e-5)
-    assert pq.read_table("rejected").to_pylist() == [{"id": "b", "body": None, "reason": "null text"}]
+    assert pq.read_table("rejected").to_pylist() == [
+        {"id": "b", "body": None, "reason": "null text"}
+    ]

@@ -1,4 +1,6 @@
-"""Neighbours by list in and list out: those of a search, of groups and blocks of any size, and after a crash."""
+"""Neighbours by list in and list out: those of a search, of groups and blocks of any size, and
+after a crash.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,18 +24,24 @@ from transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 
-ROWS = {f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)}
+ROWS = {
+    f"f{i}": [(f"{i}-{j}", f"{'abcdefgh'[j % 8]} {i} {j}") for j in range(150)] for i in range(4)
+}
 ASKED = {"q": [(f"q{j}", f"{'abcdefgh'[j % 8]} asked {j}") for j in range(70)]}
 Found = dict[str, list[tuple[str, float]]]
 
 
 def store(folder: Path, index: str | None, rows: Any = ROWS) -> Nights:
-    """A store of rows of eight topics; with an index, most rows in one segment and some in a delta."""
+    """A store of rows of eight topics; with an index, most rows in one segment and some in a
+    delta.
+    """
     nights = Nights(folder)
     if index is None:
         nights.commit_without_index(rows)
     else:
-        nights.commit({name: found for name, found in rows.items() if name != "f3"}, IndexRequest(index))
+        nights.commit(
+            {name: found for name, found in rows.items() if name != "f3"}, IndexRequest(index)
+        )
         nights.commit(rows)
     return nights
 
@@ -45,7 +53,9 @@ def job_of(nights: Nights, output: Path, k: int = 7, **values: Any) -> Neighbour
 
 def table_of(output: Path) -> pa.Table:
     """All rows of the files."""
-    return ds.dataset(str(output)).to_table().sort_by([("query", "ascending"), ("rank", "ascending")])
+    return (
+        ds.dataset(str(output)).to_table().sort_by([("query", "ascending"), ("rank", "ascending")])
+    )
 
 
 def by_query(output: Path) -> Found:
@@ -59,8 +69,13 @@ def by_query(output: Path) -> Found:
 def searched(nights: Nights, queries: list[tuple[str, str]], k: int) -> Found:
     """What `search` finds for the same queries."""
     searcher = Searcher(nights.manifest)
-    rows = searcher.rows.described(searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k))
-    return {name: [(hit["id"], hit["score"]) for hit in hits] for (name, _), hits in zip(queries, rows, strict=True)}
+    rows = searcher.rows.described(
+        searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k)
+    )
+    return {
+        name: [(hit["id"], hit["score"]) for hit in hits]
+        for (name, _), hits in zip(queries, rows, strict=True)
+    }
 
 
 def check_same(found: Found, wanted: Found) -> None:
@@ -72,14 +87,24 @@ def check_same(found: Found, wanted: Found) -> None:
 
 @pytest.mark.parametrize(
     "index",
-    [None, "IVF8,SQ8", *(pytest.param(index, marks=pytest.mark.slow) for index in ("Flat", "IVF8,RaBitQ"))],
+    [
+        None,
+        "IVF8,SQ8",
+        *(pytest.param(index, marks=pytest.mark.slow) for index in ("Flat", "IVF8,RaBitQ")),
+    ],
 )
-def test_they_are_those_of_a_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str | None) -> None:
+def test_they_are_those_of_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: str | None
+) -> None:
     monkeypatch.setattr(compare, "GROUP_ROWS", 300)
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 32)
     nights, others = store(tmp_path / "s", index), store(tmp_path / "o", None, ASKED)
     records = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
-    assert sorted((record.queries, record.rows) for record in records) == [(6, 42), (32, 224), (32, 224)]
+    assert sorted((record.queries, record.rows) for record in records) == [
+        (6, 42),
+        (32, 224),
+        (32, 224),
+    ]
     check_same(by_query(tmp_path / "out"), searched(nights, ASKED["q"], 7))
     assert not list((tmp_path / "out" / "_work").glob("[!.]*"))
 
@@ -101,10 +126,14 @@ def test_no_row_is_found_for_itself_and_none_below_the_least_score(tmp_path: Pat
     assert found["copy"][0] == ("0-0", pytest.approx(1, abs=0.01))
     everything = searched(nights, ROWS["f0"], 5)
     for name, hits in everything.items():
-        assert [i for i, _ in found.get(name, [])] == [i for i, s in hits if i != name and s >= 0.8][:4]
+        assert [i for i, _ in found.get(name, [])] == [
+            i for i, s in hits if i != name and s >= 0.8
+        ][:4]
 
 
-def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_finished_is_not_made_again_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(neighbours, "BLOCK_ROWS", 16)
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     blocks = blocks_of(others.manifest)
@@ -126,13 +155,18 @@ def test_what_is_finished_is_not_made_again_after_a_crash(tmp_path: Path, monkey
     monkeypatch.setattr(neighbours.NeighbourSearch, "finish", finish)
     read = SnapshotIndex.located
     counted: list[int] = []
-    monkeypatch.setattr(SnapshotIndex, "located", lambda self, *where: counted.append(1) or read(self, *where))
+    monkeypatch.setattr(
+        SnapshotIndex, "located", lambda self, *where: counted.append(1) or read(self, *where)
+    )
     records = eager.run(Neighbours(job), blocks)
     assert len(counted) == len(blocks) - 2
     assert sum(record.queries for record in records) == len(ASKED["q"])
     for path in (tmp_path / "whole").glob("*.parquet"):
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
-    assert stood.items() <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
+    assert (
+        stood.items()
+        <= {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}.items()
+    )
 
 
 @pytest.mark.parametrize("left", [b"", b"PAR1", b"cut"])
@@ -164,7 +198,9 @@ def test_a_file_of_the_work_that_is_damaged_meanwhile_is_a_problem(
 ) -> None:
     nights, others = store(tmp_path / "s", "IVF8,SQ8"), store(tmp_path / "o", None, ASKED)
     leave = neighbours._leave
-    monkeypatch.setattr(neighbours, "_leave", lambda path, **arrays: (leave(path, **arrays), cut(Path(path))))
+    monkeypatch.setattr(
+        neighbours, "_leave", lambda path, **arrays: (leave(path, **arrays), cut(Path(path)))
+    )
     problems = eager.run(Neighbours(job_of(nights, tmp_path / "out")), blocks_of(others.manifest))
     assert problems
     assert all("000000.npz is not what the job wrote" in problem.message for problem in problems)
@@ -201,6 +237,11 @@ def test_how_a_job_ended_stands_beside_its_files(tmp_path: Path) -> None:
     records = [BlockRecord(f"{tmp_path}/neighbours-{n}.parquet", 10, 30, n) for n in (2, 1)]
     (said,) = eager.run(Conclude(str(tmp_path), "run1"), records)
     assert (said["exit_code"], said["queries"], said["rows"], said["rejected"]) == (0, 20, 60, 3)
-    assert [file["path"] for file in said["files"]] == ["neighbours-1.parquet", "neighbours-2.parquet"]
-    (said,) = eager.run(Conclude(str(tmp_path), "run2"), [*records, Problem("a file is damaged", 1)])
+    assert [file["path"] for file in said["files"]] == [
+        "neighbours-1.parquet",
+        "neighbours-2.parquet",
+    ]
+    (said,) = eager.run(
+        Conclude(str(tmp_path), "run2"), [*records, Problem("a file is damaged", 1)]
+    )
     assert (said["exit_code"], said["message"]) == (1, "a file is damaged")

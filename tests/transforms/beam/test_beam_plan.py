@@ -36,8 +36,12 @@ OUTPUTS = ("spans", "carried", "problems")
 def files(tmp_path: Path) -> Path:
     """Twenty rows in a Parquet file of four row groups and a file of lines; the glob."""
     ids, langs = [str(i) for i in range(16)], pa.array(["de"] * 16)
-    write_parquet(tmp_path / "in" / "a.parquet", sentences(16), row_group_size=4, id=pa.array(ids), lang=langs)
-    rows = [{"id": str(i), "text": text, "lang": "en"} for i, text in enumerate(sentences(4, 16), 16)]
+    write_parquet(
+        tmp_path / "in" / "a.parquet", sentences(16), row_group_size=4, id=pa.array(ids), lang=langs
+    )
+    rows = [
+        {"id": str(i), "text": text, "lang": "en"} for i, text in enumerate(sentences(4, 16), 16)
+    ]
     write_jsonl(tmp_path / "in" / "b.jsonl", rows)
     return tmp_path / "in" / "*"
 
@@ -68,7 +72,9 @@ def test_the_lease_is_renewed_while_files_are_read_and_while_the_plan_is_put_tog
     monkeypatch.setattr(lease, "renew", lambda root, run: renewed.append(run))
     for name in ("check_readable", "_handed_out"):
         quick = getattr(plan_files, name)
-        monkeypatch.setattr(plan_files, name, lambda *given, quick=quick: (time.sleep(0.2), quick(*given))[1])
+        monkeypatch.setattr(
+            plan_files, name, lambda *given, quick=quick: (time.sleep(0.2), quick(*given))[1]
+        )
     job = replace(embed_job(store, model, files), max_bad_files=1)
     (found, *_) = file_batches(str(files), job)
     renewed.clear()
@@ -86,7 +92,9 @@ def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, f
     found = planned(job)
     assert (found["carried"], found["problems"]) == ([], [])
     spans: list[Span] = [span for element in found["spans"] for span in element]
-    groups = [group for span in spans if span.file.relative == "a.parquet" for group in span.row_groups]
+    groups = [
+        group for span in spans if span.file.relative == "a.parquet" for group in span.row_groups
+    ]
     assert sorted(groups) == [0, 1, 2, 3]
     assert len(spans) > 2
     lines = sorted((span.start, span.stop) for span in spans if span.file.relative == "b.jsonl")
@@ -99,19 +107,26 @@ def test_files_become_spans_that_hold_every_row_once(store: Path, model: Path, f
     )
 
 
-def test_unchanged_files_are_carried_and_changed_ones_read(store: Path, model: Path, files: Path) -> None:
+def test_unchanged_files_are_carried_and_changed_ones_read(
+    store: Path, model: Path, files: Path
+) -> None:
     committed(embed_job(store, model, files))
     with open(files.parent / "b.jsonl", "a") as lines:
         lines.write('{"id": "20", "text": "a new one", "lang": "en"}\n')
     found = planned(embed_job(store, model, files, "run2"))
-    assert [(unit.file, unit.rows, unit.carried) for unit in found["carried"]] == [("a.parquet", 16, 16)]
+    assert [(unit.file, unit.rows, unit.carried) for unit in found["carried"]] == [
+        ("a.parquet", 16, 16)
+    ]
     assert [span.file.relative for element in found["spans"] for span in element] == ["b.jsonl"]
 
 
 def test_by_content_all_files_are_read_or_none(store: Path, model: Path, files: Path) -> None:
     job = embed_job(store, model, files, partition="content")
     found = planned(job)
-    assert {span.file.relative for element in found["spans"] for span in element.spans} == {"a.parquet", "b.jsonl"}
+    assert {span.file.relative for element in found["spans"] for span in element.spans} == {
+        "a.parquet",
+        "b.jsonl",
+    }
     assert sum(span.rows for element in found["spans"] for span in element.spans) == 20
     assert sum(element.first for element in found["spans"]) == 1
     committed(job)
@@ -124,7 +139,9 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(30):
-        write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+        write_jsonl(
+            files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}]
+        )
     committed(embed_job(store, model, files, partition="content"))
     write_jsonl(files.parent / "7.jsonl", [{"id": "s7", "text": "other words", "lang": "en"}])
     job = embed_job(store, model, files, "run2", partition="content")
@@ -132,16 +149,22 @@ def test_by_content_the_footers_of_unchanged_files_are_opened_by_many_and_each_o
     batches: list[list[PlannedFile]] = []
     kept_types, read_footers = footers.kept_types, content.read_footers
     monkeypatch.setattr(
-        footers, "kept_types", lambda file, job: (opened.append(file.relative), kept_types(file, job))[1]
+        footers,
+        "kept_types",
+        lambda file, job: (opened.append(file.relative), kept_types(file, job))[1],
     )
     monkeypatch.setattr(
-        content, "read_footers", lambda files, job: (batches.append(files), read_footers(files, job))[1]
+        content,
+        "read_footers",
+        lambda files, job: (batches.append(files), read_footers(files, job))[1],
     )
     monkeypatch.setattr(elements, "SLOTS", 1)
     found = planned(job)
     assert (found["carried"], found["problems"]) == ([], [])
     assert sum(span.rows for element in found["spans"] for span in element.spans) == 50
-    assert sum(item.is_unopened for files in batches for item in files) == 31, "all but the one that has changed"
+    assert sum(item.is_unopened for files in batches for item in files) == 31, (
+        "all but the one that has changed"
+    )
     assert max(map(len, batches)) <= 8
     assert sorted(set(opened)) == sorted(path.name for path in files.parent.iterdir())
     assert len(opened) <= 33, "one is asked for its types before the others are opened"
@@ -168,29 +191,41 @@ def test_by_content_what_all_files_have_to_allow_is_looked_at_before_rows_are(
     status: int,
     said: str,
 ) -> None:
-    (files.parent / "b.jsonl").unlink()  # how many rows a file of lines has is known when it was read
+    # how many rows a file of lines has is known when it was read
+    (files.parent / "b.jsonl").unlink()
     committed(embed_job(store, model, files, partition="content"))
     write_parquet(files.parent / "b.parquet", ["a new one"], id=["20"], lang=["en"])
     monkeypatch.setattr(steps_of_content, "count_rows", lambda *_: pytest.fail("rows were counted"))
     found = planned(embed_job(store, model, files, "run2", partition="content", **values))
-    assert [(problem.exit_code, said in problem.message) for problem in found["problems"]] == [(status, True)]
+    assert [(problem.exit_code, said in problem.message) for problem in found["problems"]] == [
+        (status, True)
+    ]
     assert found["spans"] == found["carried"] == []
     assert not (store / "runs" / "run2").exists()
 
 
-def test_by_content_unchanged_files_must_fit_the_changed_ones(store: Path, model: Path, files: Path) -> None:
+def test_by_content_unchanged_files_must_fit_the_changed_ones(
+    store: Path, model: Path, files: Path
+) -> None:
     committed(embed_job(store, model, files, partition="content"))
     write_parquet(files.parent / "c.parquet", ["a new one"], id=["20"], lang=pa.array([1]))
     found = planned(embed_job(store, model, files, "run2", partition="content"))
     (problem,) = found["problems"]
     assert problem.exit_code == 2
-    assert all(name in problem.message for name in ("--keep-columns", "c.parquet", "lang string", "lang int64"))
+    assert all(
+        name in problem.message
+        for name in ("--keep-columns", "c.parquet", "lang string", "lang int64")
+    )
     assert found["spans"] == found["carried"] == []
 
 
-def test_a_file_that_goes_before_it_is_opened_ends_the_run(store: Path, model: Path, files: Path) -> None:
+def test_a_file_that_goes_before_it_is_opened_ends_the_run(
+    store: Path, model: Path, files: Path
+) -> None:
     job = embed_job(store, model, files, partition="content")
-    listed = [PlannedFiles((PlannedFile(file),)) for file in find_inputs(str(files), "auto", False).files]
+    listed = [
+        PlannedFiles((PlannedFile(file),)) for file in find_inputs(str(files), "auto", False).files
+    ]
     (files.parent / "a.parquet").unlink()
     opening = content.OpenFilesFn(job)
     opening.setup()
@@ -211,7 +246,9 @@ def test_an_attempt_after_the_first_hands_out_the_plan_that_stands(
     store: Path, model: Path, files: Path, partition: str
 ) -> None:
     for n in range(100):  # in two groups
-        write_jsonl(files.parent / f"small{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+        write_jsonl(
+            files.parent / f"small{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}]
+        )
     committed(embed_job(store, model, files, partition=partition))
     (files.parent / "a.parquet").rename(files.parent / "other.parquet")
     write_jsonl(files.parent / "small3.jsonl", [{"id": "s3", "text": "other words", "lang": "en"}])
@@ -243,13 +280,18 @@ def test_a_process_reads_the_last_snapshot_and_lists_the_store_once(
     for thread in threads:
         thread.setup()
         planned = [item for one in found for item in thread.process(ListedFiles((one,)))]
-        assert [file.relative for item in planned for file in item.unchanged] == ["a.parquet", "b.jsonl"]
+        assert [file.relative for item in planned for file in item.unchanged] == [
+            "a.parquet",
+            "b.jsonl",
+        ]
         assert [file for item in planned for file in item.files] == []
     embedders = [UnitEmbedder.of_job(job, None, None) for _ in range(8)]
     assert all(embedder.last.is_final for embedder in embedders)
     result = list(record(list(threads[0].process(ListedFiles(tuple(found)))), job, 2))
     assert sum(unit.carried for unit in result) == 20
-    assert [path for path in asked if "manifest" in path] == [str(store / "manifests" / "run1.json")]
+    assert [path for path in asked if "manifest" in path] == [
+        str(store / "manifests" / "run1.json")
+    ]
     assert asked.count(str(store / "embeddings")) == 1
 
 
@@ -271,7 +313,9 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
     store: Path, model: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(30):
-        write_jsonl(files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}])
+        write_jsonl(
+            files.parent / f"{n}.jsonl", [{"id": f"s{n}", "text": "few words", "lang": "en"}]
+        )
     job = embed_job(store, model, files, unit_tokens=80)
     assert [len(item.files) for item in file_batches(str(files), job)] == [1] * 32
     alone = sorted(span.name for element in planned(job)["spans"] for span in element)
@@ -285,7 +329,9 @@ def test_many_files_come_in_batches_and_the_plan_is_the_same(
     assert len(second.files) == 32
 
 
-def test_an_unchanged_corpus_stays_so_for_later_attempts(store: Path, model: Path, files: Path) -> None:
+def test_an_unchanged_corpus_stays_so_for_later_attempts(
+    store: Path, model: Path, files: Path
+) -> None:
     committed(embed_job(store, model, files, partition="content"))
     job = embed_job(store, model, files, "run2", partition="content", retried=True)
     first = handed_out(job)
@@ -302,7 +348,11 @@ def test_a_step_that_is_done_again_after_it_made_the_plan_hands_that_out(
     job = embed_job(store, model, files, "run2", partition=partition, retried=True)
     found = find_inputs(str(files), "auto", False).files
     listed = [PlannedFiles(tuple(plan_files.FilePlanner(job).plan_all(found)))]
-    step = plan_files.begin_by_content if partition == "content" else lambda found, job: list(record(found, job, 1))
+    step = (
+        plan_files.begin_by_content
+        if partition == "content"
+        else lambda found, job: list(record(found, job, 1))
+    )
     first = step(listed, job)
     assert sum(unit.carried for unit in first) == 20
     monkeypatch.setattr(steps_of_content, "unchanged", lambda *_: pytest.fail("compared again"))
@@ -320,7 +370,9 @@ def test_of_two_attempts_that_plan_at_once_the_later_hands_out_the_plan_of_the_f
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_a_file_that_cannot_be_read_ends_the_run(store: Path, model: Path, files: Path, partition: str) -> None:
+def test_a_file_that_cannot_be_read_ends_the_run(
+    store: Path, model: Path, files: Path, partition: str
+) -> None:
     (files.parent / "bad.parquet").write_bytes(b"PAR1")
     found = planned(embed_job(store, model, files, partition=partition))
     assert (found["spans"], found["carried"]) == ([], [])

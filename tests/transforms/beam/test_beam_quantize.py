@@ -31,7 +31,9 @@ def shards_in(run: Run) -> set[Path]:
     return set(Path(run.root, "embeddings").iterdir())
 
 
-def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(made: tuple[Run, list[UnitRecord]]) -> None:
+def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(
+    made: tuple[Run, list[UnitRecord]],
+) -> None:
     run, units = made
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
     assert found["problems"] == []
@@ -50,14 +52,18 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(made: tupl
         coding = Coding.of_shard(table.schema.metadata, coded.path)
         vectors = coding.decode(table.column("embedding").combine_chunks())
         expected = np.array([vector_of(text) for _, text in rows])
-        assert np.abs(vectors - expected).max() <= ranges.step.max()  # half a step, then made of length 1 again
+        # half a step, then made of length 1 again
+        assert np.abs(vectors - expected).max() <= ranges.step.max()
         assert (vectors != expected).any()
 
 
 def test_ranges_are_those_of_all_units(made: tuple[Run, list[UnitRecord]]) -> None:
     run, units = made
     (record,) = eager.outputs(Quantize(run), units, [], names=OUTPUTS)["ranges"]
-    ranges, vectors = kept_ranges(run.root, record.entry), np.array([vector_of(text) for text in "xyzu"])
+    ranges, vectors = (
+        kept_ranges(run.root, record.entry),
+        np.array([vector_of(text) for text in "xyzu"]),
+    )
     np.testing.assert_array_equal(ranges.low, vectors.min(axis=0))
     np.testing.assert_array_equal(ranges.high, vectors.max(axis=0))
 
@@ -84,4 +90,8 @@ def test_a_run_without_rows_has_no_ranges(tmp_path: Path) -> None:
     run, units = nights.begin({"a": []})
     run = replace(run, space=replace(nights.space, precision="int8"))
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
-    assert found == {"units": [replace(unit, worker="") for unit in units], "problems": [], "ranges": []}
+    assert found == {
+        "units": [replace(unit, worker="") for unit in units],
+        "problems": [],
+        "ranges": [],
+    }

@@ -51,7 +51,11 @@ def test_each_unit_has_calibrated_vectors_and_keeps_its_pooled_ones(nights: Nigh
     found = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)
     assert found["problems"] == []
     made = {unit.file: unit for unit in found["units"]}
-    assert {name: (unit.rows, unit.reused) for name, unit in made.items()} == {"a": (40, 40), "b": (1, 1), "c": (0, 0)}
+    assert {name: (unit.rows, unit.reused) for name, unit in made.items()} == {
+        "a": (40, 40),
+        "b": (1, 1),
+        "c": (0, 0),
+    }
     for name in "ab":
         table = pq.read_table(storage.join(str(nights.root), made[name].path or ""))
         pooled = np.array([vector_of(text) for _, text in FILES[name]])
@@ -67,14 +71,20 @@ def test_done_again_it_finds_its_units_finished(nights: Nights) -> None:
     first = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)["units"]
     written = {path: path.stat().st_ino for path in (nights.root / "embeddings").iterdir()}
     again = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)["units"]
-    assert {unit.unit: (unit.path, unit.reused) for unit in again} == {u.unit: (u.path, u.reused) for u in first}
+    assert {unit.unit: (unit.path, unit.reused) for unit in again} == {
+        u.unit: (u.path, u.reused) for u in first
+    }
     assert {path: path.stat().st_ino for path in (nights.root / "embeddings").iterdir()} == written
 
 
 def test_a_row_that_loses_its_vector_is_a_problem_that_names_it(nights: Nights) -> None:
     tensors = {"mean": vector_of(dict(FILES["a"])["7"]).astype(np.float64), "scale": np.ones(DIM)}
     space = {"space": nights.space.to_json()}
-    job = job_of(nights, Calibration.make(parse_calibration("standardize"), tensors, (DIM, DIM), space, {}))
+    job = job_of(
+        nights, Calibration.make(parse_calibration("standardize"), tensors, (DIM, DIM), space, {})
+    )
     found = eager.outputs(Recalibrate(job), units_of(nights), names=OUTPUTS)
-    assert [(problem.exit_code, "of row 7;" in problem.message) for problem in found["problems"]] == [(3, True)]
+    assert [
+        (problem.exit_code, "of row 7;" in problem.message) for problem in found["problems"]
+    ] == [(3, True)]
     assert {unit.file for unit in found["units"]} == {"b", "c"}

@@ -1,4 +1,6 @@
-"""Units settled by stretches of their names: what each key gets as a run grows, and that nothing comes twice."""
+"""Units settled by stretches of their names: what each key gets as a run grows, and that nothing
+comes twice.
+"""
 
 import pickle
 from collections import Counter
@@ -38,9 +40,15 @@ def unit_of(file: InputFile) -> UnitRecord:
 
 def run_of(root: Path, units: int, number: int = 1) -> tuple[Run, list[UnitRecord]]:
     """A run over so many files of one unit each, planned, and its units."""
-    files = [InputFile(f"/in/{n}.txt", f"{n}.txt", "text", "", 1000, "sum", "v") for n in range(units)]
+    files = [
+        InputFile(f"/in/{n}.txt", f"{n}.txt", "text", "", 1000, "sum", "v") for n in range(units)
+    ]
     made = [unit_of(file) for file in files]
-    write_plan(str(root), run_name(number), [PlannedFile(f, carried=(u,)) for f, u in zip(files, made, strict=True)])
+    write_plan(
+        str(root),
+        run_name(number),
+        [PlannedFile(f, carried=(u,)) for f, u in zip(files, made, strict=True)],
+    )
     run = Run(str(root), run_name(number), SPACE, "file", 100, ("/in/*.txt",), OPTIONS, {}, now())
     return run, made
 
@@ -76,7 +84,11 @@ def test_each_unit_goes_to_one_of_64_keys_once_and_what_the_last_key_gets_does_n
         assert found.tally.units == count == sum(part.units for part in found.parts)
         assert not found.sent
         (result,) = eager.run(Commit(run), [found], [])
-        assert (result.exit_code, result.ledger["embedded"], result.resumed) == (0, 10 * count, {"other": count})
+        assert (result.exit_code, result.ledger["embedded"], result.resumed) == (
+            0,
+            10 * count,
+            {"other": count},
+        )
         assert result.measures["embed"]["read_ms"] == {
             "count": count,
             "sum": 1.5 * count,
@@ -86,7 +98,9 @@ def test_each_unit_goes_to_one_of_64_keys_once_and_what_the_last_key_gets_does_n
         }
         on_record = manifest.read_manifest(run.root)
         assert on_record is not None
-        assert on_record.units == [carried_from(unit) for unit in sorted(units, key=lambda unit: unit.unit)]
+        assert on_record.units == [
+            carried_from(unit) for unit in sorted(units, key=lambda unit: unit.unit)
+        ]
         assert [file.path for file in on_record.files] == sorted(f"{n}.txt" for n in range(count))
         assert sum(keys.values()) == count, "the commit took the units again"
     assert sizes[800] < 1.1 * sizes[400] < 30_000
@@ -98,7 +112,9 @@ def carried_from(unit: UnitRecord) -> UnitRecord:
     return UnitRecord(**unit.to_manifest())
 
 
-def test_a_settling_that_is_done_again_writes_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_settling_that_is_done_again_writes_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)
     run, units = run_of(tmp_path, 300)
     first = settled(run, units)
@@ -107,7 +123,9 @@ def test_a_settling_that_is_done_again_writes_the_same_bytes(tmp_path: Path, mon
     again = settled(run, [*reversed(units), *units[:3]])  # in another order, some delivered twice
     assert isinstance(again, Settled)
     assert again.parts == first.parts
-    assert {path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()} == parts
+    assert {
+        path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()
+    } == parts
     (result,) = eager.run(Commit(run), [first], [])
     committed = (tmp_path / "manifest.json").read_bytes()
     (again_committed,) = eager.run(Commit(run), [again], [])
@@ -119,7 +137,8 @@ def test_a_settling_that_is_done_again_writes_the_same_bytes(tmp_path: Path, mon
 def test_up_to_a_limit_the_manifest_itself_has_the_units(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)  # so that a stretch writes parts from 4 units on
+    # so that a stretch writes parts from 4 units on
+    monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)
     run, units = run_of(tmp_path, count)
     (result,) = eager.run(Commit(run), [settled(run, units)], [])
     assert result.exit_code == 0, result.message
@@ -130,13 +149,19 @@ def test_up_to_a_limit_the_manifest_itself_has_the_units(
     assert len(found.files) == count
 
 
-def test_all_units_of_one_file_are_cut_into_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_units_of_one_file_are_cut_into_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 10)
     monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 10)
     run, (unit,) = run_of(tmp_path, 1)
     empty = replace(unit, rows=0, read=0, embedded=0)
     units = [
-        replace(empty if n else unit, unit=f"{unit.unit}.{n}", range=(10 * n, 10 * n + 10 if n < 34 else None))
+        replace(
+            empty if n else unit,
+            unit=f"{unit.unit}.{n}",
+            range=(10 * n, 10 * n + 10 if n < 34 else None),
+        )
         for n in range(35)
     ]
     made = settled(run, units)
@@ -145,12 +170,15 @@ def test_all_units_of_one_file_are_cut_into_parts(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_a_unit_that_is_missing_is_found_in_whatever_stretch_it_is(tmp_path: Path, count: int) -> None:
+def test_a_unit_that_is_missing_is_found_in_whatever_stretch_it_is(
+    tmp_path: Path, count: int
+) -> None:
     run, units = run_of(tmp_path, count)
     for lost in {0, count // 2, count - 1}:
         (found,) = eager.run(Settle(run), units[:lost] + units[lost + 1 :], [])
         assert found == Problem(
-            f"ledger: {units[lost].file}: planned unit {units[lost].unit} was not finished; nothing committed", 4
+            f"ledger: {units[lost].file}: planned unit {units[lost].unit} was not finished; nothing committed",
+            4,
         )
 
 
@@ -170,10 +198,24 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
     file = InputFile("/in/a.txt", "a.txt", "text", "", 1000, "sum", "v")
     buckets = Buckets(bits=7, rows=1280, chosen_rows=1280, chosen_tokens=1)
     write_plan(str(tmp_path), run_name(1), [PlannedFile(file)], buckets)
-    run = Run(str(tmp_path), run_name(1), SPACE, "content", 100, ("/in/*.txt",), Options(model="m"), {}, now())
+    run = Run(
+        str(tmp_path),
+        run_name(1),
+        SPACE,
+        "content",
+        100,
+        ("/in/*.txt",),
+        Options(model="m"),
+        {},
+        now(),
+    )
     units = [
         replace(
-            unit_of(file), unit=buckets.name(n), file="", range=(n, n + 1), path=layout.shard(buckets.name(n), "0" * 16)
+            unit_of(file),
+            unit=buckets.name(n),
+            file="",
+            range=(n, n + 1),
+            path=layout.shard(buckets.name(n), "0" * 16),
         )
         for n in range(128)
     ]
@@ -190,4 +232,9 @@ def test_carried_units_are_in_the_sums(tmp_path: Path) -> None:
     made = settled(run, [carried(unit) for unit in units[:35]] + units[35:])
     assert isinstance(made, Settled)
     ledger = made.tally.ledger
-    assert (ledger.carried, ledger.embedded, made.tally.made, made.tally.own_rows) == (350, 350, 35, 0)
+    assert (ledger.carried, ledger.embedded, made.tally.made, made.tally.own_rows) == (
+        350,
+        350,
+        35,
+        0,
+    )

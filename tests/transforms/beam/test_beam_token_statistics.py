@@ -28,7 +28,9 @@ TEXTS = ["a man is riding a horse", "the dog", "  ", "dog dog cat", "a cat"]
 @pytest.fixture
 def job(model: Path, tmp_path: Path) -> CountJob:
     tokenizer = tokenizer_digest(resolve_model(str(model)))
-    return CountJob("run1", "token-counts", str(model), None, tokenizer, "text", str(tmp_path / "fit"))
+    return CountJob(
+        "run1", "token-counts", str(model), None, tokenizer, "text", str(tmp_path / "fit")
+    )
 
 
 @pytest.fixture
@@ -54,7 +56,10 @@ def test_files_become_exact_counts(job: CountJob, files: list[InputFile], method
     fitted = load_statistics(job.output)
     assert fitted.counts.tolist() == expected(method)
     assert (result.exit_code, result.figures["documents"], result.figures["rejected"]) == (0, 4, 1)
-    assert (result.figures["digest"], result.figures["tokens"]) == (fitted.digest, sum(expected(method)))
+    assert (result.figures["digest"], result.figures["tokens"]) == (
+        fitted.digest,
+        sum(expected(method)),
+    )
     assert read_result(job.output) == result
 
 
@@ -78,14 +83,18 @@ def test_each_file_becomes_its_spans_or_a_problem(files: list[InputFile]) -> Non
     assert ["words" in item.message for item in found if isinstance(item, Problem)] == [True]
 
 
-def test_each_span_becomes_counts_or_the_problem_it_is(job: CountJob, files: list[InputFile]) -> None:
+def test_each_span_becomes_counts_or_the_problem_it_is(
+    job: CountJob, files: list[InputFile]
+) -> None:
     lost = Problem("lost", 1)
     spans = eager.run(beam.FlatMap(plan_spans, "text"), files)
     found = eager.run(beam.ParDo(CountSpanFn(job)), [*spans, lost])
     assert [item.problem for item in found if item.problem] == [lost]
     counted = [item for item in found if item.statistics]
     assert sum(item.rejected for item in counted) == 1
-    assert np.sum([item.statistics.counts for item in counted], axis=0).tolist() == expected("token-counts")
+    assert np.sum([item.statistics.counts for item in counted], axis=0).tolist() == expected(
+        "token-counts"
+    )
 
 
 def test_another_tokenizer_on_a_worker_is_a_problem(job: CountJob, files: list[InputFile]) -> None:
@@ -96,11 +105,18 @@ def test_another_tokenizer_on_a_worker_is_a_problem(job: CountJob, files: list[I
 
 
 def test_counts_are_added_and_the_first_problem_by_name_stays() -> None:
-    parts = [Counted(TokenStatistics("tfidf", "t", i, np.array([i, 1])), rejected=i) for i in range(1, 4)]
+    parts = [
+        Counted(TokenStatistics("tfidf", "t", i, np.array([i, 1])), rejected=i) for i in range(1, 4)
+    ]
     (total,) = eager.run(beam.CombineGlobally(MergeAll(Counted())), parts)
-    assert (total.statistics.documents, total.statistics.counts.tolist(), total.rejected) == (6, [6, 3], 6)
+    assert (total.statistics.documents, total.statistics.counts.tolist(), total.rejected) == (
+        6,
+        [6, 3],
+        6,
+    )
     (failed,) = eager.run(
-        beam.CombineGlobally(MergeAll(Counted())), [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")]
+        beam.CombineGlobally(MergeAll(Counted())),
+        [*parts, *(Counted(problem=Problem(m, 1)) for m in "ba")],
     )
     assert failed.problem == Problem("a", 1)
     assert eager.run(beam.CombineGlobally(MergeAll(Counted())), []) == [Counted()]

@@ -29,7 +29,9 @@ from transforms.store.runs.settled import Settled
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-def test_the_steps_of_a_run(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, partition: str) -> None:
+def test_the_steps_of_a_run(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, partition: str
+) -> None:
     job = embed_job(tmp_path / "store", model, tmp_path / "*.jsonl", partition=partition)
     with caplog.at_level(logging.WARNING):
         pipeline = beam.Pipeline("FnApiRunner")

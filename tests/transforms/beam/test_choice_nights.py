@@ -1,4 +1,6 @@
-"""An index chosen by budgets: the kind built, what the manifest says of it, and what is said where none serves."""
+"""An index chosen by budgets: the kind built, what the manifest says of it, and what is said where
+none serves.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,10 @@ from transforms.store.records import Problem
 
 pytest.importorskip("faiss")
 
-FILES = {f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)] for file in range(4)}
+FILES = {
+    f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)]
+    for file in range(4)
+}
 
 
 @pytest.fixture
@@ -27,13 +32,17 @@ def problem_of(nights: Nights, request: IndexRequest) -> Problem:
     return found
 
 
-def test_the_kind_within_the_bytes_is_built_and_the_manifest_says_why(nights: Nights, tmp_path: Path) -> None:
+def test_the_kind_within_the_bytes_is_built_and_the_manifest_says_why(
+    nights: Nights, tmp_path: Path
+) -> None:
     request = IndexRequest(target_recall=0.7, max_bytes_per_row=20)
     index = nights.commit(FILES, request)
     assert [tried["factory"] for tried in index["choice"]["tried"]] == ["SQ8", "SQ6", "SQ4"]
     assert index["factory"] == "SQ8"
     assert index["choice"]["row_bytes"] == 16
-    assert index["choice"]["why"].startswith("of 3 kinds for recall 0.7 within 20 bytes a row, the one that finds most")
+    assert index["choice"]["why"].startswith(
+        "of 3 kinds for recall 0.7 within 20 bytes a row, the one that finds most"
+    )
     assert Nights(tmp_path / "again").commit(FILES, request)["choice"] == index["choice"]
     assert len(nights.search(["a question"], 999)[0]) == 400
     more = {**FILES, "new": [("n", "b new")]}

@@ -1,4 +1,6 @@
-"""An index whose candidates are scored again: by the files beside its segments, from night to night."""
+"""An index whose candidates are scored again: by the files beside its segments, from night to
+night.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,10 @@ from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
 
-FILES = {f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)] for file in range(4)}
+FILES = {
+    f"f{file}": [(f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row}") for row in range(100)]
+    for file in range(4)
+}
 COMPACT = IndexRequest("IVF4,RaBitQ")
 
 
@@ -35,10 +40,14 @@ def check_near(nights: Nights, files: dict[str, list[tuple[str, str]]]) -> None:
                 [score for score, _ in rows], nearest(files, text, k), atol=0.02 if k > 90 else 2e-3
             )
     (rows,) = nights.search(["a question"], 999)
-    assert sorted(row_id for _, row_id in rows) == sorted(row_id for rows in files.values() for row_id, _ in rows)
+    assert sorted(row_id for _, row_id in rows) == sorted(
+        row_id for rows in files.values() for row_id, _ in rows
+    )
 
 
-def test_candidates_are_scored_without_reading_a_shard(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_candidates_are_scored_without_reading_a_shard(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = nights.commit(FILES, COMPACT)
     assert all(segment["refine"]["path"].endswith(".refine") for segment in index["segments"])
     check_near(nights, FILES)
@@ -47,7 +56,10 @@ def test_candidates_are_scored_without_reading_a_shard(nights: Nights, monkeypat
 
 
 def test_more_candidates_are_asked_for_where_the_target_needs_them(nights: Nights) -> None:
-    few, many = (nights.commit(FILES, IndexRequest("IVF4,RaBitQ", target_recall=target)) for target in (0.1, 1.0))
+    few, many = (
+        nights.commit(FILES, IndexRequest("IVF4,RaBitQ", target_recall=target))
+        for target in (0.1, 1.0)
+    )
     assert (few["nprobe"], few["rerank"], many["rerank"]) == (1, 50, 400)
     for index in (few, many):
         assert index["recall"]["rerank"] == index["rerank"]
@@ -59,7 +71,11 @@ def test_deltas_and_rewritten_segments_have_the_vectors_of_their_rows(
     nights: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nights.commit(FILES, COMPACT)
-    files = {**FILES, "f0": FILES["f0"][5:], "new": [(f"n{row}", f"b new {row}") for row in range(20)]}
+    files = {
+        **FILES,
+        "f0": FILES["f0"][5:],
+        "new": [(f"n{row}", f"b new {row}") for row in range(20)],
+    }
     index = nights.commit(files)
     assert [segment["kind"] for segment in index["segments"]].count("delta") == 1
     check_near(nights, files)
@@ -69,7 +85,9 @@ def test_deltas_and_rewritten_segments_have_the_vectors_of_their_rows(
     check_near(nights, files)
 
 
-def test_segments_of_an_earlier_version_are_scored_by_their_shards_and_merged(nights: Nights) -> None:
+def test_segments_of_an_earlier_version_are_scored_by_their_shards_and_merged(
+    nights: Nights,
+) -> None:
     nights.commit(FILES, COMPACT)
     for path in (nights.root / "manifest.json", nights.root / "manifests" / "run1.json"):
         data = json.loads(path.read_text())
@@ -79,7 +97,10 @@ def test_segments_of_an_earlier_version_are_scored_by_their_shards_and_merged(ni
     check_near(nights, FILES)
     files = {**FILES, "new": [(f"n{row}", f"b new {row}") for row in range(20)]}
     index = nights.commit(files)
-    assert [bool(s.get("refine")) for s in index["segments"] if s["kind"] != "held-out"] == [False, True]
+    assert [bool(s.get("refine")) for s in index["segments"] if s["kind"] != "held-out"] == [
+        False,
+        True,
+    ]
     check_near(nights, files)
     index = nights.commit(files, merge=True)
     assert all(s.get("refine") for s in index["segments"] if s["kind"] != "held-out")
@@ -93,7 +114,9 @@ def test_a_damaged_file_of_vectors_is_named_and_made_again(nights: Nights, how: 
     path.unlink()
     if how != "gone":
         path.write_bytes(data[:-9] if how == "cut" else bytes(byte ^ 1 for byte in data))
-    with pytest.raises(DamagedIndexError, match=f"{path.name} (is missing|was changed).*makes it again"):
+    with pytest.raises(
+        DamagedIndexError, match=f"{path.name} (is missing|was changed).*makes it again"
+    ):
         nights.search(["a question"], 10)
     assert path.name in nights.commit(FILES)["change"]["why"]
     assert path.read_bytes() == data

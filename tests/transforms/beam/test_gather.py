@@ -1,4 +1,6 @@
-"""One pass over a store's shards: moments by laws of the combiner, a sample by hash, and what is refused."""
+"""One pass over a store's shards: moments by laws of the combiner, a sample by hash, and what is
+refused.
+"""
 
 from pathlib import Path
 
@@ -17,7 +19,9 @@ from transforms.steps.fit.gather import Gathered, GatherJob, gather, take_sample
 ROWS = (np.random.default_rng(0).normal(size=(500, 6)) * 3 + 5).astype(np.float32)
 
 
-def job_of(folder: Path, name: str = "s", want: int = 50, normalized: bool = False, whole: bool = True) -> GatherJob:
+def job_of(
+    folder: Path, name: str = "s", want: int = 50, normalized: bool = False, whole: bool = True
+) -> GatherJob:
     """A job that leaves its sample in the folder."""
     return GatherJob(f"{folder}/{name}", want, len(ROWS), normalized, whole)
 
@@ -25,7 +29,9 @@ def job_of(folder: Path, name: str = "s", want: int = 50, normalized: bool = Fal
 def gathered(shards: list[str], job: GatherJob) -> Gathered:
     """All shards, part by part, merged by the combiner."""
     merge = MergeAll(Gathered())
-    return merge.extract_output(merge.merge_accumulators([gather(part, job) for part in parts_of(shards)]))
+    return merge.extract_output(
+        merge.merge_accumulators([gather(part, job) for part in parts_of(shards)])
+    )
 
 
 def same(a: Moments | None, b: Moments | None, within: float = 1e-12) -> None:
@@ -44,13 +50,16 @@ def test_one_shard_and_fifty_give_numpys_covariance(tmp_path, normalized):
     fifty = gathered(write_shards(tmp_path, ROWS, 50, normalized), job).moments
     same(fifty, one)
     expected = np.cov(ROWS.astype(np.float64).T)
-    within = 1e-6 if normalized else 1e-12  # a stored unit vector times its norm is rounded to float32
+    # a stored unit vector times its norm is rounded to float32
+    within = 1e-6 if normalized else 1e-12
     assert np.abs(one.covariance(sample=True) - expected).max() <= within * np.abs(expected).max()
 
 
 def test_accumulators_merge_in_any_grouping(tmp_path):
     job, merge = job_of(tmp_path), MergeAll(Gathered())
-    parts = [gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))]
+    parts = [
+        gather(part, job) for part in parts_of(write_shards(tmp_path, ROWS, 7, normalized=False))
+    ]
     whole, nothing = Moments.of(ROWS), merge.create_accumulator()
     groupings = [
         parts,
@@ -78,7 +87,10 @@ def test_in_a_pipeline(tmp_path):
 def test_float16_shards_are_summed_wide(tmp_path):
     shards = write_shards(tmp_path, ROWS.astype(np.float16), 3, normalized=False)
     expected = np.cov(ROWS.astype(np.float16).astype(np.float64).T, ddof=0)
-    assert np.abs(gathered(shards, job_of(tmp_path)).moments.covariance() - expected).max() <= 1e-12 * expected.max()
+    assert (
+        np.abs(gathered(shards, job_of(tmp_path)).moments.covariance() - expected).max()
+        <= 1e-12 * expected.max()
+    )
 
 
 def sample(folder: Path, shards: int, want: int) -> np.ndarray:
@@ -124,7 +136,9 @@ def test_a_vector_that_is_not_finite_is_named(tmp_path, bad, whole):
 def test_a_damaged_shard_is_a_problem(tmp_path):
     good = write_shard(tmp_path / "a.parquet", ROWS)
     (tmp_path / "b.parquet").write_bytes(b"PAR1 nothing")
-    found = gathered([good, str(tmp_path / "b.parquet"), str(tmp_path / "none.parquet")], job_of(tmp_path))
+    found = gathered(
+        [good, str(tmp_path / "b.parquet"), str(tmp_path / "none.parquet")], job_of(tmp_path)
+    )
     assert "b.parquet cannot be read" in found.problem.message
     assert found.moments is None
 

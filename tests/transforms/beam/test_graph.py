@@ -20,11 +20,25 @@ from transforms.steps.plan.elements import spans_per_element
     ("flags", "expected"),
     [
         (["--runner=FnApiRunner"], 1),
-        (["--runner=FnApiRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"], 2),
+        (
+            [
+                "--runner=FnApiRunner",
+                "--direct_num_workers=2",
+                "--direct_running_mode=multi_processing",
+            ],
+            2,
+        ),
         (["--runner=FnApiRunner", "--direct_num_workers=0"], os.cpu_count()),
         (["--runner=FlinkRunner", "--parallelism=400"], 400),
         (["--runner=FlinkRunner"], None),
-        (["--runner=DataflowRunner", "--max_num_workers=200", "--number_of_worker_harness_threads=2"], 400),
+        (
+            [
+                "--runner=DataflowRunner",
+                "--max_num_workers=200",
+                "--number_of_worker_harness_threads=2",
+            ],
+            400,
+        ),
         (["--runner=DataflowRunner", "--max_num_workers=200"], None),
     ],
 )
@@ -42,7 +56,9 @@ def test_slots_are_what_works_at_once(flags: list[str], expected: int | None) ->
         (100, 1, 64), (100_000, 1, 64),
     ],
 )  # fmt: skip
-def test_an_element_has_few_spans_where_slots_would_wait(spans: int, slots: int | None, expected: int) -> None:
+def test_an_element_has_few_spans_where_slots_would_wait(
+    spans: int, slots: int | None, expected: int
+) -> None:
     assert spans_per_element(spans, slots) == expected
 
 
@@ -67,7 +83,9 @@ def test_together_all_elements_are_one_list() -> None:
 
 
 def test_results_go_to_the_output_of_their_type() -> None:
-    step = flat_map(_parts, 10, outputs={str: "words", bool: "words", float: "fractions"}, main="rest")
+    step = flat_map(
+        _parts, 10, outputs={str: "words", bool: "words", float: "fractions"}, main="rest"
+    )
     found = eager.outputs(step, [1, 2], names=("rest", "words", "fractions"))
     assert sorted(found["rest"]) == [11, 12]
     assert sorted(map(str, found["words"])) == ["1", "2", "True", "True"]
@@ -80,12 +98,16 @@ def _parts(number: int, more: int) -> list[object]:
 
 @pytest.mark.parametrize("partition", ["file", "content"])
 def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition: str) -> None:
-    """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where nobody gave it more."""
+    """Flink holds 16 MB of a worker's network memory for each, and has 64 MB for a slot where
+    nobody gave it more.
+    """
     job = embed_job(tmp_path / "store", model, tmp_path / "*", partition=partition)
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--parallelism=4"]))
     planned = pipeline | "Inputs" >> beam.Create(["*"]) | "Plan" >> Plan(job)
     made = planned.spans | "Embed" >> Embed(job)
-    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(job.run)
+    settled = (made.units, planned.carried, made.problems, planned.problems) | "Settle" >> Settle(
+        job.run
+    )
     _ = (settled, settled | "Index" >> BuildIndex(job.run)) | "Commit" >> Commit(job.run, ids=True)
     outputs = outputs_of_stages(pipeline)
     assert len(outputs) > 20
@@ -93,11 +115,21 @@ def test_what_runs_as_one_has_few_outputs(tmp_path: Path, model: Path, partition
 
 
 def outputs_of_stages(pipeline: beam.Pipeline) -> list[list[str]]:
-    """For all steps that are connected without an exchange: the exchanges that take an output of theirs."""
+    """For all steps that are connected without an exchange: the exchanges that take an output of
+    theirs.
+    """
     transforms = pipeline.to_runner_api().components.transforms
-    steps = {name: step for name, step in transforms.items() if step.spec.urn == common_urns.primitives.PAR_DO.urn}
+    steps = {
+        name: step
+        for name, step in transforms.items()
+        if step.spec.urn == common_urns.primitives.PAR_DO.urn
+    }
     maker = {made: name for name, step in steps.items() for made in step.outputs.values()}
-    taken = {name: maker.get(given, given) for name, step in steps.items() for given in step.inputs.values()}
+    taken = {
+        name: maker.get(given, given)
+        for name, step in steps.items()
+        for given in step.inputs.values()
+    }
 
     def first(name: str) -> str:
         while name in taken:

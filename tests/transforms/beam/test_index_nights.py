@@ -1,4 +1,6 @@
-"""An index that follows its store from night to night: what it finds, what it rewrites, what it reads."""
+"""An index that follows its store from night to night: what it finds, what it rewrites, what it
+reads.
+"""
 
 import hashlib
 import tempfile
@@ -35,13 +37,19 @@ TOPICS = "abcdefgh"
 
 def collection(files: int = 4, rows: int = 100) -> Rows:
     """Rows of eight topics, the same for every call."""
-    return {f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 8]} {i} {j}") for j in range(rows)] for i in range(files)}
+    return {
+        f"f{i}": [(f"{i}-{j}", f"{TOPICS[j % 8]} {i} {j}") for j in range(rows)]
+        for i in range(files)
+    }
 
 
 def edited(files: Rows, every: int, night: int = 0) -> Rows:
     """The same with one row in `every` of another text."""
     return {
-        name: [(i, f"{text} night {night}" if n % every == night % every else text) for n, (i, text) in enumerate(rows)]
+        name: [
+            (i, f"{text} night {night}" if n % every == night % every else text)
+            for n, (i, text) in enumerate(rows)
+        ]
         for name, rows in files.items()
     }
 
@@ -64,7 +72,9 @@ def kinds(index: dict[str, Any]) -> list[str]:
 
 
 def check_found(nights: Nights, files: Rows, everywhere: bool = True) -> None:
-    """Every row and no other is found, the k nearest are those of brute force, and the store is whole."""
+    """Every row and no other is found, the k nearest are those of brute force, and the store is
+    whole.
+    """
     assert list(faults(nights.manifest)) == []
     assert nights.index["rows"] == len(all_ids(files))
     probes = {"nprobe": 64, "rerank": 0} if everywhere else {}
@@ -143,14 +153,19 @@ def test_after_any_nights_exactly_the_rows_of_the_last_one_are_found(
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("factory", ["IVF4,SQ8", "IVF4,RaBitQ", "SQ8"])
-def test_it_answers_as_one_index_built_of_the_live_rows(nights: Nights, factory: str, metric: str) -> None:
+def test_it_answers_as_one_index_built_of_the_live_rows(
+    nights: Nights, factory: str, metric: str
+) -> None:
     files = collection()
     nights.commit(files, IndexRequest(factory, metric))
     for night in range(3):
         files = edited(without(files, {f"0-{night}", f"3-{night}"}), 30, night)
         nights.commit(files)
     assert kinds(nights.index).count("delta") > 1 or "base" in kinds(nights.index)[1:]
-    index, queries = nights.index, np.array([vector_of(f"{t} question {n}") for t in TOPICS for n in range(4)])
+    index, queries = (
+        nights.index,
+        np.array([vector_of(f"{t} question {n}") for t in TOPICS for n in range(4)]),
+    )
     trained = (nights.root / index["trained"]["path"]).read_bytes()
     live: dict[bool, list[str]] = {True: [], False: []}
     segments, where = [], []
@@ -160,7 +175,8 @@ def test_it_answers_as_one_index_built_of_the_live_rows(nights: Nights, factory:
         keep = locators.keep_mask(table)
         segments.append(SegmentFile(nights.root / segment["path"], keep))
         found = [
-            by_hash.get(h) if keep is None or keep[n] else None for n, h in enumerate(table["row_hash"].to_pylist())
+            by_hash.get(h) if keep is None or keep[n] else None
+            for n, h in enumerate(table["row_hash"].to_pylist())
         ]
         where.append(found)
         live[segment["kind"] == "held-out"] += [text for text in found if text is not None]
@@ -169,12 +185,20 @@ def test_it_answers_as_one_index_built_of_the_live_rows(nights: Nights, factory:
     (nights.root / "one").write_bytes(build_segment(trained, [vectors[False]]))
     (nights.root / "held").write_bytes(flat_segment([vectors[True]], DIM, metric))
     for nprobe in (1, 2, 4):
-        many = SegmentedIndex.open(segments, TrainedIndex.of(trained)).search(queries, 10, nprobe=nprobe)
-        single = SegmentedIndex.open(one, TrainedIndex.of(trained)).search(queries, 10, nprobe=nprobe)
+        many = SegmentedIndex.open(segments, TrainedIndex.of(trained)).search(
+            queries, 10, nprobe=nprobe
+        )
+        single = SegmentedIndex.open(one, TrainedIndex.of(trained)).search(
+            queries, 10, nprobe=nprobe
+        )
         np.testing.assert_array_equal(many.scores, single.scores)
-        mine = [[where[s][r] for s, r in zip(*hit, strict=True)] for hit in zip(many.segment, many.row, strict=True)]
+        mine = [
+            [where[s][r] for s, r in zip(*hit, strict=True)]
+            for hit in zip(many.segment, many.row, strict=True)
+        ]
         theirs = [
-            [live[s == 1][r] for s, r in zip(*hit, strict=True)] for hit in zip(single.segment, single.row, strict=True)
+            [live[s == 1][r] for s, r in zip(*hit, strict=True)]
+            for hit in zip(single.segment, single.row, strict=True)
         ]
         assert mine == theirs
 
@@ -182,28 +206,44 @@ def test_it_answers_as_one_index_built_of_the_live_rows(nights: Nights, factory:
 # --- what a night writes and reads
 
 
-def test_a_night_adds_a_delta_nulls_what_went_and_leaves_segments_as_they_are(nights: Nights) -> None:
+def test_a_night_adds_a_delta_nulls_what_went_and_leaves_segments_as_they_are(
+    nights: Nights,
+) -> None:
     files = collection()
     before = nights.commit(files, IndexRequest("IVF4,SQ8"))
     stood = {path: path.read_bytes() for path in (nights.root / "index").iterdir()}
     files = edited(without(files, {"0-0", "0-1"}), 50)
     after = nights.commit(files)
     assert all(path.read_bytes() == data for path, data in stood.items())
-    assert after["change"] == {"what": "followed", "why": "", "added": 8, "deleted": 10, "moved": 390}
+    assert after["change"] == {
+        "what": "followed",
+        "why": "",
+        "added": 8,
+        "deleted": 10,
+        "moved": 390,
+    }
     base, delta = before["segments"][0], next(s for s in after["segments"] if s["kind"] == "delta")
     kept = next(s for s in after["segments"] if s["number"] == base["number"])
     assert (kept["path"], kept["sha256"]) == (base["path"], base["sha256"])
     assert kept["locator"] != base["locator"]
-    old, new = (locators.from_bytes((nights.root / s["locator"]).read_bytes()).to_pylist() for s in (base, kept))
+    old, new = (
+        locators.from_bytes((nights.root / s["locator"]).read_bytes()).to_pylist()
+        for s in (base, kept)
+    )
     for was, now in zip(old, new, strict=True):
         assert (was["id"], was["row_hash"]) == (now["id"], now["row_hash"])
     assert kept["deleted"] == sum(row["shard"] is None for row in new)
-    held = [sum(s["rows"] - s["deleted"] for s in i["segments"] if s["kind"] == "held-out") for i in (before, after)]
+    held = [
+        sum(s["rows"] - s["deleted"] for s in i["segments"] if s["kind"] == "held-out")
+        for i in (before, after)
+    ]
     assert delta["rows"] + held[1] - held[0] == 8 - 10 + kept["deleted"]
     assert after["trained"] == before["trained"]
 
 
-def test_an_unchanged_night_changes_nothing_and_reads_no_shard(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_night_changes_nothing_and_reads_no_shard(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = collection()
     before = nights.commit(files, IndexRequest("IVF4,SQ8"))
     stood = sorted((nights.root / "index").iterdir())
@@ -236,7 +276,9 @@ def test_carried_shards_are_not_read_and_untouched_locators_not_written(
     opened = watched(monkeypatch)
     after = nights.commit({**files, "new": [(f"new-{n}", f"c new {n}") for n in range(9)]})
     assert {Path(path).name.partition("-")[0] for path in opened} == {
-        Path(unit.path or "").name.partition("-")[0] for unit in nights.manifest.units if unit.file == "new"
+        Path(unit.path or "").name.partition("-")[0]
+        for unit in nights.manifest.units
+        if unit.file == "new"
     }
     assert after["change"]["added"] == 9
     assert after["segments"][0] == before["segments"][0]
@@ -247,7 +289,13 @@ def test_rows_whose_shard_was_rewritten_are_followed_even_under_another_id(night
     before = nights.commit(files, IndexRequest("IVF4,SQ8"))
     files["f9"] = [(f"other-{i}", text) for i, text in files.pop("f1")][::-1]
     after = nights.commit(files)
-    assert after["change"] == {"what": "followed", "why": "", "added": 0, "deleted": 0, "moved": 100}
+    assert after["change"] == {
+        "what": "followed",
+        "why": "",
+        "added": 0,
+        "deleted": 0,
+        "moved": 100,
+    }
     assert [s["path"] for s in after["segments"]] == [s["path"] for s in before["segments"]]
     check_found(nights, files)
 
@@ -266,7 +314,9 @@ def test_a_shard_that_only_changes_its_place_in_the_corpus_costs_no_segment(nigh
 def held_out_texts(nights: Nights) -> set[bytes]:
     found = [s for s in nights.index["segments"] if s["kind"] == "held-out"]
     tables = [locators.from_bytes((nights.root / s["locator"]).read_bytes()) for s in found]
-    return {row["row_hash"] for table in tables for row in table.to_pylist() if row["shard"] is not None}
+    return {
+        row["row_hash"] for table in tables for row in table.to_pylist() if row["shard"] is not None
+    }
 
 
 def test_the_held_out_texts_stay_the_same_and_new_ones_join_them(nights: Nights) -> None:
@@ -285,11 +335,19 @@ def test_the_held_out_texts_stay_the_same_and_new_ones_join_them(nights: Nights)
 def test_a_held_out_text_with_many_new_copies_goes_to_the_lists(nights: Nights) -> None:
     files = collection(rows=300)
     nights.commit(files, IndexRequest("IVF4,SQ8"))
-    text = next(t for rows in files.values() for _, t in rows if row_hashes([t])[0] in held_out_texts(nights))
+    text = next(
+        t
+        for rows in files.values()
+        for _, t in rows
+        if row_hashes([t])[0] in held_out_texts(nights)
+    )
     files["copies"] = [(f"copy-{n}", text) for n in range(held_out.COPIES_HELD_OUT)]
     index = nights.commit(files)
     assert index["change"]["added"] == held_out.COPIES_HELD_OUT
-    assert next(s for s in index["segments"] if s["kind"] == "delta")["rows"] == held_out.COPIES_HELD_OUT
+    assert (
+        next(s for s in index["segments"] if s["kind"] == "delta")["rows"]
+        == held_out.COPIES_HELD_OUT
+    )
     files["more"] = [("more-0", text)]
     nights.commit(files)
     check_found(nights, files)
@@ -297,27 +355,41 @@ def test_a_held_out_text_with_many_new_copies_goes_to_the_lists(nights: Nights) 
 
 
 def queries_of(nights: Nights) -> tuple[list[bytes], held_out.KnownQueries]:
-    known = held_out.KnownQueries.from_bytes((nights.root / nights.index["queries"]["path"]).read_bytes())
+    known = held_out.KnownQueries.from_bytes(
+        (nights.root / nights.index["queries"]["path"]).read_bytes()
+    )
     return [bytes(text) for text in known.texts], known
 
 
 def recount(nights: Nights, files: Rows, only: set[str] | None = None) -> tuple[float, int]:
-    """Recall of the index as it stands by the texts it is reported on, over all or over some ids."""
+    """Recall of the index as it stands by the texts it is reported on, over all or over some
+    ids.
+    """
     listed = [s for s in nights.index["segments"] if s["kind"] != "held-out"]
     tables = [locators.from_bytes((nights.root / s["locator"]).read_bytes()) for s in listed]
     by_hash = {h: text for rows in files.values() for _, text in rows for h in row_hashes([text])}
     index = SegmentedIndex.open(
-        [SegmentFile(nights.root / s["path"], locators.keep_mask(t)) for s, t in zip(listed, tables, strict=True)],
+        [
+            SegmentFile(nights.root / s["path"], locators.keep_mask(t))
+            for s, t in zip(listed, tables, strict=True)
+        ],
         TrainedIndex.open(nights.root / nights.index["trained"]["path"]),
     )
-    rows = [(row["id"], by_hash[row["row_hash"]]) for t in tables for row in t.to_pylist() if row["shard"] is not None]
+    rows = [
+        (row["id"], by_hash[row["row_hash"]])
+        for t in tables
+        for row in t.to_pylist()
+        if row["shard"] is not None
+    ]
     vectors = np.array([vector_of(text) for _, text in rows])
     shares = []
     for text in queries_of(nights)[0]:
         query = vector_of(by_hash[text])[None]
         true = {rows[n][0] for n in exact_search([(vectors, 0)], query, 10, "ip")[1][0]}
         hit = index.search(query, 10, nprobe=nights.index["nprobe"])
-        found = {tables[s]["id"][int(r)].as_py() for s, r in zip(hit.segment[0], hit.row[0], strict=True)}
+        found = {
+            tables[s]["id"][int(r)].as_py() for s, r in zip(hit.segment[0], hit.row[0], strict=True)
+        }
         true &= only if only is not None else true
         if true:
             shares.append(len(true & found) / len(true))
@@ -329,7 +401,12 @@ def test_recall_is_measured_again_over_all_rows_and_over_those_that_came(nights:
     nights.commit(files, IndexRequest("IVF16,SQ8", target_recall=0.6))
     assert nights.index["recall_changed"] is None
     for night in range(2):
-        changed_ids = {i for rows in edited(files, 19, night).values() for i, t in rows if t.endswith(f"night {night}")}
+        changed_ids = {
+            i
+            for rows in edited(files, 19, night).values()
+            for i, t in rows
+            if t.endswith(f"night {night}")
+        }
         files = edited(files, 19, night)
         index = nights.commit(files)
         assert index["change"]["what"] == ("followed" if night == 0 else "compacted")
@@ -348,7 +425,10 @@ def test_new_held_out_texts_are_measured_with_when_they_have_become_many(
     files = collection(rows=300)
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     before = len(queries_of(nights)[0])
-    files |= {f"new{i}": [(f"n{i}-{n}", f"{TOPICS[n % 8]} new {i} {n}") for n in range(200)] for i in range(2)}
+    files |= {
+        f"new{i}": [(f"n{i}-{n}", f"{TOPICS[n % 8]} new {i} {n}") for n in range(200)]
+        for i in range(2)
+    }
     nights.commit(files)
     assert len(queries_of(nights)[0]) <= before
     opened = watched(monkeypatch)
@@ -357,7 +437,10 @@ def test_new_held_out_texts_are_measured_with_when_they_have_become_many(
     assert len(opened) > len(files)  # all rows were read for them, this once
     assert len(queries_of(nights)[0]) > before + 10
     value, queries = recount(nights, files)
-    assert (index["recall"]["value"], index["recall"]["queries"]) == (pytest.approx(value, abs=1e-6), queries)
+    assert (index["recall"]["value"], index["recall"]["queries"]) == (
+        pytest.approx(value, abs=1e-6),
+        queries,
+    )
     opened.clear()
     nights.commit({**files, "once more": [("m", "d last")]})
     assert len(set(opened)) == 1
@@ -386,7 +469,10 @@ def test_deltas_are_compacted_by_copying_codes_when_they_are_many(
     assert len(set(opened)) == 1  # codes were copied
     check_found(nights, files)
     value, queries = recount(nights, files)
-    assert (index["recall"]["value"], index["recall"]["queries"]) == (pytest.approx(value, abs=1e-6), queries)
+    assert (index["recall"]["value"], index["recall"]["queries"]) == (
+        pytest.approx(value, abs=1e-6),
+        queries,
+    )
 
 
 def test_a_segment_full_of_deleted_rows_is_rewritten_without_them(nights: Nights) -> None:
@@ -405,13 +491,18 @@ def test_one_large_night_is_a_base_segment_of_its_own(nights: Nights) -> None:
     files = collection(rows=100)
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     files |= {f"n{i}": rows for i, rows in enumerate(collection(8, 50).values())}
-    files = {name: [(f"{name} {i}", f"{text} {name}") for i, text in rows] for name, rows in files.items()}
+    files = {
+        name: [(f"{name} {i}", f"{text} {name}") for i, text in rows]
+        for name, rows in files.items()
+    }
     index = nights.commit(files)
     assert kinds(index).count("delta") == 0
     check_found(nights, files)
 
 
-def rebuilt(nights: Nights, files: Rows, why: str, request: IndexRequest | None = None) -> dict[str, Any]:
+def rebuilt(
+    nights: Nights, files: Rows, why: str, request: IndexRequest | None = None
+) -> dict[str, Any]:
     """The index of a night on which a new one is trained, for this reason."""
     index = nights.commit(files, request)
     assert index["change"]["what"] == "trained"
@@ -431,7 +522,9 @@ def test_four_times_the_rows_or_a_quarter_train_anew(nights: Nights) -> None:
 def test_a_new_topic_that_the_lists_do_not_know_trains_anew(nights: Nights) -> None:
     files = collection(rows=100)
     nights.commit(files, IndexRequest("IVF8,SQ8"))
-    new = {f"z{i}": [(f"z{i}-{n}", f"{'zyxw'[n % 4]} {i} {n}") for n in range(100)] for i in range(4)}
+    new = {
+        f"z{i}": [(f"z{i}-{n}", f"{'zyxw'[n % 4]} {i} {n}") for n in range(100)] for i in range(4)
+    }
     index = rebuilt(nights, files | new, "when it was trained")
     assert index["recall"] is not None
     assert not list((nights.root / "runs" / "run2").glob("update-*"))
@@ -447,9 +540,15 @@ def test_recall_that_fell_trains_anew(nights: Nights, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     "request_",
-    [IndexRequest("IVF8,SQ8"), IndexRequest("IVF4,SQ8", "l2"), IndexRequest("IVF4,SQ8", target_recall=0.8)],
+    [
+        IndexRequest("IVF8,SQ8"),
+        IndexRequest("IVF4,SQ8", "l2"),
+        IndexRequest("IVF4,SQ8", target_recall=0.8),
+    ],
 )
-def test_another_index_is_built_of_the_vectors_that_stand(nights: Nights, request_: IndexRequest) -> None:
+def test_another_index_is_built_of_the_vectors_that_stand(
+    nights: Nights, request_: IndexRequest
+) -> None:
     files = collection()
     nights.commit(files, IndexRequest("IVF4,SQ8"))
     rebuilt(nights, files, "another index was asked for", request_)
@@ -463,7 +562,9 @@ def test_another_space_builds_anew(nights: Nights) -> None:
     rebuilt(nights, files, "another space")
 
 
-def test_auto_leaves_flat_when_the_rows_are_many(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_leaves_flat_when_the_rows_are_many(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transforms.index import choose
 
     files = collection(rows=100)
@@ -499,7 +600,10 @@ def test_one_segment_is_made_of_several_without_reading_a_shard(
     nights.commit(files)
     opened = watched(monkeypatch)
     index = nights.commit(files, IndexRequest("IVF4,SQ8", merge=True), merge=True)
-    assert (index["change"]["what"], index["change"]["why"]) == ("compacted", "one segment was asked for")
+    assert (index["change"]["what"], index["change"]["why"]) == (
+        "compacted",
+        "one segment was asked for",
+    )
     assert not opened
     assert sorted(kinds(index)) == ["base", "held-out"]
     check_found(nights, files)
@@ -523,7 +627,9 @@ def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> N
     data = path.read_bytes()
     path.unlink()
     if how != "gone":
-        path.write_bytes(data[:-9] if how == "cut" else data[:50] + bytes([data[50] ^ 1]) + data[51:])
+        path.write_bytes(
+            data[:-9] if how == "cut" else data[:50] + bytes([data[50] ^ 1]) + data[51:]
+        )
     night = edited(files, 50)
     run, units = nights.begin(night)
     record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
@@ -539,7 +645,9 @@ def flip(path: Path, at: float) -> None:
 
 @pytest.mark.parametrize("at", [0.1, 0.9])
 @pytest.mark.parametrize("held_out_too", [False, True])
-def test_a_damaged_segment_is_not_copied_into_a_new_one(nights: Nights, at: float, held_out_too: bool) -> None:
+def test_a_damaged_segment_is_not_copied_into_a_new_one(
+    nights: Nights, at: float, held_out_too: bool
+) -> None:
     files = collection()
     index = nights.commit(files, IndexRequest("IVF4,SQ8"))
     damaged = next(s for s in index["segments"] if (s["kind"] == "held-out") == held_out_too)
@@ -556,7 +664,9 @@ def test_a_damaged_segment_is_not_copied_into_a_new_one(nights: Nights, at: floa
 
 @pytest.mark.parametrize("what", ["locator", "path", "trained", "queries"])
 @pytest.mark.parametrize("index", ["IVF4,SQ8", "Flat"])
-def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(nights: Nights, what: str, index: str) -> None:
+def test_a_damaged_file_of_an_index_of_unchanged_rows_is_made_again(
+    nights: Nights, what: str, index: str
+) -> None:
     files = collection()
     made = nights.commit(files, IndexRequest(index))
     path = nights.root / (made[what]["path"] if what in made else made["segments"][0][what])
@@ -595,7 +705,9 @@ def test_a_damaged_copy_of_a_remote_file_is_to_be_removed(
     assert nights.search(["a question"], 5, nprobe=4) == right
 
 
-def test_what_the_storage_says_of_a_file_spares_reading_it(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_storage_says_of_a_file_spares_reading_it(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As on object storage, which knows a checksum of each file."""
     from transforms import storage
 
@@ -612,18 +724,28 @@ def test_what_the_storage_says_of_a_file_spares_reading_it(nights: Nights, monke
     sha256_of = storage.sha256_of
     monkeypatch.setattr(storage, "sha256_of", lambda path: read.append(path) or sha256_of(path))
     assert nights.commit(files) == index
-    assert not [path for path in read if any(segment["path"] in path for segment in index["segments"])]
+    assert not [
+        path for path in read if any(segment["path"] in path for segment in index["segments"])
+    ]
     damaged = nights.root / index["segments"][0]["path"]
     flip(damaged, 0.5)
     assert damaged.name in nights.commit(files)["change"]["why"]
 
 
-@pytest.mark.parametrize("flags", [[], ["--direct_runner_bundle_repeat=1"]], ids=["once", "every bundle twice"])
-def test_a_pipeline_gives_what_the_steps_give(nights: Nights, tmp_path: Path, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    "flags", [[], ["--direct_runner_bundle_repeat=1"]], ids=["once", "every bundle twice"]
+)
+def test_a_pipeline_gives_what_the_steps_give(
+    nights: Nights, tmp_path: Path, flags: list[str]
+) -> None:
     other, files = Nights(tmp_path / "other"), collection(rows=200)
     for night in range(3):
         changes_ = edited(files, 50, night) if night else files
-        changes_ |= {f"z{n}": [(f"{n} {i}", f"z {n} {i}") for i in range(300)] for n in range(2)} if night == 2 else {}
+        changes_ |= (
+            {f"z{n}": [(f"{n} {i}", f"z {n} {i}") for i in range(300)] for n in range(2)}
+            if night == 2
+            else {}
+        )
         mine = nights.commit(changes_, IndexRequest("IVF4,SQ8"))
         with_pipeline = beam.Pipeline("FnApiRunner", options=PipelineOptions(flags))
         assert other.commit(changes_, IndexRequest("IVF4,SQ8"), pipeline=with_pipeline) == mine

@@ -1,4 +1,6 @@
-"""The lease is renewed by the steps themselves: where nobody waits for the job, nobody else does it."""
+"""The lease is renewed by the steps themselves: where nobody waits for the job, nobody else does
+it.
+"""
 
 import json
 from collections.abc import Callable
@@ -20,18 +22,25 @@ from transforms.store.runs.commit import Run
 pytest.importorskip("faiss")
 
 REQUEST = IndexRequest("IVF4,Flat")
-FILES = {name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(40)] for name in ("x", "y", "z")}
+FILES = {
+    name: [(f"{name}{i}", f"{'abcd'[i % 4]} {name} {i}") for i in range(40)]
+    for name in ("x", "y", "z")
+}
 CHANGED = {**FILES, "z": [*FILES["z"][2:], ("new", "a new one")]}
 SECONDS = 20  # that the storage takes for each request, as the lease's clock has it
 ASKED = ("open", "stat", "read_versioned", "put_if_absent", "replace_if")
 
 
 class Silence:
-    """How long the lease of a run was not renewed, at worst, by a clock that each request to the storage turns on."""
+    """How long the lease of a run was not renewed, at worst, by a clock that each request to the
+    storage turns on.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.now, self.worst, self._renewed = 1_000_000.0, 0.0, 1_000_000.0
-        monkeypatch.setattr(lease, "time", SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now))
+        monkeypatch.setattr(
+            lease, "time", SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
+        )
         for name in ASKED:
             monkeypatch.setattr(LocalStorage, name, self._slow(getattr(LocalStorage, name)))
 
@@ -65,10 +74,13 @@ def test_the_lease_is_renewed_while_units_are_settled_indexed_and_committed(
 ) -> None:
     nights = Nights(tmp_path / "store")
     damaged = nights.commit(FILES, REQUEST)["segments"][0]["locator"]
-    (nights.root / damaged).write_bytes(b"PAR1")  # so that the index is to be updated first, and then is trained anew
+    # so that the index is to be updated first, and then is trained anew
+    (nights.root / damaged).write_bytes(b"PAR1")
     run, units = nights.begin(CHANGED)
     run, silence = replace(run, leased=True), Silence(monkeypatch)
-    lease.acquire(run.root, lease.Lease.of_this_process(run.id, "FlinkRunner", "job", in_process=False))
+    lease.acquire(
+        run.root, lease.Lease.of_this_process(run.id, "FlinkRunner", "job", in_process=False)
+    )
     began = silence.now
     (result,) = eager.run(Night(run), units)
     assert result.status == "committed"

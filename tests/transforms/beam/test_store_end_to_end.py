@@ -1,4 +1,6 @@
-"""A real store made by the real pipeline with the real model: read by everybody, searched, indexed, described."""
+"""A real store made by the real pipeline with the real model: read by everybody, searched, indexed,
+described.
+"""
 
 import importlib.util
 import json
@@ -17,9 +19,25 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
 from transforms.store import Store, open_store
 
-SUBJECTS = ["a man", "a woman", "the old dog", "a small child", "my neighbour", "the orchestra", "a red car"]
+SUBJECTS = [
+    "a man",
+    "a woman",
+    "the old dog",
+    "a small child",
+    "my neighbour",
+    "the orchestra",
+    "a red car",
+]
 VERBS = ["plays", "sings about", "runs after", "looks at", "repairs", "forgets", "paints"]
-OBJECTS = ["the guitar", "a river", "the moon", "his bicycle", "an apple tree", "the quarterly report", "a cat"]
+OBJECTS = [
+    "the guitar",
+    "a river",
+    "the moon",
+    "his bicycle",
+    "an apple tree",
+    "the quarterly report",
+    "a cat",
+]
 TEXTS = [f"{s} {v} {o}" for s in SUBJECTS for v in VERBS for o in OBJECTS]
 
 
@@ -29,7 +47,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("end")
     half = len(TEXTS) // 2
     for name, start, stop in (("a", 0, half), ("b", half, len(TEXTS))):
-        rows = {"text": TEXTS[start:stop], "key": list(range(start, stop)), "tags": [["x", None]] * (stop - start)}
+        rows = {
+            "text": TEXTS[start:stop],
+            "key": list(range(start, stop)),
+            "tags": [["x", None]] * (stop - start),
+        }
         pq.write_table(pa.table(rows), folder / f"{name}.parquet", row_group_size=50)
     assert cli.main([*command(folder), "--index", "IVF8,Flat"]) == 0
     return folder
@@ -109,12 +131,17 @@ def test_read_by_datasets(linked: Path, tmp_path: Path) -> None:
     import datasets
 
     files = [str(p) for p in linked.glob("*.parquet")]
-    found = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path))
+    found = datasets.load_dataset(
+        "parquet", data_files=files, split="train", cache_dir=str(tmp_path)
+    )
     assert found.num_rows == 343
     assert len(found[0]["embedding"]) == 384
 
 
-@pytest.mark.skipif(importlib.util.find_spec("autofaiss") is None, reason="autofaiss does not install beside numpy 2")
+@pytest.mark.skipif(
+    importlib.util.find_spec("autofaiss") is None,
+    reason="autofaiss does not install beside numpy 2",
+)
 def test_read_by_autofaiss(linked: Path, tmp_path: Path) -> None:
     import autofaiss
 
@@ -148,7 +175,9 @@ def test_exact_search_is_brute_force(store: Store, vectors: np.ndarray, query: s
     assert all(row["text"] == TEXTS[int(row["id"])] for row in rows)
 
 
-def test_an_index_probed_everywhere_is_brute_force_and_finds_every_row(store: Store, vectors: np.ndarray) -> None:
+def test_an_index_probed_everywhere_is_brute_force_and_finds_every_row(
+    store: Store, vectors: np.ndarray
+) -> None:
     everywhere = dict(store.manifest.data["index"], nprobe=8)
     store = Store(type(store.manifest).of(store.root, {**store.manifest.data, "index": everywhere}))
     for query, rows in zip(QUERIES, store.search(QUERIES, k=5), strict=True):
@@ -171,7 +200,10 @@ def test_the_index_is_described_and_its_recall_was_measured_on_rows_left_out(sto
 def test_search_command(folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("the moon\n\na cat\n")
-    assert cli.main(["search", "--store", f"{folder}/store", "--queries", str(queries), "-k", "3"]) == 0
+    assert (
+        cli.main(["search", "--store", f"{folder}/store", "--queries", str(queries), "-k", "3"])
+        == 0
+    )
     out = capsys.readouterr().out
     assert out.count("query: ") == 2
     assert "the moon" in out.splitlines()[2]
@@ -180,7 +212,9 @@ def test_search_command(folder: Path, capsys: pytest.CaptureFixture[str], tmp_pa
         assert cli.main(["search", "--store", f"{folder}/store", *options]) == 0
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["rank"] for row in rows] == [1, 2, 3, 4]
-    assert pq.read_table(tmp_path / "out.parquet").column("id").to_pylist() == [row["id"] for row in rows]
+    assert pq.read_table(tmp_path / "out.parquet").column("id").to_pylist() == [
+        row["id"] for row in rows
+    ]
 
 
 def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
@@ -200,7 +234,10 @@ def test_an_unchanged_night_loads_no_model_and_keeps_shards_and_index(
 
 
 def test_index_command_and_its_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options, factory in ((["--index", "Flat"], "Flat"), (["--index", "IVF4,SQ8", "--merge"], "IVF4,SQ8")):
+    for options, factory in (
+        (["--index", "Flat"], "Flat"),
+        (["--index", "IVF4,SQ8", "--merge"], "IVF4,SQ8"),
+    ):
         assert cli.main(["index", "--store", f"{folder}/store", *options]) == 0
         found = open_store(str(folder / "store"))
         assert found.manifest.data["index"]["factory"] == factory
@@ -215,7 +252,12 @@ def test_the_graph_reads_like_the_design(folder: Path, tmp_path: Path) -> None:
     arguments[arguments.index("--store") + 1] = str(tmp_path / "new")
     resolved = resolve(EmbedOptions(**vars(parser().parse_args(arguments))), None, "run", True)
     pipeline = beam.Pipeline("FnApiRunner")
-    build(pipeline, resolved, {"accelerator": "type:nvidia-l4;count:1"}, {"accelerator": "type:nvidia-t4;count:1"})
+    build(
+        pipeline,
+        resolved,
+        {"accelerator": "type:nvidia-l4;count:1"},
+        {"accelerator": "type:nvidia-t4;count:1"},
+    )
     proto = pipeline.to_runner_api()
     names = {t.unique_name for t in proto.components.transforms.values() if t.unique_name}
     assert {"Plan", "Embed", "Index", "Commit"} <= {name.split("/")[0] for name in names}

@@ -15,9 +15,9 @@ D = 8
 def rows(n: int = 2000, d: int = D, seed: int = 0) -> np.ndarray:
     """Correlated rows with very different scales, away from the origin."""
     generator = np.random.default_rng(seed)
-    return generator.normal(size=(n, d)) @ generator.normal(size=(d, d)) * np.logspace(0, 2, d) + generator.normal(
-        5, 9, d
-    )
+    return generator.normal(size=(n, d)) @ generator.normal(size=(d, d)) * np.logspace(
+        0, 2, d
+    ) + generator.normal(5, 9, d)
 
 
 def fit(x: np.ndarray, method: str, narrow: bool = False) -> Fitted:
@@ -73,7 +73,10 @@ class TestStandardize:
 
     def test_the_units_of_a_component_do_not_matter(self):
         x, scales = rows(), np.logspace(-1, 1, D)
-        assert np.abs(calibrated(x * scales, "standardize") - calibrated(x, "standardize")).max() < 1e-9
+        assert (
+            np.abs(calibrated(x * scales, "standardize") - calibrated(x, "standardize")).max()
+            < 1e-9
+        )
 
     def test_constant_components_become_zero(self):
         x = rows()
@@ -87,7 +90,9 @@ class TestStandardize:
 
 
 class TestRemoveTop:
-    @pytest.mark.parametrize("method", ["remove-top:3", "remove-top:3,centred=no", "standardize+remove-top:3"])
+    @pytest.mark.parametrize(
+        "method", ["remove-top:3", "remove-top:3,centred=no", "standardize+remove-top:3"]
+    )
     def test_nothing_is_left_in_the_directions_and_twice_is_once(self, method):
         tensors = fit(rows(), method).tensors
         y = apply_affine(tensors, rows())
@@ -103,13 +108,18 @@ class TestRemoveTop:
         assert np.abs(after[D - 3 :]).max() <= 1e-10 * before[0]
 
     def test_none_removed_is_centring(self):
-        assert np.abs(calibrated(rows(), "remove-top:0") - (rows() - rows().mean(axis=0))).max() < 1e-9
+        assert (
+            np.abs(calibrated(rows(), "remove-top:0") - (rows() - rows().mean(axis=0))).max() < 1e-9
+        )
         assert np.abs(calibrated(rows(), "remove-top:0,centred=no") - rows()).max() == 0
 
     def test_uncentred_removes_the_first_singular_vectors_of_the_rows(self):
         x = rows()
         q = np.linalg.svd(x, full_matrices=False)[2][:2]
-        assert np.abs(calibrated(x, "remove-top:2,centred=no") - (x - x @ q.T @ q)).max() <= 1e-9 * np.abs(x).max()
+        assert (
+            np.abs(calibrated(x, "remove-top:2,centred=no") - (x - x @ q.T @ q)).max()
+            <= 1e-9 * np.abs(x).max()
+        )
 
     def test_the_sign_of_a_direction_does_not_matter(self):
         tensors = dict(fit(rows(), "remove-top:2").tensors)
@@ -135,7 +145,9 @@ class TestRemoveTop:
         assert not fit(x, "remove-top:1").warnings
 
     def test_all_directions_cannot_be_removed(self):
-        with pytest.raises(OptionError, match=r"remove-top:8: vectors have 8 components; give 0 to 7"):
+        with pytest.raises(
+            OptionError, match=r"remove-top:8: vectors have 8 components; give 0 to 7"
+        ):
             fit(rows(), "remove-top:8")
 
 
@@ -147,10 +159,15 @@ class TestStandardizeRemoveTop:
 
     def test_directions_are_those_of_the_correlation_matrix(self):
         directions = fit(rows(), "standardize+remove-top:2").tensors["directions"]
-        assert np.abs(np.abs(eigen(np.corrcoef(rows().T))[1][:, :2].T) - np.abs(directions)).max() < 1e-8
+        assert (
+            np.abs(np.abs(eigen(np.corrcoef(rows().T))[1][:, :2].T) - np.abs(directions)).max()
+            < 1e-8
+        )
 
     def test_none_removed_is_standardize(self):
-        assert (calibrated(rows(), "standardize+remove-top:0") == calibrated(rows(), "standardize")).all()
+        assert (
+            calibrated(rows(), "standardize+remove-top:0") == calibrated(rows(), "standardize")
+        ).all()
 
 
 class TestWhitening:
@@ -172,7 +189,10 @@ class TestWhitening:
         assert np.abs(kernel.T @ kernel - np.eye(D)).max() < 1e-8
 
     def test_fewer_components_are_the_first_of_all(self):
-        assert np.abs(calibrated(rows(), "whitening:3") - calibrated(rows(), "whitening")[:, :3]).max() < 1e-9
+        assert (
+            np.abs(calibrated(rows(), "whitening:3") - calibrated(rows(), "whitening")[:, :3]).max()
+            < 1e-9
+        )
 
     def test_signs_are_settled(self):
         kernel = fit(rows(), "whitening").tensors["kernel"]
@@ -198,8 +218,15 @@ class TestWhitening:
         x = rows()
         x[:, 0] = 3.0
         assert fit(x, "whitening").figures["k_eff"] == D - 1
-        x[:, 0] = np.random.default_rng(0).normal(size=len(x)) * 3e-4 * np.linalg.norm(np.cov(x.T), 2) ** 0.5
-        assert [fit(x, "whitening", narrow).figures["k_eff"] for narrow in (False, True)] == [D, D - 1]
+        x[:, 0] = (
+            np.random.default_rng(0).normal(size=len(x))
+            * 3e-4
+            * np.linalg.norm(np.cov(x.T), 2) ** 0.5
+        )
+        assert [fit(x, "whitening", narrow).figures["k_eff"] for narrow in (False, True)] == [
+            D,
+            D - 1,
+        ]
         assert fit(x, "whitening:floor=1e-9", narrow=True).figures["k_eff"] == D
 
     def test_ridge_and_shrinkage(self):
@@ -207,7 +234,9 @@ class TestWhitening:
         ridged = vectors / np.sqrt(values + 0.5)
         assert np.abs(fit(rows(), "whitening:ridge=0.5").tensors["kernel"] - ridged).max() < 1e-9
         shrunk = vectors / np.sqrt(0.9 * values + 0.1 * values.mean())
-        assert np.abs(fit(rows(), "whitening:shrinkage=0.1").tensors["kernel"] - shrunk).max() < 1e-9
+        assert (
+            np.abs(fit(rows(), "whitening:shrinkage=0.1").tensors["kernel"] - shrunk).max() < 1e-9
+        )
         assert fit(rows(4), "whitening:shrinkage=0.1").tensors["kernel"].shape == (D, D)
 
     def test_figures(self):
@@ -217,7 +246,9 @@ class TestWhitening:
         assert figures["explained_variance"] == pytest.approx(values[:3].sum() / values.sum())
 
     def test_more_components_than_there_are(self):
-        with pytest.raises(OptionError, match=r"whitening:9: vectors have 8 components; give 1 to 8"):
+        with pytest.raises(
+            OptionError, match=r"whitening:9: vectors have 8 components; give 1 to 8"
+        ):
             fit(rows(), "whitening:9")
 
 

@@ -28,7 +28,10 @@ def fitted(golden: Path, source: str, method: str) -> Fitted:
 
 def calibrated(golden: Path, source: str, method: str) -> np.ndarray:
     """The reference's 64 sentences, float32 in and out."""
-    fit, rows = fitted(golden, source, method), np.load(golden / "public" / INPUT[source]).astype(np.float32)
+    fit, rows = (
+        fitted(golden, source, method),
+        np.load(golden / "public" / INPUT[source]).astype(np.float32),
+    )
     spec = parse_calibration(method)
     width = fit.tensors["kernel"].shape[1] if "kernel" in fit.tensors else rows.shape[1]
     return Calibration.make(spec, fit.tensors, (rows.shape[1], width), {}, {}).apply(rows)
@@ -62,14 +65,18 @@ def test_the_recipe_as_printed_differs_by_a_constant(golden, top):
     tensors = fitted(golden, "mean", f"remove-top:{top}").tensors
     literal = np.load(golden / "public" / f"natsv_D{top}_literal.npy")
     constant = (tensors["mean"] @ tensors["directions"].T) @ tensors["directions"]
-    assert np.abs(calibrated(golden, "mean", f"remove-top:{top}") - constant - literal).max() <= 5e-6
+    assert (
+        np.abs(calibrated(golden, "mean", f"remove-top:{top}") - constant - literal).max() <= 5e-6
+    )
 
 
 @pytest.mark.parametrize("source", FIT)
 @pytest.mark.parametrize("centred", ["yes", "no"])
 def test_directions(golden, source, centred):
     found = fitted(golden, source, f"remove-top:3,centred={centred}").tensors["directions"]
-    expected = np.load(golden / "fit" / f"natsv_{source}_U3{'' if centred == 'yes' else '_uncentred'}.npy")
+    expected = np.load(
+        golden / "fit" / f"natsv_{source}_U3{'' if centred == 'yes' else '_uncentred'}.npy"
+    )
     expected = expected if expected.shape == found.shape else expected.T
     assert np.abs(np.abs((found * expected).sum(axis=1)) - 1).max() < 1e-10
 
@@ -98,7 +105,10 @@ def test_whitening(golden, file, source, method, within, within_l2):
     assert found.shape == expected.shape
     signs = np.sign((found * expected).sum(axis=0))
     assert np.abs(found * signs - expected).max() <= within
-    assert np.abs(unit(found) * signs - np.load(golden / "public" / f"{file}_l2.npy")).max() <= within_l2
+    assert (
+        np.abs(unit(found) * signs - np.load(golden / "public" / f"{file}_l2.npy")).max()
+        <= within_l2
+    )
     assert np.abs(unit(found) @ unit(found).T - unit(expected) @ unit(expected).T).max() <= 1e-5
 
 

@@ -19,8 +19,17 @@ def made(rows: np.ndarray = ROWS, method: str = "standardize", **fitted_on: obje
     """A calibration fitted on these rows."""
     spec = parse_calibration(method)
     fitted = fit_affine(spec, Moments.of(rows))
-    said = {"store": "/s", "run": "r", "manifest": "m", "space": SPACE.to_json(), "n": len(rows), "date": "2026-01-01"}
-    return Calibration.make(spec, fitted.tensors, (rows.shape[1], rows.shape[1]), {**said, **fitted_on}, {})
+    said = {
+        "store": "/s",
+        "run": "r",
+        "manifest": "m",
+        "space": SPACE.to_json(),
+        "n": len(rows),
+        "date": "2026-01-01",
+    }
+    return Calibration.make(
+        spec, fitted.tensors, (rows.shape[1], rows.shape[1]), {**said, **fitted_on}, {}
+    )
 
 
 @pytest.fixture
@@ -80,7 +89,9 @@ def test_what_decides_no_vector_is_checked_too(folder, name):
     path = folder / "calibration.json"
     said = json.loads(path.read_text())
     path.write_text(json.dumps({**said, name: {**said[name], "more": 1}}))
-    with pytest.raises(OptionError, match=r"calibration.json was changed by hand \(its digest is another\)"):
+    with pytest.raises(
+        OptionError, match=r"calibration.json was changed by hand \(its digest is another\)"
+    ):
         load_calibration(str(folder))
 
 
@@ -90,15 +101,26 @@ def test_moments_of_an_earlier_version_have_to_be_some(folder):
     del said["fitted_on"]["sha256"]
     path.write_text(json.dumps(said))
     assert load_calibration(str(folder)).info == made().info
-    for moments in ([], {}, {"mean": "AAAA", "deviation": "AA="}, {"mean": "AAAAAA==", "deviation": "AAAAAA=="}):
-        path.write_text(json.dumps({**said, "fitted_on": {**said["fitted_on"], "moments": moments}}))
+    for moments in (
+        [],
+        {},
+        {"mean": "AAAA", "deviation": "AA="},
+        {"mean": "AAAAAA==", "deviation": "AAAAAA=="},
+    ):
+        path.write_text(
+            json.dumps({**said, "fitted_on": {**said["fitted_on"], "moments": moments}})
+        )
         with pytest.raises(OptionError, match=r"calibration.json was changed by hand"):
             load_calibration(str(folder))
 
 
 def test_another_space_is_refused_by_field():
-    other = Space.from_json({**{k: v for k, v in SPACE.to_json().items() if "id" not in k}, "prompt": "q: ", "dim": 3})
-    with pytest.raises(SpaceMismatchError, match=r"/c was fitted on another space \(prompt differ\)"):
+    other = Space.from_json(
+        {**{k: v for k, v in SPACE.to_json().items() if "id" not in k}, "prompt": "q: ", "dim": 3}
+    )
+    with pytest.raises(
+        SpaceMismatchError, match=r"/c was fitted on another space \(prompt differ\)"
+    ):
         check_space(made().info, other, "/c")
     check_space(made().info, SPACE, "/c")
 

@@ -9,7 +9,9 @@ from transforms.calibration.fit import fit_calibration
 from transforms.calibration.moments import Moments
 from transforms.calibration.quality import mean_cosine
 
-ROWS = (np.random.default_rng(0).normal(size=(600, 8)) * np.logspace(0, 1, 8) + 4).astype(np.float32)
+ROWS = (np.random.default_rng(0).normal(size=(600, 8)) * np.logspace(0, 1, 8) + 4).astype(
+    np.float32
+)
 SPACE = {"space": {"pooled_id": "p"}}
 
 
@@ -25,15 +27,24 @@ def test_figures_are_those_of_the_rows(method):
         assert shape.mean_cosine == pytest.approx(mean_cosine(rows))
         assert sum(shape.cosines) == pytest.approx(1)
     assert info["summary"]["mean_cosine"]["rows"] == 600
-    assert info["summary"]["spectrum"]["before"]["largest"] == pytest.approx(outcome.before.spectrum[0])
+    assert info["summary"]["spectrum"]["before"]["largest"] == pytest.approx(
+        outcome.before.spectrum[0]
+    )
 
 
 def test_the_number_of_directions_is_remembered_and_the_seed_decides_a_flow():
-    found = fit_calibration(parse_calibration("remove-top"), Moments.of(ROWS), ROWS, SPACE).calibration
+    found = fit_calibration(
+        parse_calibration("remove-top"), Moments.of(ROWS), ROWS, SPACE
+    ).calibration
     assert (found.info["method"], found.info["parameters"]["top"]) == ("remove-top:1", 1)
-    again = fit_calibration(parse_calibration("remove-top:1"), Moments.of(ROWS), ROWS, SPACE).calibration
+    again = fit_calibration(
+        parse_calibration("remove-top:1"), Moments.of(ROWS), ROWS, SPACE
+    ).calibration
     assert found.digest == again.digest
-    flows = [fit_calibration(parse_calibration(f"flow:seed={seed}"), None, ROWS, SPACE) for seed in (1234, 1234, 5)]
+    flows = [
+        fit_calibration(parse_calibration(f"flow:seed={seed}"), None, ROWS, SPACE)
+        for seed in (1234, 1234, 5)
+    ]
     first, same, other = (flow.calibration for flow in flows)
     assert first.digest == same.digest != other.digest
     assert np.abs(first.apply(ROWS) - other.apply(ROWS)).max() > 1e-3

@@ -16,7 +16,10 @@ from transforms.calibration.spec import CALIBRATIONS, POSITIONAL, parse_calibrat
         ("remove-top:10", "remove-top:10"),
         ("remove-top:3,centred=no", "remove-top:3,centred=no"),
         ("standardize+remove-top", "standardize+remove-top"),
-        ("standardize:variance=sample+remove-top:top=2", "standardize:variance=sample+remove-top:2"),
+        (
+            "standardize:variance=sample+remove-top:top=2",
+            "standardize:variance=sample+remove-top:2",
+        ),
         ("whitening", "whitening"),
         ("whitening:all,ridge=1e-5", "whitening:ridge=1e-05"),
         ("whitening:shrinkage=.0,128", None),
@@ -37,7 +40,9 @@ def test_one_spelling_for_one_calibration(text, canonical):
     assert set(spec.parameters) == set(CALIBRATIONS[spec.name])
 
 
-@pytest.mark.parametrize(("width", "top"), [(768, 8), (384, 4), (1024, 10), (150, 2), (12, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("width", "top"), [(768, 8), (384, 4), (1024, 10), (150, 2), (12, 1), (1, 0)]
+)
 def test_a_hundredth_of_the_directions_is_removed_where_no_number_is_said(width, top):
     for name in ("remove-top", "standardize+remove-top"):
         assert str(parse_calibration(name).fitted_to(width)) == f"{name}:{top}"
@@ -62,7 +67,11 @@ def test_every_spec_survives_its_text(data):
         if data.draw(st.booleans()):
             part = next(part for part in items if key in CALIBRATIONS[part])
             value = data.draw(st.one_of(words, numbers, decimals))
-            items[part].append(value if POSITIONAL.get(part) == key and data.draw(st.booleans()) else f"{key}={value}")
+            items[part].append(
+                value
+                if POSITIONAL.get(part) == key and data.draw(st.booleans())
+                else f"{key}={value}"
+            )
     text = "+".join(f"{part}:{','.join(said)}" if said else part for part, said in items.items())
     spec = parse_calibration(text)
     assert parse_calibration(str(spec)) == spec

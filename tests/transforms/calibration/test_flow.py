@@ -1,4 +1,6 @@
-"""The normalizing flow's map: invertible, with the log-determinant it says, and the reference's figures."""
+"""The normalizing flow's map: invertible, with the log-determinant it says, and the reference's
+figures.
+"""
 
 from pathlib import Path
 
@@ -45,7 +47,9 @@ def flows(draw):
 @given(flow=flows(), dtype=st.sampled_from([torch.float32, torch.float64]))
 def test_what_is_mapped_comes_back(flow, dtype):
     parameters, tensors, dim = flow
-    ready = {k: v.to(dtype) if v.is_floating_point() else v for k, v in with_scales(tensors).items()}
+    ready = {
+        k: v.to(dtype) if v.is_floating_point() else v for k, v in with_scales(tensors).items()
+    }
     x = torch.from_numpy(np.random.default_rng(1).normal(size=(9, dim))).to(dtype)
     z = forward(ready, parameters, x)
     assert z.shape == x.shape
@@ -59,19 +63,27 @@ def test_the_log_determinant_is_the_jacobians_everywhere(flow):
     parameters, tensors, dim = flow
     ready = with_scales(tensors)
     for x in torch.from_numpy(np.random.default_rng(2).normal(size=(2, dim))):
-        jacobian = torch.autograd.functional.jacobian(lambda v: forward(ready, parameters, v[None])[0], x)
-        assert float(torch.linalg.slogdet(jacobian)[1]) == pytest.approx(log_det(tensors, parameters), abs=1e-9)
+        jacobian = torch.autograd.functional.jacobian(
+            lambda v: forward(ready, parameters, v[None])[0], x
+        )
+        assert float(torch.linalg.slogdet(jacobian)[1]) == pytest.approx(
+            log_det(tensors, parameters), abs=1e-9
+        )
 
 
 @settings(max_examples=20, deadline=None)
 @given(flow=flows(), cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_images_do_not_depend_on_the_batch(flow, cuts):
     parameters, tensors, dim = flow
-    kept = {k: v.float().numpy() if v.is_floating_point() else v.numpy() for k, v in tensors.items()}
+    kept = {
+        k: v.float().numpy() if v.is_floating_point() else v.numpy() for k, v in tensors.items()
+    }
     x = np.random.default_rng(3).normal(size=(60, dim)).astype(np.float32)
     whole = apply_flow(kept, parameters, x)
     assert whole.dtype == np.float32
-    parts = np.concatenate([apply_flow(kept, parameters, part) for part in np.split(x, sorted(cuts))])
+    parts = np.concatenate(
+        [apply_flow(kept, parameters, part) for part in np.split(x, sorted(cuts))]
+    )
     assert np.abs(whole - parts).max() <= 2e-6 * np.abs(whole).max()
 
 
@@ -93,8 +105,17 @@ def test_images_and_loss_are_the_references(shared: Path, config):
 def test_shapes_that_do_not_work_are_refused_saying_which_do():
     with pytest.raises(OptionError, match="36 components cannot be halved 3 times; say levels=2"):
         FlowParameters(levels=3).check_dim(36)
-    with pytest.raises(OptionError, match="35 components cannot be halved 2 times; truncate to an even number"):
+    with pytest.raises(
+        OptionError, match="35 components cannot be halved 2 times; truncate to an even number"
+    ):
         FlowParameters().check_dim(35)
-    for wrong in ({"levels": 0}, {"depth": 0}, {"width": -1}, {"lr": 0.0}, {"epochs": -1.0}, {"variant": "glow"}):
+    for wrong in (
+        {"levels": 0},
+        {"depth": 0},
+        {"width": -1},
+        {"lr": 0.0},
+        {"epochs": -1.0},
+        {"variant": "glow"},
+    ):
         with pytest.raises(OptionError, match=f"flow: .*{next(iter(wrong))}"):
             FlowParameters(**wrong)

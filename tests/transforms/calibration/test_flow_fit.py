@@ -1,4 +1,6 @@
-"""Fitting the normalizing flow: its start is standardisation, training makes held-out vectors likelier."""
+"""Fitting the normalizing flow: its start is standardisation, training makes held-out vectors
+likelier.
+"""
 
 import math
 from pathlib import Path
@@ -26,7 +28,10 @@ def _mixed(n: int, dim: int, seed: int = 0) -> np.ndarray:
 
 
 def _float32(tensors: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:
-    return {name: v.float().numpy() if v.is_floating_point() else v.numpy() for name, v in tensors.items()}
+    return {
+        name: v.float().numpy() if v.is_floating_point() else v.numpy()
+        for name, v in tensors.items()
+    }
 
 
 @pytest.mark.parametrize("variant", ["reference", "paper"])
@@ -104,20 +109,28 @@ def test_a_deviation_counts_as_a_thousandth_of_the_median_one():
     live = varies(x)
     assert live.tolist() == [True, True, True, True, False]
     scale = (3 * actnorm(x, live)[1]).exp()
-    assert 1 / float(scale[3]) == pytest.approx(1e-3 * float(x[:, :3].std(0, correction=0).median()), rel=0.5)
+    assert 1 / float(scale[3]) == pytest.approx(
+        1e-3 * float(x[:, :3].std(0, correction=0).median()), rel=0.5
+    )
     assert 1 / float(scale[4]) == pytest.approx(1, rel=0.5)
 
 
 def test_few_and_duplicated_rows_give_finite_flows():
     few = _mixed(10, 8)
-    for sample in (np.repeat(few, 5, axis=0), np.repeat(few, 30, axis=0), np.repeat(few[:2], 30, axis=0)):
+    for sample in (
+        np.repeat(few, 5, axis=0),
+        np.repeat(few, 30, axis=0),
+        np.repeat(few[:2], 30, axis=0),
+    ):
         tensors, history = fit_flow(sample, FlowParameters(width=4, epochs=3))
         assert math.isfinite(history["after"])
         assert np.isfinite(apply_flow(tensors, FlowParameters(width=4), few)).all()
 
 
 def test_mistakes_end_in_one_line_that_says_what_mends_them():
-    with pytest.raises(SentenceBeamError, match="the loss is not finite after .* say a lower lr than 1e\\+06"):
+    with pytest.raises(
+        SentenceBeamError, match="the loss is not finite after .* say a lower lr than 1e\\+06"
+    ):
         fit_flow(_mixed(2000, 8), FlowParameters(lr=1e6, epochs=5))
     with pytest.raises(SentenceBeamError, match="the vectors are not finite"):
         fit_flow(np.full((100, 8), np.nan, np.float32) * _mixed(100, 8), START)
@@ -139,10 +152,14 @@ def test_start_and_thirty_steps_are_the_references(shared: Path, config, monkeyp
     tensors = initialise(parameters, torch.from_numpy(golden["x"]))
     for name, value in reference(shared, f"ddi_{config}.params_f64.npz").items():
         assert torch.allclose(tensors[name], value, rtol=0, atol=1e-12), name
-    assert np.abs(apply_flow(_float32(tensors), parameters, golden["x"]) - golden["z"]).max() <= 2e-5
+    assert (
+        np.abs(apply_flow(_float32(tensors), parameters, golden["x"]) - golden["z"]).max() <= 2e-5
+    )
 
     training = Training(parameters, tensors, torch.device("cpu"))
-    first, second = (np.load(flow / f"train_x{side}_first960.npy").reshape(30, 32, -1) for side in "ab")
+    first, second = (
+        np.load(flow / f"train_x{side}_first960.npy").reshape(30, 32, -1) for side in "ab"
+    )
     losses, norms = [], []
     for pair in np.concatenate([first, second], axis=1):
         losses.append(2 * float(training.step(torch.from_numpy(pair))))
@@ -150,7 +167,9 @@ def test_start_and_thirty_steps_are_the_references(shared: Path, config, monkeyp
     golden = np.load(flow / f"train30_{config}.public.npz")
     assert np.abs(losses - golden["losses"]).max() <= 1e-5
     assert np.abs(norms - golden["grad_norms"]).max() <= 1e-4
-    assert np.abs(apply_flow(training.tensors(), parameters, golden["x"]) - golden["z"]).max() <= 5e-5
+    assert (
+        np.abs(apply_flow(training.tensors(), parameters, golden["x"]) - golden["z"]).max() <= 5e-5
+    )
 
 
 def test_a_fitted_flow_is_a_calibration_that_goes_through_files():

@@ -17,7 +17,8 @@ def rows(n: int, d: int = 5, seed: int = 0, shift: float = 3.0) -> np.ndarray:
 def close(a: Moments, b: Moments, relative: float = 1e-12) -> None:
     """Check that two moments are the same up to rounding."""
     assert a.n == b.n
-    scale = np.abs(b.m2).max() + b.n * (b.mean @ b.mean) * 1e-4  # deviations of a large mean lose digits
+    # deviations of a large mean lose digits
+    scale = np.abs(b.m2).max() + b.n * (b.mean @ b.mean) * 1e-4
     assert np.abs(a.mean - b.mean).max() <= relative * (np.abs(b.mean).max() + 1)
     assert np.abs(a.m2 - b.m2).max() <= relative * scale
 
@@ -32,7 +33,10 @@ def test_any_split_in_any_order_is_numpys_covariance(sizes, seed, random):
     for part in parts:
         total = total.merge(Moments.of(part))
     close(total, Moments(len(x), x.mean(axis=0), np.cov(x.T, ddof=0) * len(x)))
-    assert np.abs(total.covariance(sample=True) - np.cov(x.T)).max() <= 1e-12 * np.abs(np.cov(x.T)).max()
+    assert (
+        np.abs(total.covariance(sample=True) - np.cov(x.T)).max()
+        <= 1e-12 * np.abs(np.cov(x.T)).max()
+    )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -61,7 +65,9 @@ def test_more_rows_than_one_batch():
 def test_a_constant_added_changes_no_deviation(shift):
     x = rows(500, shift=0.0)
     moved = Moments.of(x + shift)
-    assert np.abs(moved.m2 - Moments.of(x).m2).max() <= 1e-10 * max(1, shift) * np.abs(moved.m2).max()
+    assert (
+        np.abs(moved.m2 - Moments.of(x).m2).max() <= 1e-10 * max(1, shift) * np.abs(moved.m2).max()
+    )
 
 
 def test_it_is_symmetric_and_positive():

@@ -14,14 +14,21 @@ WIDTH = 96
 def _rows(seed: int, n: int = 4000) -> np.ndarray:
     random = np.random.default_rng(seed)
     mixed = np.random.default_rng(1).normal(size=(WIDTH, WIDTH)) / 10
-    return (random.normal(size=(n, WIDTH)) @ mixed * np.logspace(0, 2, WIDTH) + 3).astype(np.float32)
+    return (random.normal(size=(n, WIDTH)) @ mixed * np.logspace(0, 2, WIDTH) + 3).astype(
+        np.float32
+    )
 
 
 FITTED = FittedMoments.of(Moments.of(_rows(0)))
 
 
 @settings(max_examples=20, deadline=None)
-@given(seed=st.integers(1, 10**6), shift=st.floats(0.3, 3), spread=st.floats(0.5, 2), units=st.integers(1, 7))
+@given(
+    seed=st.integers(1, 10**6),
+    shift=st.floats(0.3, 3),
+    spread=st.floats(0.5, 2),
+    units=st.integers(1, 7),
+)
 def test_distance_and_reach_are_those_of_all_components(seed, shift, spread, units):
     away = shift * np.random.default_rng(seed).normal(size=WIDTH) * FITTED.deviation
     rows = ((_rows(seed) - FITTED.mean) * spread + FITTED.mean + away).astype(np.float32)
@@ -35,7 +42,10 @@ def test_distance_and_reach_are_those_of_all_components(seed, shift, spread, uni
 
 
 def test_the_same_kind_of_rows_is_not_far_and_another_kind_is():
-    same, other = Moved.of([FITTED.sums(_rows(5))]), Moved.of([FITTED.sums(_rows(5) + 2 * FITTED.deviation)])
+    same, other = (
+        Moved.of([FITTED.sums(_rows(5))]),
+        Moved.of([FITTED.sums(_rows(5) + 2 * FITTED.deviation)]),
+    )
     assert same is not None
     assert other is not None
     assert same.distance < 0.1 < same.to_json()["far"] < other.distance
@@ -49,7 +59,9 @@ def test_of_few_rows_and_of_units_without_sums_nothing_is_said():
 
 
 def test_what_is_remembered_comes_back_and_earlier_fits_remember_nothing():
-    back = FittedMoments.from_info({"input_dim": len(FITTED.mean), "fitted_on": {"moments": FITTED.to_json()}})
+    back = FittedMoments.from_info(
+        {"input_dim": len(FITTED.mean), "fitted_on": {"moments": FITTED.to_json()}}
+    )
     assert back is not None
     assert (back.mean == FITTED.mean).all()
     assert (back.deviation == FITTED.deviation).all()

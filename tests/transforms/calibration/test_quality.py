@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from transforms.calibration import quality
-from transforms.calibration.quality import UnitSum, alignment, cosines, mean_cosine, pearson, spearman, uniformity
+from transforms.calibration.quality import (
+    UnitSum,
+    alignment,
+    cosines,
+    mean_cosine,
+    pearson,
+    spearman,
+    uniformity,
+)
 
 FLOATS = st.lists(st.integers(-5, 5), min_size=3, max_size=40)
 

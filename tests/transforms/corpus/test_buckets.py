@@ -1,4 +1,6 @@
-"""Buckets: which rows they hold, how they are named, chosen and split, and that no layout of the input shows in them."""
+"""Buckets: which rows they hold, how they are named, chosen and split, and that no layout of the
+input shows in them.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -26,8 +28,12 @@ from transforms.store.records import UnitRecord
 
 ROW = st.fixed_dictionaries(
     {
-        "id": st.one_of(st.sampled_from(["a", "b", "ä", ""]), st.text(st.characters(codec="utf-8"), max_size=6)),
-        "text": st.one_of(st.sampled_from(["N/A", "dog", "a cat"]), st.text(min_size=1, max_size=12).map(repr)),
+        "id": st.one_of(
+            st.sampled_from(["a", "b", "ä", ""]), st.text(st.characters(codec="utf-8"), max_size=6)
+        ),
+        "text": st.one_of(
+            st.sampled_from(["N/A", "dog", "a cat"]), st.text(min_size=1, max_size=12).map(repr)
+        ),
         "kept": st.one_of(st.none(), st.integers(0, 3)),
         "bad": st.booleans(),
     }
@@ -46,11 +52,17 @@ def unit_of(rows: list[dict[str, Any]], file: str) -> UnitRows:
         texts=[row["text"] for _, row in good],
         positions=[i for i, _ in good],
         kept=pa.table({"n": pa.array([row["kept"] for _, row in good], pa.int64())}),
-        rejects=[Rejected(r["id"] or None, i, "null text", "", file) for i, r in enumerate(rows) if r["bad"]],
+        rejects=[
+            Rejected(r["id"] or None, i, "null text", "", file)
+            for i, r in enumerate(rows)
+            if r["bad"]
+        ],
     )
 
 
-def packed(parts: list[list[dict[str, Any]]], buckets: Buckets, flushes: int) -> dict[int, list[bytes]]:
+def packed(
+    parts: list[list[dict[str, Any]]], buckets: Buckets, flushes: int
+) -> dict[int, list[bytes]]:
     """Blocks by group, of files that hold these rows."""
     blocks: dict[int, list[bytes]] = {}
     packer = Packer(buckets)
@@ -88,7 +100,12 @@ def all_rows(units: Iterable[UnitRows]) -> Counter[Any]:
     return found
 
 
-@given(st.lists(ROW, max_size=30), st.integers(0, 8), st.randoms(use_true_random=False), st.integers(1, 4))
+@given(
+    st.lists(ROW, max_size=30),
+    st.integers(0, 8),
+    st.randoms(use_true_random=False),
+    st.integers(1, 4),
+)
 @settings(max_examples=60, deadline=None)
 def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
     rows: list[dict[str, Any]], bits: int, random: Any, flushes: int
@@ -99,13 +116,20 @@ def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
     cuts = sorted(random.randint(0, len(rows)) for _ in range(3))
     parts = [shuffled[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
     two = units(packed(parts, buckets, flushes), buckets)
-    assert {name: content(unit) for name, unit in one.items()} == {name: content(unit) for name, unit in two.items()}
+    assert {name: content(unit) for name, unit in one.items()} == {
+        name: content(unit) for name, unit in two.items()
+    }
 
     assert len(one) == buckets.count
     assert list(one) == sorted(one)
     found = [(unit, i) for unit in one.values() for i in range(len(unit.ids))]
     expected = Counter((row["id"], row["text"], row["kept"]) for row in rows if not row["bad"])
-    assert Counter((u.ids[i], u.texts[i], u.kept["n"][i].as_py()) for u, i in found if u.kept is not None) == expected
+    assert (
+        Counter(
+            (u.ids[i], u.texts[i], u.kept["n"][i].as_py()) for u, i in found if u.kept is not None
+        )
+        == expected
+    )
     assert sum(len(unit.rejects) for unit in one.values()) == sum(row["bad"] for row in rows)
     for unit in one.values():
         hashes = [row_hash(text) for text in unit.texts]
@@ -116,8 +140,13 @@ def test_every_row_is_in_its_bucket_once_and_no_layout_shows(
 
 
 @pytest.mark.parametrize("rows", [0, 1, 300])
-def test_rows_that_waited_on_disk_make_the_same_units(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    made = [{"id": f"{i}", "text": f"text {i % 500}", "kept": i, "bad": i % 50 == 3} for i in range(rows)]
+def test_rows_that_waited_on_disk_make_the_same_units(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    made = [
+        {"id": f"{i}", "text": f"text {i % 500}", "kept": i, "bad": i % 50 == 3}
+        for i in range(rows)
+    ]
     parts, wanted = (
         [made[start : start + 70] for start in range(0, rows, 70)],
         Buckets(10, max(rows, 1), max(rows, 1), 1),
@@ -144,14 +173,17 @@ def test_what_travels_is_not_much_more_than_the_text(
 ) -> None:
     """Blocks of the rows that a large corpus has in each, all of which waited on disk.
 
-    Short sentences of 57 bytes and texts of 300, and a corpus of which nine rows in ten have one text.
+    Short sentences of 57 bytes and texts of 300, and a corpus of which nine rows in ten have one
+    text.
     """
     monkeypatch.setattr(blocks_module, "HELD_BYTES", 100_000)
     buckets, dice = Buckets(3, 3072, 3072, 3072 * 100), np.random.default_rng(0)
     known = np.array([f"w{n:x}" for n in dice.integers(0, 4000, 5000)])
     texts = [" ".join(dice.choice(known, words)) for _ in range(3072)]
     texts = [texts[0] if dice.random() < frequent else text for text in texts]
-    rows = [{"id": f"row-{n}", "text": text, "kept": n, "bad": False} for n, text in enumerate(texts)]
+    rows = [
+        {"id": f"row-{n}", "text": text, "kept": n, "bad": False} for n, text in enumerate(texts)
+    ]
     packer = Packer(buckets)
     for start in range(0, 3072, 256):
         packer.add(unit_of(rows[start : start + 256], "2026/11/part.parquet"))
@@ -166,13 +198,17 @@ def test_what_travels_is_not_much_more_than_the_text(
 @pytest.mark.parametrize("size", [10**6, 10**9, 10**10, 4 * 10**11, 10**13])
 @pytest.mark.parametrize("row_bytes", [40, 420, 1000])
 def test_a_block_has_256_rows_whatever_the_corpus(size: int, row_bytes: int) -> None:
-    """By the numbers of the plan; the text is in units of 1 MB or so, as the spans are that are read."""
+    """By the numbers of the plan; the text is in units of 1 MB or so, as the spans are that are
+    read.
+    """
     rows = size // row_bytes
     buckets = Buckets.choose(rows, rows * (row_bytes // 4 + 2), 262_144)
     assert buckets.rows * buckets.row_bytes / buckets.groups <= 1.1 * GROUP_BYTES
     file, cut = InputFile("/in/a", "a", "parquet", "", size, "", ""), -(-size // 1000)
     per = -(-cut // row_bytes)
-    spans = [Span(file, n, 0, per, tokens=per * (row_bytes // 4 + 2), rows=per) for n in range(1000)]
+    spans = [
+        Span(file, n, 0, per, tokens=per * (row_bytes // 4 + 2), rows=per) for n in range(1000)
+    ]
     works = list(readings(spans, buckets, 100))
     read = [sum(span.rows or 0 for span in work.spans) for work in works]
     assert all(n >= 256 * buckets.groups for n in read[:-1])
@@ -205,28 +241,45 @@ def test_pieces_of_heavy_buckets_and_the_rest_are_all_rows(
     made = [(bucket, k, unit_rows("x", bucket, unpack([data]))) for bucket, k, data in parts]
     assert all(piece_of(i, heavy[bucket]) == k for bucket, k, unit in made for i in unit.ids)
     for bucket in heavy:
-        assert all_rows(unit for b, _, unit in made if b == bucket) == all_rows([whole[buckets.name(bucket)]])
+        assert all_rows(unit for b, _, unit in made if b == bucket) == all_rows(
+            [whole[buckets.name(bucket)]]
+        )
     light = [without(data, buckets, [1]) for data in blocks]
-    assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(whole["1-0"])
+    assert next(content(unit_rows("x", b, t)) for b, t in slices(light, buckets, 0)) == content(
+        whole["1-0"]
+    )
 
 
 @pytest.mark.parametrize("held", [100_000, heavy_module.HELD_BYTES])
-def test_a_piece_of_a_heavy_bucket_gets_its_rows_in_one_block(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    """Two thirds of the rows have one text, and each of 32 that read has few rows for each of eight pieces."""
+def test_a_piece_of_a_heavy_bucket_gets_its_rows_in_one_block(
+    monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    """Two thirds of the rows have one text, and each of 32 that read has few rows for each of eight
+    pieces.
+    """
     monkeypatch.setattr(heavy_module, "HELD_BYTES", held)
     texts, buckets = sentences(4096), Buckets(3, 12_288, 12_288, 12_288 * 60)
     rows = [
-        {"id": f"row-{n}", "text": texts[n // 3] if n % 3 == 0 else " ".join(texts[:8]), "kept": n, "bad": False}
+        {
+            "id": f"row-{n}",
+            "text": texts[n // 3] if n % 3 == 0 else " ".join(texts[:8]),
+            "kept": n,
+            "bad": False,
+        }
         for n in range(12_288)
     ]
     read = [rows[n::32] for n in range(32)]
-    number = int(buckets_of(np.frombuffer(row_hash(rows[1]["text"]), np.uint8).reshape(1, 16), 3)[0])
+    number = int(
+        buckets_of(np.frombuffer(row_hash(rows[1]["text"]), np.uint8).reshape(1, 16), 3)[0]
+    )
     blocks = packed(read, buckets, 1)[number // buckets.per_group]
     made = list(cut(blocks, buckets, {number: buckets.pieces(2 * 12_288 / 3 + 500)}))
     assert len(made) == 8
     found = [unit_rows("x", bucket, unpack([data])) for bucket, _, data in made]
     assert min(unit.read for unit in found) >= 256
-    assert sum(len(data) for *_, data in made) <= 1.3 * sum(len(text) for unit in found for text in unit.texts)
+    assert sum(len(data) for *_, data in made) <= 1.3 * sum(
+        len(text) for unit in found for text in unit.texts
+    )
 
 
 def test_one_text_is_packed_once_however_many_rows_share_it() -> None:
@@ -251,7 +304,9 @@ def test_names_say_which_bucket_and_overlap_by_their_first_bits(bits: int, data:
     assert (other in Bucket(bits, bucket).at(more)) == (bucket == one)
 
 
-@pytest.mark.parametrize("name", ["0123456789abcdef-000000000000", "1234567890123456-000000000000.3", "3", "3-", "-3"])
+@pytest.mark.parametrize(
+    "name", ["0123456789abcdef-000000000000", "1234567890123456-000000000000.3", "3", "3-", "-3"]
+)
 def test_units_of_files_are_no_buckets(name: str) -> None:
     assert parse_name(name) is None
 
@@ -283,7 +338,9 @@ def test_growth_splits_and_shrinking_does_not_join() -> None:
     assert first.for_rows(2001, 100, 1000).bits == 4
 
 
-@pytest.mark.parametrize(("rows", "pieces"), [(100, 1), (400, 1), (401, 8), (800, 8), (801, 16), (10**6, 16384)])
+@pytest.mark.parametrize(
+    ("rows", "pieces"), [(100, 1), (400, 1), (401, 8), (800, 8), (801, 16), (10**6, 16384)]
+)
 def test_a_heavy_bucket_is_cut_to_about_the_planned_rows(rows: int, pieces: int) -> None:
     assert Buckets(3, 800, 800, 1).pieces(rows) == pieces
 
@@ -292,7 +349,9 @@ def test_a_heavy_bucket_is_cut_to_about_the_planned_rows(rows: int, pieces: int)
 
 
 def record(name: str, rows: int = 2) -> UnitRecord:
-    return UnitRecord(f"{name}.parquet", name, "", (0, 1), rows, rows, 0, None, 1, 0, 0, 1, "s", embedded=rows)
+    return UnitRecord(
+        f"{name}.parquet", name, "", (0, 1), rows, rows, 0, None, 1, 0, 0, 1, "s", embedded=rows
+    )
 
 
 WHOLE = [record("2-0"), record("2-1"), record("2-2"), record("2-3")]

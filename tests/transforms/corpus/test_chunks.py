@@ -14,7 +14,10 @@ from transforms.corpus import Cutter, chunk
 from transforms.space import resolve_model
 from transforms.space.chunks import ChunksSpec
 
-TRAINING = ["the cat sat on the mat and read about antidisestablishmentarianism, twice", "ein Hund; ein Haus. 漢字 é"]
+TRAINING = [
+    "the cat sat on the mat and read about antidisestablishmentarianism, twice",
+    "ein Hund; ein Haus. 漢字 é",
+]
 SPECS = [
     "budget:tokens=%d",
     "budget:tokens=%d,overlap=3",
@@ -61,7 +64,9 @@ HARD = (
 
 @cache
 def _tokenizer(kind: str) -> Tokenizer:
-    """A tokenizer: WordPiece, BPE over bytes, Unigram, or BPE over the whole text, without words."""
+    """A tokenizer: WordPiece, BPE over bytes, Unigram, or BPE over the whole text, without
+    words.
+    """
     if kind == "wordpiece":
         found = Tokenizer.from_file(str(resolve_model("minilm").folder / "tokenizer.json"))
         found.no_truncation()
@@ -78,7 +83,9 @@ def _tokenizer(kind: str) -> Tokenizer:
         trainer = trainers.UnigramTrainer(unk_token="<unk>", special_tokens=["<unk>"], **small)
     else:
         found = Tokenizer(models.BPE(unk_token="<unk>"))
-        found.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        found.normalizer = normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        )
         trainer = trainers.BpeTrainer(special_tokens=["<unk>"], **small)
     found.train_from_iterator(TRAINING, trainer)
     return found
@@ -108,7 +115,9 @@ def test_of_any_text_the_pieces_are_in_order_within_the_budget_and_hold_every_si
     if "overlap" not in spec:
         assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
     covered = {place for start, end in spans for place in range(start, end)}
-    assert not [place for place, sign in enumerate(text) if not sign.isspace() and place not in covered]
+    assert not [
+        place for place, sign in enumerate(text) if not sign.isspace() and place not in covered
+    ]
     for start, end in spans:
         piece = text[start:end]
         assert not piece.isspace()
@@ -135,15 +144,23 @@ def _pieces(text: str, spec: str, tokenizer: Tokenizer, limit: int | None = 254)
     return [text[start:end] for start, end in chunk(text, spec, tokenizer, limit)]
 
 
-def test_a_piece_ends_where_a_paragraph_does_else_a_sentence_else_at_a_blank(wordpiece: Tokenizer) -> None:
+def test_a_piece_ends_where_a_paragraph_does_else_a_sentence_else_at_a_blank(
+    wordpiece: Tokenizer,
+) -> None:
     text = "One two three. Four five six.\n\nSeven eight nine. Ten eleven twelve thirteen fourteen fifteen"
     assert _pieces(text, "budget:tokens=9", wordpiece) == [
         "One two three. Four five six.",
         "Seven eight nine.",
         "Ten eleven twelve thirteen fourteen fifteen",
     ]
-    assert _pieces(text, "budget:tokens=5", wordpiece)[-2:] == ["Ten eleven twelve thirteen fourteen", "fifteen"]
-    assert _pieces("Dr. Who met Mr. X at 5 p.m. today. It rained.", "sentences", wordpiece)[-1] == "It rained."
+    assert _pieces(text, "budget:tokens=5", wordpiece)[-2:] == [
+        "Ten eleven twelve thirteen fourteen",
+        "fifteen",
+    ]
+    assert (
+        _pieces("Dr. Who met Mr. X at 5 p.m. today. It rained.", "sentences", wordpiece)[-1]
+        == "It rained."
+    )
 
 
 def test_marks_that_no_blank_follows_end_sentences_too(wordpiece: Tokenizer) -> None:
@@ -155,13 +172,17 @@ def test_marks_that_no_blank_follows_end_sentences_too(wordpiece: Tokenizer) -> 
     ]
 
 
-def test_a_piece_repeats_whole_sentences_of_the_one_before_and_not_too_many(wordpiece: Tokenizer) -> None:
+def test_a_piece_repeats_whole_sentences_of_the_one_before_and_not_too_many(
+    wordpiece: Tokenizer,
+) -> None:
     text = " ".join(f"This is sentence {word}." for word in ["one", "two", "three", "four", "five"])
     assert _pieces(text, "budget:tokens=10,overlap=5", wordpiece)[:2] == [
         "This is sentence one. This is sentence two.",
         "This is sentence two. This is sentence three.",
     ]
-    assert _pieces(text, "budget:tokens=10,overlap=4", wordpiece)[1].startswith("This is sentence three.")
+    assert _pieces(text, "budget:tokens=10,overlap=4", wordpiece)[1].startswith(
+        "This is sentence three."
+    )
 
 
 MARKDOWN = """# Guide
@@ -191,7 +212,9 @@ Use
 """
 
 
-def test_markdown_keeps_lists_tables_and_code_whole_and_headings_with_what_follows(wordpiece: Tokenizer) -> None:
+def test_markdown_keeps_lists_tables_and_code_whole_and_headings_with_what_follows(
+    wordpiece: Tokenizer,
+) -> None:
     pieces = _pieces(MARKDOWN, "budget:tokens=24,by=markdown", wordpiece)
     for whole in [
         "- first one\n- second one\n- third one",
@@ -203,12 +226,16 @@ def test_markdown_keeps_lists_tables_and_code_whole_and_headings_with_what_follo
     assert not [piece for piece in pieces if piece.endswith(("## Install", "---\n"))]
 
 
-def test_pieces_of_markdown_know_their_headings_and_their_prefix_is_counted(wordpiece: Tokenizer) -> None:
+def test_pieces_of_markdown_know_their_headings_and_their_prefix_is_counted(
+    wordpiece: Tokenizer,
+) -> None:
     cutter = Cutter(ChunksSpec.parse("budget:tokens=20,by=markdown"), wordpiece, 26)
     found = cutter.cut([MARKDOWN], lambda number, headings: f"My title > {headings}: ")[0]
     assert found.headings[0] == "Guide"
     assert {"Guide > Install", "Guide > Use"} <= set(found.headings)
-    for (start, end), headings, tokens in zip(found.spans, found.headings, found.tokens, strict=True):
+    for (start, end), headings, tokens in zip(
+        found.spans, found.headings, found.tokens, strict=True
+    ):
         assert tokens == _length(wordpiece, MARKDOWN[start:end])
         assert _length(wordpiece, f"My title > {headings}: {MARKDOWN[start:end]}") <= 26
 
@@ -227,7 +254,9 @@ def test_prompt_and_prefix_that_run_into_a_piece_leave_it_in_the_budget(kind: st
 def test_a_prefix_that_fills_the_budget_is_refused(wordpiece: Tokenizer) -> None:
     cutter = Cutter(ChunksSpec.parse("budget"), wordpiece, 8)
     with pytest.raises(OptionError, match="leaves no token"):
-        cutter.cut(["some words"], lambda number, headings: "a title that is as long as this one is")
+        cutter.cut(
+            ["some words"], lambda number, headings: "a title that is as long as this one is"
+        )
 
 
 def test_what_is_no_text_is_refused_by_its_place(wordpiece: Tokenizer) -> None:
@@ -241,7 +270,9 @@ def test_what_is_no_text_is_refused_by_its_place(wordpiece: Tokenizer) -> None:
 def test_texts_cut_together_are_cut_as_each_alone(wordpiece: Tokenizer) -> None:
     texts = [MARKDOWN, "", "A. B. C.", " \n", MARKDOWN * 3]
     cutter = Cutter(ChunksSpec.parse("budget:tokens=16"), wordpiece, 254)
-    assert [each.spans for each in cutter.cut(texts)] == [cutter.cut([text])[0].spans for text in texts]
+    assert [each.spans for each in cutter.cut(texts)] == [
+        cutter.cut([text])[0].spans for text in texts
+    ]
 
 
 def _changed(spec: str, texts: list[str], tokenizer: Tokenizer) -> float:
@@ -256,9 +287,14 @@ def _changed(spec: str, texts: list[str], tokenizer: Tokenizer) -> float:
     return new / total
 
 
-def test_an_inserted_sentence_changes_few_pieces_whose_ends_are_stable(wordpiece: Tokenizer) -> None:
+def test_an_inserted_sentence_changes_few_pieces_whose_ends_are_stable(
+    wordpiece: Tokenizer,
+) -> None:
     words = "river stone cloud bird house light paper green window summer".split()
-    sentences = [" ".join(words[(n * k) % 10] for k in range(1, 4 + n % 7)).capitalize() + f" {n}." for n in range(900)]
+    sentences = [
+        " ".join(words[(n * k) % 10] for k in range(1, 4 + n % 7)).capitalize() + f" {n}."
+        for n in range(900)
+    ]
     text = " ".join(sentences)
     assert _changed("budget:tokens=96,ends=stable", [text] * 4, wordpiece) <= 0.05
 
@@ -273,17 +309,24 @@ def test_sentences_of_real_text_are_found(wordpiece: Tokenizer) -> None:
     ]
 
 
-def test_what_is_long_without_a_sentence_is_cut_at_lines_clauses_and_blanks(wordpiece: Tokenizer) -> None:
+def test_what_is_long_without_a_sentence_is_cut_at_lines_clauses_and_blanks(
+    wordpiece: Tokenizer,
+) -> None:
     lines = "\n".join(f"key {n} value {n}" for n in range(400))
     assert all(piece.startswith("key") for piece in _pieces(lines, "budget:tokens=60", wordpiece))
     clauses = ", ".join(f"then it was {n}" for n in range(400))
-    assert all(piece.endswith(",") for piece in _pieces(clauses, "budget:tokens=60", wordpiece)[:-1])
+    assert all(
+        piece.endswith(",") for piece in _pieces(clauses, "budget:tokens=60", wordpiece)[:-1]
+    )
     words = " ".join(f"word{n}" for n in range(400))
     assert all(piece.startswith("word") for piece in _pieces(words, "budget:tokens=60", wordpiece))
 
 
 def test_spaces_without_end_cost_nothing(wordpiece: Tokenizer) -> None:
-    assert chunk("a" + " " * 300_000 + "b", "budget:tokens=1", wordpiece, 254) == [(0, 1), (300_001, 300_002)]
+    assert chunk("a" + " " * 300_000 + "b", "budget:tokens=1", wordpiece, 254) == [
+        (0, 1),
+        (300_001, 300_002),
+    ]
     assert chunk("\n" * 300_000, "budget", wordpiece, 254) == []
 
 
@@ -301,7 +344,9 @@ def test_spaces_without_end_cost_nothing(wordpiece: Tokenizer) -> None:
     + ["This is a sentence of many. " * 100_000],
     ids=["letter", "words", "cjk", "initials", "marks", "dots", "sentences"],
 )
-def test_texts_that_no_one_writes_are_cut_in_bounded_pieces(text: str, wordpiece: Tokenizer) -> None:
+def test_texts_that_no_one_writes_are_cut_in_bounded_pieces(
+    text: str, wordpiece: Tokenizer
+) -> None:
     spans = chunk(text, "budget", wordpiece, 254)
     assert all(one[1] <= other[0] for one, other in zip(spans, spans[1:], strict=False))
     assert sum(end - start for start, end in spans) >= sum(not sign.isspace() for sign in text)

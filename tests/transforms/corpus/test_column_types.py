@@ -31,7 +31,11 @@ from transforms.corpus.column_types import (
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 
 
-@given(columns=st.lists(st.tuples(NAMES, st.sampled_from([None, *TYPES])), unique_by=lambda column: column[0]))
+@given(
+    columns=st.lists(
+        st.tuples(NAMES, st.sampled_from([None, *TYPES])), unique_by=lambda column: column[0]
+    )
+)
 def test_any_columns_can_be_written(columns: list[tuple[str, str | None]]) -> None:
     kept = tuple(KeptColumn(*column) for column in columns)
     assert parse_columns(",".join(map(str, kept))) == kept
@@ -104,7 +108,9 @@ def test_texts_that_are_none(word: str) -> None:
 @given(
     whole=st.integers(-(2**63), 2**63 - 1),
     number=st.floats(),
-    moment=st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5))]), min_value=datetime(2, 1, 1)),
+    moment=st.datetimes(
+        timezones=st.sampled_from([UTC, timezone(timedelta(hours=-5))]), min_value=datetime(2, 1, 1)
+    ),
 )
 def test_what_a_program_writes_is_read_back(whole: int, number: float, moment: datetime) -> None:
     written = {"int": whole, "float": number, "timestamp": moment, "date": moment.date()}
@@ -127,8 +133,18 @@ def test_what_a_program_writes_is_read_back(whole: int, number: float, moment: d
         (pa.array([True, None]), "str", ["true", None], []),
         (pa.array([[1, 2], None]), "str", ["[1,2]", None], []),
         (pa.array([1, 0, 2, None]), "bool", [True, False, None, None], [2]),
-        (pa.array([10**18, 0], pa.timestamp("s")), "timestamp", [None, datetime(1970, 1, 1, tzinfo=UTC)], [0]),
-        (pa.array([1999], pa.timestamp("ns")), "timestamp", [datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)], []),
+        (
+            pa.array([10**18, 0], pa.timestamp("s")),
+            "timestamp",
+            [None, datetime(1970, 1, 1, tzinfo=UTC)],
+            [0],
+        ),
+        (
+            pa.array([1999], pa.timestamp("ns")),
+            "timestamp",
+            [datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC)],
+            [],
+        ),
         (pa.array([date(2026, 1, 2)]), "timestamp", [datetime(2026, 1, 2, tzinfo=UTC)], []),
         (pa.array([None, None]), "date", [None, None], []),
     ],
@@ -143,7 +159,12 @@ def test_columns_of_tables(column: pa.Array, word: str, read: list[Any], bad: li
 
 @pytest.mark.parametrize(
     ("kind", "word"),
-    [(pa.list_(pa.int64()), "int"), (pa.binary(), "str"), (pa.timestamp("us"), "date"), (pa.bool_(), "int")],
+    [
+        (pa.list_(pa.int64()), "int"),
+        (pa.binary(), "str"),
+        (pa.timestamp("us"), "date"),
+        (pa.bool_(), "int"),
+    ],
 )
 def test_columns_that_are_of_another_kind(kind: pa.DataType, word: str) -> None:
     assert not can_read(kind, TYPES[word])
@@ -188,22 +209,32 @@ def _json(folder: Path) -> Path:
 
 
 def _csv(folder: Path) -> Path:
-    lines = [",".join("" if row.get(name) is None else str(row[name]) for name in ("text", *NAMED)) for row in ROWS]
+    lines = [
+        ",".join("" if row.get(name) is None else str(row[name]) for name in ("text", *NAMED))
+        for row in ROWS
+    ]
     return write_bytes(folder / "a.csv", "\n".join(["text," + ",".join(NAMED), *lines]).encode())
 
 
 def _parquet(folder: Path) -> Path:
-    columns = {name: pa.array([None if row.get(name) is None else str(row[name]) for row in ROWS]) for name in NAMED}
+    columns = {
+        name: pa.array([None if row.get(name) is None else str(row[name]) for row in ROWS])
+        for name in NAMED
+    }
     return write_parquet(folder / "a.parquet", [row["text"] for row in ROWS], **columns)
 
 
 def units(path: Path, columns: Columns) -> list[UnitRows]:
     (file,) = match_inputs(str(path))
-    return [unit for span in plan_file(file, "text", 1000) for unit in read_span(span, columns, 1000)]
+    return [
+        unit for span in plan_file(file, "text", 1000) for unit in read_span(span, columns, 1000)
+    ]
 
 
 @pytest.mark.parametrize("write", [_jsonl, _json, _csv, _parquet])
-def test_rows_of_every_format_have_the_types_given(write: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_rows_of_every_format_have_the_types_given(
+    write: Callable[[Path], Path], tmp_path: Path
+) -> None:
     types = (("n", "int"), ("day", "date"), ("ok", "bool"), ("x", "float"))
     (unit,) = units(write(tmp_path), Columns(keep=NAMED, types=types))
     assert unit.texts == ["one", "two", "three"]

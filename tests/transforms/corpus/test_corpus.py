@@ -43,7 +43,10 @@ def rows_of(units: list[UnitRows]) -> list[tuple[int, str | None]]:
     """(position, text or None for rejected), in order of position within each unit."""
     found = []
     for unit in units:
-        here = [*zip(unit.positions, unit.texts, strict=True), *((r.row, None) for r in unit.rejects)]
+        here = [
+            *zip(unit.positions, unit.texts, strict=True),
+            *((r.row, None) for r in unit.rejects),
+        ]
         found += sorted(here, key=lambda pair: pair[0])
     return found
 
@@ -99,16 +102,24 @@ def test_every_line_exactly_once(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    texts=st.lists(st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=60)), max_size=60),
+    texts=st.lists(
+        st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=60)), max_size=60
+    ),
     group=st.integers(1, 20),
     unit_tokens=st.integers(1, 300),
     with_id=st.booleans(),
 )
 def test_every_parquet_row_exactly_once(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None], group: int, unit_tokens: int, with_id: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    texts: list[str | None],
+    group: int,
+    unit_tokens: int,
+    with_id: bool,
 ) -> None:
     path = tmp_path_factory.mktemp("parquet") / "a.parquet"
-    table = pa.table({"text": pa.array(texts, pa.string()), "key": pa.array(range(len(texts)), pa.int64())})
+    table = pa.table(
+        {"text": pa.array(texts, pa.string()), "key": pa.array(range(len(texts)), pa.int64())}
+    )
     pq.write_table(table, path, row_group_size=group)
 
     units = read_all(path, Columns("text", "key" if with_id else None, ("key",)), unit_tokens)
@@ -130,7 +141,11 @@ def test_every_parquet_row_exactly_once(
     suffix=st.sampled_from(["", ".gz", ".parquet"]),
 )
 def test_units_are_bounded_and_limited_runs_read_the_first_rows(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], unit_tokens: int, limit: int, suffix: str
+    tmp_path_factory: pytest.TempPathFactory,
+    sizes: list[int],
+    unit_tokens: int,
+    limit: int,
+    suffix: str,
 ) -> None:
     texts = [f"{i} " + "x" * size for i, size in enumerate(sizes)]
     folder = tmp_path_factory.mktemp("limit")
@@ -144,7 +159,9 @@ def test_units_are_bounded_and_limited_runs_read_the_first_rows(
     units = read_all(path, unit_tokens=unit_tokens)
     for unit in units:
         if unit.read > 1:
-            assert estimated_tokens(sum(len(t) for t in unit.texts), unit.read) <= 1.25 * unit_tokens
+            assert (
+                estimated_tokens(sum(len(t) for t in unit.texts), unit.read) <= 1.25 * unit_tokens
+            )
     limited = read_all(path, unit_tokens=unit_tokens, limit=limit)
     assert [text for _, text in rows_of(limited)] == texts[:limit]
 
@@ -154,7 +171,12 @@ def test_no_tiny_unit_is_left_at_the_end_of_a_span(tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     row = estimated_tokens(96, 1)
 
-    for unit_rows, expected in ((990, [1000]), (400, [400, 400, 200]), (310, [310, 310, 380]), (1100, [1000])):
+    for unit_rows, expected in (
+        (990, [1000]),
+        (400, [400, 400, 200]),
+        (310, [310, 310, 380]),
+        (1100, [1000]),
+    ):
         units = read_all(tmp_path / "a.parquet", unit_tokens=unit_rows * row)
         assert [unit.read for unit in units] == expected
         assert [unit.stop for unit in units] == list(accumulate(expected))
@@ -164,7 +186,9 @@ def test_unit_names_depend_on_the_relative_path_alone(tmp_path: Path) -> None:
     for folder in ("one", "two/three"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "a.txt").write_text("alpha\nbeta\n")
-    names = [[u.name for u in read_all(tmp_path / folder / "a.txt")] for folder in ("one", "two/three")]
+    names = [
+        [u.name for u in read_all(tmp_path / folder / "a.txt")] for folder in ("one", "two/three")
+    ]
     assert names[0] == names[1]
     assert all(span_name(name) == name for name in names[0])
 

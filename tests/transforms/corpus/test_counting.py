@@ -14,7 +14,9 @@ from transforms.corpus.counting import count_rows, rows_about
 TEXTS = [text if number % 7 else f"{text}\n" * 5 for number, text in enumerate(sentences(3000))]
 LINES = {
     ".txt": [" ".join(text.split()) for text in TEXTS],
-    ".jsonl": [json.dumps({"url": "https://example.org/" + 40 * "a", "text": text}) for text in TEXTS],
+    ".jsonl": [
+        json.dumps({"url": "https://example.org/" + 40 * "a", "text": text}) for text in TEXTS
+    ],
     ".csv": ["id,text", *(f'{number},"{text}"' for number, text in enumerate(TEXTS))],
 }
 
@@ -32,7 +34,9 @@ def about(path: Path, unit_tokens: int = 4000, limit: int | None = None) -> tupl
 @pytest.mark.parametrize("packed", PACK)
 @pytest.mark.parametrize("kind", LINES)
 @pytest.mark.parametrize("end", ["\n", ""])
-def test_rows_of_a_file_that_is_looked_at_as_a_whole(tmp_path: Path, kind: str, packed: str, end: str) -> None:
+def test_rows_of_a_file_that_is_looked_at_as_a_whole(
+    tmp_path: Path, kind: str, packed: str, end: str
+) -> None:
     path = tmp_path / f"a{kind}{packed}"
     path.write_bytes(PACK[packed](("\n".join(LINES[kind]) + end).encode()))
     for limit in (None, 10):
@@ -57,7 +61,9 @@ def test_rows_of_a_file_whose_head_is_looked_at(
     assert said == pytest.approx(rows, rel=0.1)
 
 
-def test_a_row_longer_than_the_head_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_longer_than_the_head_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("transforms.corpus.counting.HEAD", 100)
     path = tmp_path / "a.txt"
     path.write_text("a" * 1000)

@@ -1,4 +1,6 @@
-"""The files that an `--input` names: folders and other things in the place of files too, and tables given as folders."""
+"""The files that an `--input` names: folders and other things in the place of files too, and tables
+given as folders.
+"""
 
 import os
 import socket
@@ -32,7 +34,15 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def test_a_folder_that_a_pattern_names_is_read_as_the_folder_would_be(root: str) -> None:
-    write(root, "a.txt", "b.txt/part-0.txt", "b.txt/deep/part-1.txt", "b.txt/_SUCCESS", "b.txt/.crc", "sub/c.jsonl")
+    write(
+        root,
+        "a.txt",
+        "b.txt/part-0.txt",
+        "b.txt/deep/part-1.txt",
+        "b.txt/_SUCCESS",
+        "b.txt/.crc",
+        "sub/c.jsonl",
+    )
     parts = ["b.txt/deep/part-1.txt", "b.txt/part-0.txt"]
     assert found(f"{root}/*.txt") == ["a.txt", *parts]
     assert found(f"{root}/[b].txt") == parts
@@ -132,7 +142,13 @@ def test_links_to_folders_are_folders(tmp_path: Path) -> None:
 
 
 def test_the_store_beside_its_input_is_left_out(root: str) -> None:
-    write(root, "in/a.txt", "in/store/manifest.json", "in/store/embeddings/a.parquet", "in/out/other/lease.json")
+    write(
+        root,
+        "in/a.txt",
+        "in/store/manifest.json",
+        "in/store/embeddings/a.parquet",
+        "in/out/other/lease.json",
+    )
     for store in ("in/store", "in/out/other"):
         assert not overlaps(f"{root}/in/*", f"{root}/{store}")
     inputs = find_inputs(f"{root}/in/[as]*", "auto", False, store=f"{root}/in/store")
@@ -154,13 +170,17 @@ def delta(tmp_path: Path) -> Path:
 @pytest.fixture
 def iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A table of Iceberg, one row of which was deleted."""
-    table = iceberg_catalog(tmp_path, monkeypatch).create_table("shop.docs", schema=rows("a").schema)
+    table = iceberg_catalog(tmp_path, monkeypatch).create_table(
+        "shop.docs", schema=rows("a").schema
+    )
     table.append(rows("a", "b", "c"))
     table.delete("id == 'a'")
     return Path(table.metadata_location.removeprefix("file://")).parents[1]
 
 
-@pytest.mark.parametrize("pattern", ["", "*", "**", "**/*.parquet", "size=1/*.parquet", "size=*/*.parquet", "size=1"])
+@pytest.mark.parametrize(
+    "pattern", ["", "*", "**", "**/*.parquet", "size=1/*.parquet", "size=*/*.parquet", "size=1"]
+)
 def test_a_delta_table_is_refused_as_a_folder_of_files(delta: Path, pattern: str) -> None:
     with pytest.raises(OptionError, match=rf"docs is a table, .* say --input delta:{delta}$"):
         found(delta / pattern)
@@ -175,10 +195,15 @@ def test_a_file_of_a_table_is_refused_by_its_name(delta: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["", "*", "**", "**/*.parquet", "data/*.parquet", "data"])
 def test_an_iceberg_table_is_refused_as_a_folder_of_files(iceberg: Path, pattern: str) -> None:
-    with pytest.raises(OptionError, match=rf"{iceberg} is a table, .*--input iceberg:.*\.metadata\.json$") as raised:
+    with pytest.raises(
+        OptionError, match=rf"{iceberg} is a table, .*--input iceberg:.*\.metadata\.json$"
+    ) as raised:
         found(iceberg / pattern)
     said = str(raised.value).rpartition("--input ")[2]
-    latest = max((iceberg / "metadata").glob("*.metadata.json"), key=lambda path: int(path.name.partition("-")[0]))
+    latest = max(
+        (iceberg / "metadata").glob("*.metadata.json"),
+        key=lambda path: int(path.name.partition("-")[0]),
+    )
     assert said == f"iceberg:{latest}"
     assert len(found(said)) == 1
 
@@ -200,7 +225,11 @@ def test_a_table_on_object_storage_is_refused(delta: Path, s3: str) -> None:
 
 
 def test_folders_that_only_look_like_a_table_are_none(tmp_path: Path) -> None:
-    for name in ("docs/metadata/a.metadata.json", "docs/_delta_log/notes.json", "docs/metadata/v1.json"):
+    for name in (
+        "docs/metadata/a.metadata.json",
+        "docs/_delta_log/notes.json",
+        "docs/metadata/v1.json",
+    ):
         write(tmp_path, name)
     pq.write_table(rows("a"), tmp_path / "docs" / "a.parquet")
     write(tmp_path, "texts/a.txt", "texts/metadata/v1.metadata.json")

@@ -1,4 +1,6 @@
-"""Where texts may be cut: at the ends of grapheme clusters, however far a run goes on without a plain boundary."""
+"""Where texts may be cut: at the ends of grapheme clusters, however far a run goes on without a
+plain boundary.
+"""
 
 import pytest
 import regex

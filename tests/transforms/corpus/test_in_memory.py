@@ -76,9 +76,12 @@ def test_paths_are_files_one_or_several(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "texts", [["a.csv", "b.csv"], ("a.csv",), ["*.csv"], ["."], ["gs://bucket/a.csv"], ["delta:table"]]
+    "texts",
+    [["a.csv", "b.csv"], ("a.csv",), ["*.csv"], ["."], ["gs://bucket/a.csv"], ["delta:table"]],
 )
-def test_texts_that_are_all_names_of_files_are_refused_with_both_ways(names: list[str], texts: Any) -> None:
+def test_texts_that_are_all_names_of_files_are_refused_with_both_ways(
+    names: list[str], texts: Any
+) -> None:
     with pytest.raises(OptionError) as caught:
         input_of(texts)
     assert f"Path({texts[0]!r})" in str(caught.value)
@@ -86,7 +89,9 @@ def test_texts_that_are_all_names_of_files_are_refused_with_both_ways(names: lis
     assert input_of([{"text": text} for text in texts]) == pa.table({"text": list(texts)})
 
 
-@pytest.mark.parametrize("other", ["hello", "a.csv.gz", "what *is* [this]?", "nul\0", "x" * 5000, ""])
+@pytest.mark.parametrize(
+    "other", ["hello", "a.csv.gz", "what *is* [this]?", "nul\0", "x" * 5000, ""]
+)
 def test_texts_of_which_one_is_no_file_are_texts(names: list[str], other: str) -> None:
     assert input_of([*names, other]) == pa.table({"text": [*names, other]})
 

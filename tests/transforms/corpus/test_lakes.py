@@ -1,4 +1,6 @@
-"""The data files of tables of Iceberg and Delta Lake: of each version, of some partitions; what is refused."""
+"""The data files of tables of Iceberg and Delta Lake: of each version, of some partitions; what is
+refused.
+"""
 
 import importlib
 from collections.abc import Callable
@@ -35,7 +37,9 @@ def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def ids_in(pattern: str, version: int | None = None, filter: str | None = None) -> list[str]:
     """The ids of the rows in the data files of a table, sorted."""
     entries = table_entries(pattern, TablePart(version, filter))
-    return sorted(i for entry, _ in entries for i in pq.ParquetFile(entry.path).read(["id"])["id"].to_pylist())
+    return sorted(
+        i for entry, _ in entries for i in pq.ParquetFile(entry.path).read(["id"])["id"].to_pylist()
+    )
 
 
 def refused(pattern: str, *said: str, version: int | None = None, filter: str | None = None) -> str:
@@ -54,10 +58,21 @@ def test_versions_of_an_iceberg_table(catalog: Any) -> None:
     table.append(rows("c"))
     table.delete("id == 'c'")
     first, second = (snapshot.snapshot_id for snapshot in table.snapshots()[:2])
-    assert [ids_in(TABLE, version) for version in (first, second, None)] == [["a", "b"], ["a", "b", "c"], ["a", "b"]]
+    assert [ids_in(TABLE, version) for version in (first, second, None)] == [
+        ["a", "b"],
+        ["a", "b", "c"],
+        ["a", "b"],
+    ]
     of_file = f"iceberg:{table.metadata_location.removeprefix('file://')}"
     assert [ids_in(of_file, version) for version in (None, second)] == [["a", "b"], ["a", "b", "c"]]
-    refused(TABLE, "--input-version 17", f"no such snapshot; it has {first} (20", f"{second} (20", " UTC)", version=17)
+    refused(
+        TABLE,
+        "--input-version 17",
+        f"no such snapshot; it has {first} (20",
+        f"{second} (20",
+        " UTC)",
+        version=17,
+    )
     for _ in range(4):
         table.append(rows("e"))
     line = refused(TABLE, f"and {len(table.snapshots()) - 5} earlier ones", version=17)
@@ -77,7 +92,9 @@ def test_columns_of_an_iceberg_table_that_changed_places(catalog: Any) -> None:
 
 
 def test_tables_of_iceberg_that_are_not_there(catalog: Any) -> None:
-    refused("iceberg:lake.shop.nothing", "no Iceberg table can be read there", "CATALOG.NAMESPACE.TABLE")
+    refused(
+        "iceberg:lake.shop.nothing", "no Iceberg table can be read there", "CATALOG.NAMESPACE.TABLE"
+    )
     refused("iceberg:sea.shop.docs", "no Iceberg table can be read there")
 
 
@@ -98,7 +115,9 @@ def test_deletes_of_iceberg_apart_from_its_files(
     made = make(tmp_path, task.file.file_path)
     of_file = iceberg_with_deletes(table, made, format_version)
     if kind != "equality deletes":  # which pyiceberg itself does not read
-        read = importlib.import_module("pyiceberg.table").StaticTable.from_metadata(of_file.removeprefix("iceberg:"))
+        read = importlib.import_module("pyiceberg.table").StaticTable.from_metadata(
+            of_file.removeprefix("iceberg:")
+        )
         assert read.scan().to_arrow()["id"].to_pylist() == ["b"]
     refused(of_file, f"rows are deleted by {kind} ({made['path']})", "rewrite_data_files")
     assert ids_in(of_file, table.current_snapshot().snapshot_id) == ["a", "b"]  # as it was before
@@ -112,7 +131,9 @@ def test_versions_of_a_delta_table(tmp_path: Path) -> None:
     deltalake.DeltaTable(folder).delete("id = 'a'")
     found = [ids_in(f"delta:{folder}", version) for version in (0, 1, None)]
     assert found == [["a", "b"], ["a", "b", "c"], ["b", "c"]]
-    assert refused(f"delta:{folder}", "--input-version 9", version=9).endswith("no such version; it has 0, 1, 2")
+    assert refused(f"delta:{folder}", "--input-version 9", version=9).endswith(
+        "no such version; it has 0, 1, 2"
+    )
     (old,) = deltalake.DeltaTable(folder, version=0).file_uris()
     Path(old).unlink()
     with pytest.raises(SentenceBeamError, match="is missing.* take a later --input-version"):
@@ -138,7 +159,9 @@ def test_deletion_vectors_of_a_delta_table(tmp_path: Path) -> None:
 def days(*ids: str) -> pa.Table:
     """Rows with these ids: a language, a day and a time each."""
     at = [datetime(2026, 1, 1 + number, 5) for number in range(len(ids))]
-    table = rows(*ids).append_column("lang", pa.array([("en", "d e/%", None)[n % 3] for n in range(len(ids))]))
+    table = rows(*ids).append_column(
+        "lang", pa.array([("en", "d e/%", None)[n % 3] for n in range(len(ids))])
+    )
     table = table.append_column("day", pa.array([time.date() for time in at]))
     return table.append_column("at", pa.array(at, pa.timestamp("us")))
 
@@ -161,7 +184,9 @@ def make_iceberg(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("make", [make_delta, make_iceberg])
-def test_partitions(make: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions(
+    make: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path, monkeypatch)
     assert ids_in(table) == ["a", "b", "c", "d", "e"]
     assert ids_in(table, filter="lang = 'd e/%'") == ["b", "e"]
@@ -175,7 +200,8 @@ def test_partitions(make: Callable[..., str], tmp_path: Path, monkeypatch: pytes
     refused(table, "--input-filter cannot be read at its end", filter="lang =")
 
 
-BLANKS = ("d e/%", "wüst", "a%20b", "x+y", "=?#")  # values of a column by which a table is partitioned
+# values of a column by which a table is partitioned
+BLANKS = ("d e/%", "wüst", "a%20b", "x+y", "=?#")
 
 
 def rows_by_language(*languages: str) -> pa.Table:
@@ -197,10 +223,14 @@ def test_names_that_no_url_has_as_they_are(tmp_path: Path, folder: str) -> None:
     assert ids_in(f"delta:{place}", filter="lang = 'd e/%'") == ["a"]
 
 
-def test_an_iceberg_table_in_a_folder_that_no_url_has_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_iceberg_table_in_a_folder_that_no_url_has_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "a lake, wüst"
     folder.mkdir()
-    table = iceberg_catalog(folder, monkeypatch).create_table("shop.docs", schema=rows_by_language("d").schema)
+    table = iceberg_catalog(folder, monkeypatch).create_table(
+        "shop.docs", schema=rows_by_language("d").schema
+    )
     with table.update_spec() as change:
         change.add_identity("lang")
     table.append(rows_by_language(*BLANKS))
@@ -213,13 +243,16 @@ def test_a_table_without_partitions(tmp_path: Path) -> None:
     refused(f"delta:{tmp_path}/delta", "--input-filter", "not partitioned", filter="size = 0")
 
 
-def test_partitions_of_iceberg_that_are_hidden_or_changed(catalog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_of_iceberg_that_are_hidden_or_changed(
+    catalog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     transforms = importlib.import_module("pyiceberg.transforms")
 
     def by_day(times: pa.Array) -> pa.Array:
         return times.cast(pa.date32(), safe=False).cast(pa.int32())
 
-    monkeypatch.setattr(transforms.DayTransform, "pyarrow_transform", lambda _, kind: by_day)  # needs another package
+    # needs another package
+    monkeypatch.setattr(transforms.DayTransform, "pyarrow_transform", lambda _, kind: by_day)
     table = catalog.create_table("shop.docs", schema=days("a").schema)
     with table.update_spec() as change:
         change.add_identity("lang")
@@ -230,4 +263,9 @@ def test_partitions_of_iceberg_that_are_hidden_or_changed(catalog: Any, monkeypa
         change.remove_field("lang")
     table.append(days("f"))
     assert ids_in(TABLE, filter="at_day = '2026-01-01'") == ["a", "f"]
-    refused(TABLE, "no partition column lang", "partitioned by at_day (date32[day])", filter="lang = 'en'")
+    refused(
+        TABLE,
+        "no partition column lang",
+        "partitioned by at_day (date32[day])",
+        filter="lang = 'en'",
+    )

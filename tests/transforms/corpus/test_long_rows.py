@@ -1,4 +1,6 @@
-"""Rows that are too long: rejected by their place, in bounded memory, whatever stands around them."""
+"""Rows that are too long: rejected by their place, in bounded memory, whatever stands around
+them.
+"""
 
 import csv
 import gzip
@@ -35,7 +37,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def units_of(path: Path, columns: Columns, unit_tokens: int = 10**6) -> list[UnitRows]:
     """The units of a file, each of its own span."""
     (file,) = match_inputs(str(path))
-    return [unit for span in plan_file(file, columns.text, unit_tokens) for unit in read_span(span, columns, 10**6)]
+    return [
+        unit
+        for span in plan_file(file, columns.text, unit_tokens)
+        for unit in read_span(span, columns, 10**6)
+    ]
 
 
 def found_in(units: list[UnitRows]) -> tuple[list[str], list[tuple[str | None, str]]]:
@@ -71,9 +77,16 @@ def test_a_line_over_many_ranges_is_rejected_once(tmp_path: Path, tokens: int) -
 
 @pytest.mark.usefixtures("short")
 def test_json_lines(tmp_path: Path) -> None:
-    rows = ['{"id": "a", "text": "one"}', '{"id": "b", "text": "' + "x" * 99 + '"}', '{"id": "c", "text": "two"}']
+    rows = [
+        '{"id": "a", "text": "one"}',
+        '{"id": "b", "text": "' + "x" * 99 + '"}',
+        '{"id": "c", "text": "two"}',
+    ]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
-    assert found_in(units_of(tmp_path / "a.jsonl", Columns("text", "id"))) == (["one", "two"], [(None, TOO_LONG)])
+    assert found_in(units_of(tmp_path / "a.jsonl", Columns("text", "id"))) == (
+        ["one", "two"],
+        [(None, TOO_LONG)],
+    )
 
 
 LONG = "x" * 99
@@ -96,7 +109,9 @@ CSV = {
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_rows_of_csv(tmp_path: Path, row: str, suffix: str, end: str) -> None:
     path = tmp_path / f"a.csv{suffix}"
-    text = "\n".join(["id,text", "a,one", row, 'c,"two, three"', row, "d,four", ""]).replace("\n", end)
+    text = "\n".join(["id,text", "a,one", row, 'c,"two, three"', row, "d,four", ""]).replace(
+        "\n", end
+    )
     path.write_bytes(PACK[suffix](text.encode()))
     texts, rejects = found_in(units_of(path, Columns("text", None)))
     assert texts == ["one", "two, three", "four"]
@@ -136,7 +151,9 @@ def test_where_quotes_are_open_does_not_depend_on_how_text_is_cut(pieces: list[s
     assert whole.are_closed == parts.are_closed
 
 
-def test_a_row_that_is_never_closed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_is_never_closed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(csv_rows, "MOST_CHARACTERS", 64)
     (tmp_path / "a.csv").write_text('a,b\n1,"two\n' + "x\n" * 100)
     (file,) = match_inputs(str(tmp_path / "a.csv"))
@@ -145,7 +162,9 @@ def test_a_row_that_is_never_closed_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", ["a.txt.zst", "a.jsonl.zst", "a.csv.zst"])
-def test_memory_does_not_grow_with_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_memory_does_not_grow_with_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setattr(lines, "MOST_BYTES", 4 << 20)
     monkeypatch.setattr(csv_rows, "MOST_CHARACTERS", 4 << 20)
     path = tmp_path / name

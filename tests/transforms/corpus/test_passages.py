@@ -10,8 +10,13 @@ TEXT = "The ferry is late. Nobody knows why. It left the island at noon. The sea
 
 def test_the_sentence_that_has_the_query_comes_first_and_others_as_they_fit() -> None:
     start, end = TEXT.index("Nobody"), TEXT.index(" A bell")
-    assert passage(TEXT, start, end, "when did it leave the island", 30) == "It left the island at noon."
-    assert passage(TEXT, start, end, "is the sea calm", 50) == "The sea is calm today. A bell rings."
+    assert (
+        passage(TEXT, start, end, "when did it leave the island", 30)
+        == "It left the island at noon."
+    )
+    assert (
+        passage(TEXT, start, end, "is the sea calm", 50) == "The sea is calm today. A bell rings."
+    )
     assert passage(TEXT, start, end, "zzz", 40) == "The ferry is late. Nobody knows why."
     assert passage(TEXT, start, end, "island", 1000) == TEXT
     assert passage(TEXT, start, end, "island", 1) == "It left the island at noon."

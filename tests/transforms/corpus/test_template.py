@@ -32,7 +32,10 @@ def test_templates(template: str, values: dict[str, str | None], text: str | Non
         assert parse(text_template(template)).fill(values.get) == text
 
 
-@given(st.lists(st.sampled_from(["{{", "}}", "a", " ", "{x}", "{y.z}"]), max_size=8), st.text(min_size=1))
+@given(
+    st.lists(st.sampled_from(["{{", "}}", "a", " ", "{x}", "{y.z}"]), max_size=8),
+    st.text(min_size=1),
+)
 def test_python_fills_it_alike(parts: list[str], value: str) -> None:
     template = parse("".join(parts))
     if template.names and value.strip():
@@ -40,4 +43,6 @@ def test_python_fills_it_alike(parts: list[str], value: str) -> None:
         wanted = wanted.replace("{y.z}", "b").replace("{{", "{").replace("}}", "}")
         if "{" not in value and "}" not in value:
             assert template.fill({"x": value, "y.z": "b"}.get) == wanted
-    assert "".join(template.parts({"x": value}.get, "y.z")) == "".join(template.parts({"x": value}.get, ""))
+    assert "".join(template.parts({"x": value}.get, "y.z")) == "".join(
+        template.parts({"x": value}.get, "")
+    )

@@ -15,7 +15,11 @@ from transforms.encoder.bert import PackedLinear
 @pytest.mark.parametrize("packed", [True, False])
 def test_the_same_as_the_plain_layer(dtype, rows, packed):
     torch.manual_seed(0)
-    layer, x, residual = nn.Linear(24, 40).to(dtype), torch.randn(rows, 24).to(dtype), torch.randn(rows, 40).to(dtype)
+    layer, x, residual = (
+        nn.Linear(24, 40).to(dtype),
+        torch.randn(rows, 24).to(dtype),
+        torch.randn(rows, 40).to(dtype),
+    )
     linear = PackedLinear.of(layer)
     linear = linear if packed else dataclasses.replace(linear, packed=None)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.02, "atol": 0.02}
@@ -28,4 +32,6 @@ def test_the_same_as_the_plain_layer(dtype, rows, packed):
 def test_layers_of_one_input_run_side_by_side():
     layers, x = [nn.Linear(8, width) for width in (3, 5)], torch.randn(4, 8)
     with torch.inference_mode():
-        torch.testing.assert_close(PackedLinear.of(*layers)(x), torch.cat([layer(x) for layer in layers], 1))
+        torch.testing.assert_close(
+            PackedLinear.of(*layers)(x), torch.cat([layer(x) for layer in layers], 1)
+        )

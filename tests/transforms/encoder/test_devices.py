@@ -27,14 +27,18 @@ def test_vectors_do_not_depend_on_the_number_of_cores(tiny, pooler, two_threads)
     found = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        encoder = Encoder.load(str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu", tokens_per_batch=64)
+        encoder = Encoder.load(
+            str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu", tokens_per_batch=64
+        )
         found.append(encoder.encode(texts))
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
 
 
 @pytest.mark.parametrize(("cores", "texts"), [(1, 40), (3, 400), (48, 400)])
-def test_there_is_work_for_every_core_and_no_batch_is_larger_than_its_budget(tiny, cores, texts, two_threads):
+def test_there_is_work_for_every_core_and_no_batch_is_larger_than_its_budget(
+    tiny, cores, texts, two_threads
+):
     torch.set_num_threads(cores)
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
     tokenized = encoder.tokenize([TEXTS[number % len(TEXTS)] for number in range(texts)])
@@ -54,11 +58,17 @@ def test_deterministic_batches_do_not_depend_on_the_number_of_cores(tiny, two_th
 
 
 def test_a_unit_is_handed_over_while_the_one_before_is_computed(tiny, monkeypatch, two_threads):
-    """`start` waits for no device, whether its batches take cores or devices; results are those of one after the other."""
+    """`start` waits for no device, whether its batches take cores or devices; results are those of
+    one after the other.
+    """
     for devices in (1, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n)
-            encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32)
+            patch.setattr(
+                encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n
+            )
+            encoder = Encoder.load(
+                str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32
+            )
         texts = [[f"{text} {number}" for text in TEXTS] for number in range(3)]
         expected = [encoder.encode(some) for some in texts]
         gate = threading.Event()
@@ -81,16 +91,28 @@ def test_a_unit_is_handed_over_while_the_one_before_is_computed(tiny, monkeypatc
             assert found.seconds > 0
 
 
-def test_documents_in_windows_are_handed_over_while_those_before_are_computed(tiny, monkeypatch, two_threads):
+def test_documents_in_windows_are_handed_over_while_those_before_are_computed(
+    tiny, monkeypatch, two_threads
+):
     """`start_pieces` waits for no device; what devices share has the vectors that one has."""
     spans = [[(0, 20), (20, 60), (60, 90)]] * 9
     for devices in (1, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n)
+            patch.setattr(
+                encoders, "resolve_devices", lambda _, n=devices: [torch.device("cpu")] * n
+            )
             patch.setattr(encoders, "_WINDOW_BATCHES", {"cpu": 2})
-            encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32)
-            documents = [[" ".join(TEXTS)[number + n : number + n + 90] for n in range(9)] for number in range(3)]
-            windows = [encoder.windows([*some, TEXTS[0]], [*spans, [(0, len(TEXTS[0]))]]) for some in documents]
+            encoder = Encoder.load(
+                str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=32
+            )
+            documents = [
+                [" ".join(TEXTS)[number + n : number + n + 90] for n in range(9)]
+                for number in range(3)
+            ]
+            windows = [
+                encoder.windows([*some, TEXTS[0]], [*spans, [(0, len(TEXTS[0]))]])
+                for some in documents
+            ]
             units = [encoder.plan_pieces(each) for each in windows]
         assert len(units[0].jobs) == (1 if devices == 1 else 3)
         assert len(units[0].whole.batches) == 1
@@ -123,7 +145,9 @@ def test_texts_are_tokenized_in_parts_as_they_are_at_once(tiny, monkeypatch):
     part = encoder._tokenizer._tokenize_part
     monkeypatch.setattr(tokenize, "TEXTS_AT_ONCE", 7)
     monkeypatch.setattr(
-        encoder._tokenizer, "_tokenize_part", lambda some: threads.add(threading.get_ident()) or part(some)
+        encoder._tokenizer,
+        "_tokenize_part",
+        lambda some: threads.add(threading.get_ident()) or part(some),
     )
     found = encoder.tokenize(texts)
     for name, values in vars(whole).items():

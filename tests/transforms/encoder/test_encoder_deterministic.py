@@ -31,13 +31,19 @@ def test_bits_do_not_depend_on_neighbours(tiny, family, dtype):
         with pytest.raises(OptionError, match="xlnet computes in float32 alone"):
             Encoder.load(str(tiny[family]), dtype=dtype, device="cpu")
         return
-    _check_bits(Encoder.load(str(tiny[family]), dtype=dtype, device="cpu", deterministic=True), MANY)
+    _check_bits(
+        Encoder.load(str(tiny[family]), dtype=dtype, device="cpu", deterministic=True), MANY
+    )
 
 
-@pytest.mark.parametrize("pooler", ["max", "ditto:1-2", "sbert-wk:start=0,window=1", "first-last+cls", "static"])
+@pytest.mark.parametrize(
+    "pooler", ["max", "ditto:1-2", "sbert-wk:start=0,window=1", "first-last+cls", "static"]
+)
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_bits_do_not_depend_on_neighbours_for_any_pooler(tiny, family, pooler):
-    _check_bits(Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", deterministic=True), MANY)
+    _check_bits(
+        Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", deterministic=True), MANY
+    )
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert"])
@@ -45,7 +51,9 @@ def test_bits_do_not_depend_on_threads(tiny, family):
     before, found = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        found.append(Encoder.load(str(tiny[family]), dtype="float32", deterministic=True).encode(MANY))
+        found.append(
+            Encoder.load(str(tiny[family]), dtype="float32", deterministic=True).encode(MANY)
+        )
     torch.set_num_threads(before)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
@@ -56,7 +64,10 @@ def test_minilm_to_the_bit_and_within_its_bound(dtype):
     texts = [" ".join(RNG.choice(WORDS, size=RNG.integers(1, 40))) for _ in range(24)]
     _check_bits(Encoder.load("minilm", dtype=dtype, device="cpu", deterministic=True), texts)
     encoder = Encoder.load("minilm", dtype=dtype, device="cpu")
-    together, alone = encoder.encode(texts), np.concatenate([encoder.encode([text]) for text in texts])
+    together, alone = (
+        encoder.encode(texts),
+        np.concatenate([encoder.encode([text]) for text in texts]),
+    )
     if dtype == "float32":
         assert np.abs(together - alone).max() <= 2e-5 * np.abs(together).max()
     else:

@@ -30,7 +30,10 @@ def test_no_rows_and_empty_texts(tiny):
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlnet", "t5"])
 def test_counts_before_truncation_and_closing_token(tiny, family):
-    cut, whole = _load(tiny, family, max_tokens=5).tokenize(TEXTS), _load(tiny, family).tokenize(TEXTS)
+    cut, whole = (
+        _load(tiny, family, max_tokens=5).tokenize(TEXTS),
+        _load(tiny, family).tokenize(TEXTS),
+    )
     assert (cut.counts == whole.lengths).all()
     assert (cut.truncated == (whole.lengths > 5)).all()
     assert cut.lengths.max() == 5
@@ -50,7 +53,11 @@ def test_norms_and_pooled_vectors_can_be_recovered(tiny):
     assert np.allclose(np.linalg.norm(unit.vectors, axis=1), 1, atol=1e-6)
     short = _load(tiny, pooler="mean", truncate_dim=5).embed(tokens)
     assert np.allclose(short.pooled, pooled, atol=1e-6)
-    assert np.allclose(short.vectors, pooled[:, :5] / np.linalg.norm(pooled[:, :5], axis=1, keepdims=True), atol=1e-6)
+    assert np.allclose(
+        short.vectors,
+        pooled[:, :5] / np.linalg.norm(pooled[:, :5], axis=1, keepdims=True),
+        atol=1e-6,
+    )
     assert np.allclose(short.norms, np.linalg.norm(pooled, axis=1), atol=1e-6)
     assert (unit.status == Status.OK).all()
 
@@ -60,7 +67,9 @@ def test_progress_and_stats_add_up(tiny):
         encoder = _load(tiny, family, tokens_per_batch=24)
         calls = []
         tokens = encoder.tokenize(TEXTS)
-        done = encoder.embed(tokens, progress=lambda rows, real, calls=calls: calls.append((rows, real)))
+        done = encoder.embed(
+            tokens, progress=lambda rows, real, calls=calls: calls.append((rows, real))
+        )
         assert sum(rows for rows, _ in calls) == len(TEXTS)
         assert sum(real for _, real in calls) == len(tokens.ids) == done.stats.real
         assert (done.stats.padded > done.stats.real) == padding
@@ -77,7 +86,9 @@ def test_batches_respect_the_budget_and_cover_every_row_once(tiny):
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet"])
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory")]
+)
 def test_out_of_memory_halves_the_batch_and_goes_on(tiny, family, error, monkeypatch):
     encoder = _load(tiny, family)
     expected = encoder.embed(encoder.tokenize(TEXTS))
@@ -118,7 +129,9 @@ def test_one_thread_tokenizes_while_another_embeds(tiny):
     tokens = encoder.tokenize(TEXTS)
     expected = encoder.embed(tokens).vectors
     seen = []
-    worker = threading.Thread(target=lambda: seen.extend(encoder.tokenize(TEXTS).counts.sum() for _ in range(50)))
+    worker = threading.Thread(
+        target=lambda: seen.extend(encoder.tokenize(TEXTS).counts.sum() for _ in range(50))
+    )
     worker.start()
     rounds = [encoder.embed(tokens).vectors for _ in range(20)]
     worker.join()
@@ -135,9 +148,17 @@ def test_encoder_can_be_dropped(tiny):
 
 
 def test_space_is_the_one_resolved_from_the_files(tiny):
-    options = {"pooler": "cls+max", "prompt": "a ", "max_tokens": 9, "truncate_dim": 6, "normalize": False}
+    options = {
+        "pooler": "cls+max",
+        "prompt": "a ",
+        "max_tokens": 9,
+        "truncate_dim": 6,
+        "normalize": False,
+    }
     encoder = _load(tiny, **options)
-    assert encoder.space == resolve_space(resolve_model(str(tiny["bert"])), dtype="float32", **options)
+    assert encoder.space == resolve_space(
+        resolve_model(str(tiny["bert"])), dtype="float32", **options
+    )
     assert encoder.encode(["dog"]).shape == (1, encoder.dim) == (1, 6)
 
 

@@ -1,4 +1,6 @@
-"""An encoder written as a folder: sentence-transformers and the encoder give the same vectors from it."""
+"""An encoder written as a folder: sentence-transformers and the encoder give the same vectors from
+it.
+"""
 
 from pathlib import Path
 
@@ -12,11 +14,19 @@ from transforms.encoder import Encoder
 from transforms.encoder.export import Export, why_not_sentence_transformers, write_export
 from transforms.space import resolve_model, resolve_space
 
-LONG = [*TEXTS, "the dog " * 30, *(f"{a} {b} {c}" for a in ("cat", "apple") for b in ("red", "in") for c in TEXTS[:4])]
+LONG = [
+    *TEXTS,
+    "the dog " * 30,
+    *(f"{a} {b} {c}" for a in ("cat", "apple") for b in ("red", "in") for c in TEXTS[:4]),
+]
 
 
-def exported(model: Path, method: str | None, folder: Path, **options: object) -> tuple[Encoder, str | None]:
-    """The encoder of these options, calibrated by a fit on some texts, and why sentence-transformers cannot have it."""
+def exported(
+    model: Path, method: str | None, folder: Path, **options: object
+) -> tuple[Encoder, str | None]:
+    """The encoder of these options, calibrated by a fit on some texts, and why
+    sentence-transformers cannot have it.
+    """
     calibration: Calibration | None = None
     if method is not None:
         plain = {name: value for name, value in options.items() if name != "truncate_dim"}
@@ -26,7 +36,9 @@ def exported(model: Path, method: str | None, folder: Path, **options: object) -
         calibration = fit_calibration(parse_calibration(method), None, rows, fitted_on).calibration
     encoder = Encoder.load(str(model), dtype="float32", calibration=calibration, **options)
     folder.mkdir()
-    export = Export(resolve_model(str(model)), encoder.space, str(options.get("pooler", "auto")), calibration)
+    export = Export(
+        resolve_model(str(model)), encoder.space, str(options.get("pooler", "auto")), calibration
+    )
     return encoder, write_export(export, folder)
 
 
@@ -62,11 +74,17 @@ def test_both_give_the_same_vectors(tiny, tmp_path, family, options, method):
     expected, again = encoder.encode(LONG), Encoder.load(str(tmp_path / "e"))
     assert again.space.id == encoder.space.id
     assert (again.encode(LONG) == expected).all()
-    found = SentenceTransformer(str(tmp_path / "e"), device="cpu", local_files_only=True).encode(LONG)
+    found = SentenceTransformer(str(tmp_path / "e"), device="cpu", local_files_only=True).encode(
+        LONG
+    )
     assert found.shape == expected.shape
-    cosine = (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    cosine = (
+        (found * expected).sum(1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    )
     assert cosine.min() >= 0.99999
-    assert np.linalg.norm(found, axis=1) == pytest.approx(np.linalg.norm(expected, axis=1), rel=1e-3)
+    assert np.linalg.norm(found, axis=1) == pytest.approx(
+        np.linalg.norm(expected, axis=1), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,5 +120,7 @@ def test_a_given_option_wins_and_a_given_pooler_leaves_the_model_alone(tiny, tmp
     assert (kept.normalize, kept.max_tokens, kept.calibration is None) == (False, 9, False)
     other = Encoder.load(str(tmp_path / "e"), pooler="max", dtype="float32").space
     assert other.calibration is None
-    plain = Encoder.load(str(tiny["bert"]), pooler="max", dtype="float32", max_tokens=other.max_tokens).space
+    plain = Encoder.load(
+        str(tiny["bert"]), pooler="max", dtype="float32", max_tokens=other.max_tokens
+    ).space
     assert other.id == plain.id

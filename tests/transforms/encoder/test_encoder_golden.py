@@ -28,7 +28,9 @@ CASES = [
 def golden(shared):
     """Folder of golden vectors, and their sentences."""
     folder = shared / "golden" / "public"
-    return folder, [json.loads(line) for line in (folder / "sentences.txt").read_text().splitlines()]
+    return folder, [
+        json.loads(line) for line in (folder / "sentences.txt").read_text().splitlines()
+    ]
 
 
 @pytest.mark.parametrize(("pooler", "name", "accept"), CASES)
@@ -47,7 +49,10 @@ def test_default_encoder_is_sentence_transformers_encode(golden):
 def test_sbert_wk_average_of_a_middle_layer_drops_the_last_token(golden):
     folder, sentences = golden
     encoder = Encoder.load(
-        pooler="mean:layer=4,count=drop-last-special", normalize=False, dtype="float32", device="cpu"
+        pooler="mean:layer=4,count=drop-last-special",
+        normalize=False,
+        dtype="float32",
+        device="cpu",
     )
     rows = [i for i in range(64) if i != 51]  # the reference cuts row 51 without putting [SEP] back
     found = encoder.encode([sentences[i] for i in rows])

@@ -1,4 +1,6 @@
-"""What is trained on top of token states: our CNN head, and the CNN and LSTM of sentence-transformers."""
+"""What is trained on top of token states: our CNN head, and the CNN and LSTM of
+sentence-transformers.
+"""
 
 import json
 from pathlib import Path
@@ -33,10 +35,15 @@ def _ours(folder: Path, **options: object) -> Encoder:
 
 
 def _close(found: np.ndarray, expected: np.ndarray) -> bool:
-    return found.shape == expected.shape and np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
+    return (
+        found.shape == expected.shape
+        and np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
+    )
 
 
-@pytest.mark.parametrize("after", [[], [st.Normalize], [lambda: st.Dense(HIDDEN, 10), st.Normalize]], ids=len)
+@pytest.mark.parametrize(
+    "after", [[], [st.Normalize], [lambda: st.Dense(HIDDEN, 10), st.Normalize]], ids=len
+)
 @pytest.mark.parametrize("family", ["bert", "roberta", "xlnet"])
 def test_the_cnn_head_is_sentence_transformers_own(tiny, tmp_path, family, after):
     folder = _save(tmp_path / "m", tiny[family], CNN003(HIDDEN), *(make() for make in after))
@@ -48,8 +55,12 @@ def test_the_cnn_head_is_sentence_transformers_own(tiny, tmp_path, family, after
 
 def test_its_files_need_nothing_of_ours_and_are_written_again_alike(tiny, tmp_path):
     folder = _save(tmp_path / "m", tiny["bert"], CNN003(HIDDEN))
-    assert [entry["type"] for entry in json.loads((folder / "modules.json").read_text())][1] == "modeling_cnn.CNN003"
-    assert json.loads((folder / "1_CNN003" / "config.json").read_text()) == {"embedding_dimension": HIDDEN}
+    assert [entry["type"] for entry in json.loads((folder / "modules.json").read_text())][
+        1
+    ] == "modeling_cnn.CNN003"
+    assert json.loads((folder / "1_CNN003" / "config.json").read_text()) == {
+        "embedding_dimension": HIDDEN
+    }
     _theirs(folder, trust_remote_code=True).save(str(tmp_path / "again"))
     for name in ("modeling_cnn.py", "modules.json", "1_CNN003/model.safetensors"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes()
@@ -68,9 +79,15 @@ def test_code_beside_the_model_is_never_run(tiny, tmp_path):
 
 def test_its_weights_belong_to_the_space(tiny, tmp_path):
     folder = _save(tmp_path / "m", tiny["bert"], CNN003(HIDDEN), st.Normalize())
-    auto, named, mean = _ours(folder), _ours(folder, pooler="cnn"), _ours(folder, pooler="mean").space
+    auto, named, mean = (
+        _ours(folder),
+        _ours(folder, pooler="cnn"),
+        _ours(folder, pooler="mean").space,
+    )
     assert named.space.id == auto.space.id
-    assert np.array_equal(_ours(folder, pooler="cnn+mean").encode(TEXTS).shape, (len(TEXTS), 2 * HIDDEN))
+    assert np.array_equal(
+        _ours(folder, pooler="cnn+mean").encode(TEXTS).shape, (len(TEXTS), 2 * HIDDEN)
+    )
     weights = folder / "1_CNN003" / "model.safetensors"
     save_file({name: tensor * 2 for name, tensor in load_file(weights).items()}, weights)
     assert {"weights", "pooler"} == set(_ours(folder).space.differences(auto.space))
@@ -89,7 +106,9 @@ def test_a_model_without_a_cnn_head_or_with_a_damaged_one_is_refused(tiny, tmp_p
     with pytest.raises(OptionError, match="1_CNN003 holds no safetensors weights"):
         _ours(folder)
     listed = json.loads((folder / "modules.json").read_text())
-    (folder / "modules.json").write_text(json.dumps([listed[0], {**listed[1], "type": "modeling_other.CNN003"}]))
+    (folder / "modules.json").write_text(
+        json.dumps([listed[0], {**listed[1], "type": "modeling_other.CNN003"}])
+    )
     with pytest.raises(OptionError, match="modeling_other.CNN003"):
         _ours(folder)
 
@@ -104,7 +123,9 @@ BEFORE = {
 
 
 def _alone(model: SentenceTransformer, text: str) -> np.ndarray:
-    """The vector of one text without padding, its length told, which an LSTM of sentence-transformers wants."""
+    """The vector of one text without padding, its length told, which an LSTM of
+    sentence-transformers wants.
+    """
     features = model.preprocess([text])
     features["sentence_lengths"] = features["attention_mask"].sum(1)
     with torch.inference_mode():
@@ -129,7 +150,9 @@ def test_their_weights_belong_to_the_space_and_go_with_an_export(tiny, tmp_path)
     folder = _save(tmp_path / "m", tiny["bert"], st.CNN(HIDDEN, 6), st.Pooling(18))
     before = _ours(folder)
     (tmp_path / "e").mkdir()
-    unfit = write_export(Export(resolve_model(str(folder)), before.space, "auto", None), tmp_path / "e")
+    unfit = write_export(
+        Export(resolve_model(str(folder)), before.space, "auto", None), tmp_path / "e"
+    )
     assert unfit.startswith("its modules are more than a transformer and a pooling")
     again = _ours(tmp_path / "e")
     assert again.space.id == before.space.id
@@ -143,7 +166,9 @@ def test_an_export_of_the_cnn_head_is_whole(tiny, tmp_path):
     folder = _save(tmp_path / "m", tiny["bert"], CNN003(HIDDEN), st.Normalize())
     before = _ours(folder)
     (tmp_path / "e").mkdir()
-    unfit = write_export(Export(resolve_model(str(folder)), before.space, "cnn", None), tmp_path / "e")
+    unfit = write_export(
+        Export(resolve_model(str(folder)), before.space, "cnn", None), tmp_path / "e"
+    )
     assert "`model` is the model's own" in unfit
     assert np.array_equal(_ours(tmp_path / "e").encode(TEXTS), before.encode(TEXTS))
     theirs = _theirs(tmp_path / "e" / "model", trust_remote_code=True)

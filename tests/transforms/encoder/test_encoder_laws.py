@@ -17,7 +17,9 @@ POOLERS = {
     "max": lambda s: s.hs[-1].max(0),
     "mean-sqrt-len": lambda s: s.hs[-1].sum(0) / len(s.hs[-1]) ** 0.5,
     "last-token": lambda s: s.hs[-1][-1],
-    "weighted-mean": lambda s: np.average(s.hs[-1], axis=0, weights=np.arange(1, len(s.hs[-1]) + 1)),
+    "weighted-mean": lambda s: np.average(
+        s.hs[-1], axis=0, weights=np.arange(1, len(s.hs[-1]) + 1)
+    ),
     "static": lambda s: s.raw.mean(0),
     "static:from=embeddings": lambda s: s.hs[0].mean(0),
     "first-last": lambda s: (s.hs[0] + s.hs[-1]).mean(0) / 2,
@@ -36,7 +38,9 @@ def _rank_weighted(states: np.ndarray) -> np.ndarray:
 
 
 class Sentence:
-    """One text through the library's own model: all hidden states, one text at a time, no padding."""
+    """One text through the library's own model: all hidden states, one text at a time, no
+    padding.
+    """
 
     def __init__(self, model: torch.nn.Module, tokenizer: object, text: str) -> None:
         encoded = tokenizer(text, return_tensors="pt", truncation=True)
@@ -57,7 +61,10 @@ def sentences(tiny):
 
     def load(family: str) -> list[Sentence]:
         kind = T5EncoderModel if family == "t5" else AutoModel
-        model, tokenizer = kind.from_pretrained(tiny[family]).eval(), AutoTokenizer.from_pretrained(tiny[family])
+        model, tokenizer = (
+            kind.from_pretrained(tiny[family]).eval(),
+            AutoTokenizer.from_pretrained(tiny[family]),
+        )
         return [Sentence(model, tokenizer, text) for text in TEXTS]
 
     return {family: load(family) for family in FAMILIES}
@@ -67,14 +74,18 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
 
 
-ALONE = ("bert", "albert", "t5")  # which differ most; of the others each pooler alone is tried among the slow tests
+# which differ most; of the others each pooler alone is tried among the slow tests
+ALONE = ("bert", "albert", "t5")
 
 
 @pytest.mark.parametrize("pooler", POOLERS)
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name in ALONE else pytest.mark.slow) for name in FAMILIES]
+    "family",
+    [pytest.param(name, marks=[] if name in ALONE else pytest.mark.slow) for name in FAMILIES],
 )
-def test_vector_is_the_closed_form_whatever_the_batch_and_the_order(tiny, sentences, family, pooler):
+def test_vector_is_the_closed_form_whatever_the_batch_and_the_order(
+    tiny, sentences, family, pooler
+):
     _check_closed_form(tiny[family], sentences[family], pooler)
 
 
@@ -84,7 +95,9 @@ def test_vectors_of_all_poolers_joined_are_the_closed_forms_too(tiny, sentences,
 
 
 def _check_closed_form(model, sentences, *poolers):
-    encoder = Encoder.load(str(model), pooler="+".join(poolers), normalize=False, dtype="float32", device="cpu")
+    encoder = Encoder.load(
+        str(model), pooler="+".join(poolers), normalize=False, dtype="float32", device="cpu"
+    )
     expected = [np.stack([POOLERS[name](sentence) for sentence in sentences]) for name in poolers]
     together = encoder.encode(TEXTS)
     assert together.dtype == np.float32
@@ -111,10 +124,17 @@ def test_cls_tanh_needs_pooler_weights_in_the_checkpoint(tiny, family):
         with pytest.raises(OptionError, match="pooler weights"):
             Encoder.load(str(tiny[family]), pooler="cls-tanh")
         return
-    encoder = Encoder.load(str(tiny[family]), pooler="cls-tanh", normalize=False, dtype="float32", device="cpu")
-    model, tokenizer = AutoModel.from_pretrained(tiny[family]).eval(), AutoTokenizer.from_pretrained(tiny[family])
+    encoder = Encoder.load(
+        str(tiny[family]), pooler="cls-tanh", normalize=False, dtype="float32", device="cpu"
+    )
+    model, tokenizer = (
+        AutoModel.from_pretrained(tiny[family]).eval(),
+        AutoTokenizer.from_pretrained(tiny[family]),
+    )
     with torch.inference_mode():
-        expected = [model(**tokenizer(text, return_tensors="pt")).pooler_output[0].numpy() for text in TEXTS]
+        expected = [
+            model(**tokenizer(text, return_tensors="pt")).pooler_output[0].numpy() for text in TEXTS
+        ]
     found = encoder.encode(TEXTS)
     assert np.abs(found).max() < 1
     assert _close(found, np.stack(expected))
@@ -140,7 +160,9 @@ def test_blocks_above_the_deepest_layer_are_not_run(tiny, family, pooler, blocks
 
 
 def test_albert_stops_its_loop_early(tiny):
-    encoder = Encoder.load(str(tiny["albert"]), pooler="mean:layer=1", dtype="float32", device="cpu")
+    encoder = Encoder.load(
+        str(tiny["albert"]), pooler="mean:layer=1", dtype="float32", device="cpu"
+    )
     calls = []
     model = encoder._alone.forward._runner._models.shortest
     model.encoder.albert_layer_groups[0].register_forward_pre_hook(lambda *_: calls.append(1))

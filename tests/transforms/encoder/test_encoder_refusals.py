@@ -22,7 +22,9 @@ from transforms.space import dtypes, resolve_model
 
 
 def _load(folder: Path, pooler: str = "mean", dtype: str = "float32", **options: object) -> Encoder:
-    return Encoder.load(str(folder), pooler=pooler, dtype=dtype, device="cpu", normalize=False, **options)
+    return Encoder.load(
+        str(folder), pooler=pooler, dtype=dtype, device="cpu", normalize=False, **options
+    )
 
 
 def _edit_weights(folder: Path, **tensors: torch.Tensor) -> None:
@@ -31,8 +33,14 @@ def _edit_weights(folder: Path, **tensors: torch.Tensor) -> None:
 
 
 WRONG_BRANCHES = {
-    "narrow softmax": ("_softmax", lambda usual: lambda scores: usual(scores) if scores.shape[-1] >= 16 else scores),
-    "wide softmax": ("_softmax", lambda usual: lambda scores: usual(scores) if scores.shape[-1] < 16 else scores),
+    "narrow softmax": (
+        "_softmax",
+        lambda usual: lambda scores: usual(scores) if scores.shape[-1] >= 16 else scores,
+    ),
+    "wide softmax": (
+        "_softmax",
+        lambda usual: lambda scores: usual(scores) if scores.shape[-1] < 16 else scores,
+    ),
     "short attention": ("_attend_short", lambda _: lambda query, key, value: value),
     "long attention": ("_attend_long", lambda _: lambda query, key, value: value),
     "runs of several texts": (
@@ -44,7 +52,9 @@ WRONG_BRANCHES = {
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("branch", WRONG_BRANCHES)
-def test_a_wrong_branch_of_the_packed_pass_is_found_when_the_model_is_loaded(tmp_path, monkeypatch, branch, dtype):
+def test_a_wrong_branch_of_the_packed_pass_is_found_when_the_model_is_loaded(
+    tmp_path, monkeypatch, branch, dtype
+):
     folder = save_tiny_model("bert", tmp_path, max_position_embeddings=64)
     assert _load(folder, dtype=dtype)._together is BatchSharing.PACKED
     name, wrong = WRONG_BRANCHES[branch]
@@ -87,7 +97,9 @@ def test_a_tokenizer_with_ids_beyond_the_embedding_table_is_refused(tmp_path):
     rows = len(tokenizer)
     tokenizer.add_tokens(["unicorn"])
     tokenizer.save_pretrained(folder)
-    with pytest.raises(OptionError, match=f"ids up to {rows}, the model {rows} token embeddings.*resize_token"):
+    with pytest.raises(
+        OptionError, match=f"ids up to {rows}, the model {rows} token embeddings.*resize_token"
+    ):
         _load(folder)
 
 
@@ -134,7 +146,9 @@ def _with_mask(folder: Path) -> None:
 def test_a_text_without_a_token_is_an_error_with_its_place(tmp_path):
     folder = save_tiny_model("bert", tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A", special_tokens=[]
+    )
     tokenizer.save_pretrained(folder)
     encoder = _load(folder)
     with pytest.raises(OptionError, match="text 1: '' has no token"):
@@ -145,15 +159,21 @@ def test_a_text_without_a_token_is_an_error_with_its_place(tmp_path):
 
 
 @pytest.mark.parametrize("family", sorted(dtypes.FLOAT32_ONLY & set(CONFIG_MAPPING)))
-def test_a_family_without_bfloat16_runs_in_float32_unless_bfloat16_is_asked_for(tmp_path, monkeypatch, family):
+def test_a_family_without_bfloat16_runs_in_float32_unless_bfloat16_is_asked_for(
+    tmp_path, monkeypatch, family
+):
     save_family(family, tmp_path)
     monkeypatch.setattr(dtypes, "native_dtype", lambda device="auto": "bfloat16")
     assert _load(tmp_path, dtype="auto").space.dtype == "float32"
-    with pytest.raises(OptionError, match=f"bfloat16: {family} computes in float32 alone; say dtype float32"):
+    with pytest.raises(
+        OptionError, match=f"bfloat16: {family} computes in float32 alone; say dtype float32"
+    ):
         _load(tmp_path, dtype="bfloat16")
 
 
-def test_a_model_that_fails_in_bfloat16_is_loaded_in_float32_unless_bfloat16_is_asked_for(tiny, monkeypatch):
+def test_a_model_that_fails_in_bfloat16_is_loaded_in_float32_unless_bfloat16_is_asked_for(
+    tiny, monkeypatch
+):
     monkeypatch.setattr(dtypes, "native_dtype", lambda device="auto": "bfloat16")
     run = PaddedRunner.run
 
@@ -165,7 +185,8 @@ def test_a_model_that_fails_in_bfloat16_is_loaded_in_float32_unless_bfloat16_is_
     monkeypatch.setattr(PaddedRunner, "run", fails)
     assert _load(tiny["albert"], dtype="auto").space.dtype == "float32"
     with pytest.raises(
-        OptionError, match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say dtype float32$"
+        OptionError,
+        match=r"albert: it cannot run \(mat1 .* dtype\) in torch.bfloat16; say dtype float32$",
     ):
         _load(tiny["albert"], dtype="bfloat16")
 
@@ -175,7 +196,9 @@ def test_a_model_that_is_never_twice_the_same_is_refused(tiny, monkeypatch):
 
     def noisy(self: PaddedRunner, batch: Batch) -> LayerStates:
         found = run(self, batch)
-        return LayerStates({layer: state + torch.randn_like(state) for layer, state in found.layers.items()})
+        return LayerStates(
+            {layer: state + torch.randn_like(state) for layer, state in found.layers.items()}
+        )
 
     monkeypatch.setattr(PaddedRunner, "run", noisy)
     with pytest.raises(OptionError, match="other vectors from one pass to the next"):
@@ -187,7 +210,9 @@ def test_neighbours_that_leak_into_a_text_leave_it_a_batch_of_its_own(tiny, monk
 
     def leaking(self: PaddedRunner, batch: Batch) -> LayerStates:
         found = run(self, batch)
-        return LayerStates({layer: state + (len(batch.rows) - 1) for layer, state in found.layers.items()})
+        return LayerStates(
+            {layer: state + (len(batch.rows) - 1) for layer, state in found.layers.items()}
+        )
 
     usual = _load(tiny["albert"]).encode(TEXTS)
     monkeypatch.setattr(PaddedRunner, "run", leaking)
@@ -196,7 +221,9 @@ def test_neighbours_that_leak_into_a_text_leave_it_a_batch_of_its_own(tiny, monk
     assert np.allclose(encoder.encode(TEXTS), usual, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["gpt2", "ctrl", "codegen", "gptj", "mpt", "luke", "lilt", "openai-gpt", "led"])
+@pytest.mark.parametrize(
+    "family", ["gpt2", "ctrl", "codegen", "gptj", "mpt", "luke", "lilt", "openai-gpt", "led"]
+)
 def test_texts_are_cut_at_the_positions_that_a_model_has(tmp_path, family):
     save_family(family, tmp_path)
     edit_json(tmp_path / "tokenizer_config.json", model_max_length=None)
@@ -220,8 +247,14 @@ def test_layers_of_models_that_fill_texts_up_inside(tmp_path, family, pooler):
     for text in texts:
         model = kind.from_pretrained(tmp_path).eval()
         with torch.inference_mode():
-            states = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
-        expected.append(torch.stack([states[layer][0].mean(0) for layer in LAYER_POOLERS[pooler]]).mean(0).numpy())
+            states = model(
+                **tokenizer(text, return_tensors="pt"), output_hidden_states=True
+            ).hidden_states
+        expected.append(
+            torch.stack([states[layer][0].mean(0) for layer in LAYER_POOLERS[pooler]])
+            .mean(0)
+            .numpy()
+        )
     found = _load(tmp_path, pooler).encode(texts)
     assert np.abs(found - np.stack(expected)).max() <= 2e-5 * np.abs(expected).max()
 
@@ -230,10 +263,18 @@ def test_layers_of_models_that_fill_texts_up_inside(tmp_path, family, pooler):
 def test_ditto_where_attention_is_read_from_the_blocks(tmp_path, family):
     save_family(family, tmp_path)
     model = model_class(family).from_pretrained(tmp_path, attn_implementation="eager").eval()
-    tokenizer, texts, expected = AutoTokenizer.from_pretrained(tmp_path), ["a b c", "d e f g h", "f"], []
+    tokenizer, texts, expected = (
+        AutoTokenizer.from_pretrained(tmp_path),
+        ["a b c", "d e f g h", "f"],
+        [],
+    )
     for text in texts:
         with torch.inference_mode():
-            out = model(**tokenizer(text, return_tensors="pt"), output_attentions=True, output_hidden_states=True)
+            out = model(
+                **tokenizer(text, return_tensors="pt"),
+                output_attentions=True,
+                output_hidden_states=True,
+            )
         own = out.attentions[1][0, 2].diagonal()
         expected.append((own[:, None] * out.last_hidden_state[0]).sum(0).numpy())
     found = _load(tmp_path, "ditto:2-3,states=last").encode(texts)
@@ -242,7 +283,12 @@ def test_ditto_where_attention_is_read_from_the_blocks(tmp_path, family):
 
 @pytest.mark.parametrize(
     ("family", "pooler"),
-    [("squeezebert", "mean:layer=1"), ("squeezebert", "ditto:1-1"), ("bart", "last2"), ("big_bird", "ditto:1-1")],
+    [
+        ("squeezebert", "mean:layer=1"),
+        ("squeezebert", "ditto:1-1"),
+        ("bart", "last2"),
+        ("big_bird", "ditto:1-1"),
+    ],
 )
 def test_blocks_that_cannot_be_read_are_one_line(tmp_path, family, pooler):
     save_family(family, tmp_path)
@@ -254,7 +300,10 @@ def test_blocks_that_cannot_be_read_are_one_line(tmp_path, family, pooler):
 
 def test_the_tanh_pooler_of_big_bird(tmp_path):
     save_family("big_bird", tmp_path)
-    model, tokenizer = AutoModel.from_pretrained(tmp_path).eval(), AutoTokenizer.from_pretrained(tmp_path)
+    model, tokenizer = (
+        AutoModel.from_pretrained(tmp_path).eval(),
+        AutoTokenizer.from_pretrained(tmp_path),
+    )
     with torch.inference_mode():
         expected = model(**tokenizer("a b c", return_tensors="pt")).pooler_output[0].numpy()
     assert np.abs(_load(tmp_path, "cls-tanh").encode("a b c") - expected).max() <= 1e-5
@@ -262,14 +311,18 @@ def test_the_tanh_pooler_of_big_bird(tmp_path):
 
 @pytest.mark.parametrize("family", ["xlm", "flaubert"])
 def test_a_token_with_the_id_of_padding_is_a_token(tmp_path, family):
-    """Without a mask, XLM and FlauBERT take each token with that id for padding, also in a batch without any."""
+    """Without a mask, XLM and FlauBERT take each token with that id for padding, also in a batch
+    without any.
+    """
     save_family(family, tmp_path)
     tokenizer, texts = AutoTokenizer.from_pretrained(tmp_path), ["a b c", "d e b"]
     edit_json(tmp_path / "config.json", pad_token_id=tokenizer("a b c")["input_ids"][2])
     model, expected = model_class(family).from_pretrained(tmp_path).eval(), []
     for text in texts:
         with torch.inference_mode():
-            expected.append(model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy())
+            expected.append(
+                model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(0).numpy()
+            )
     for batch in (texts, ["a b c d e f g", *texts]):
         found = _load(tmp_path).encode(batch)[-2:]
         assert np.abs(found - np.stack(expected)).max() <= 2e-5 * np.abs(expected).max()
@@ -286,7 +339,9 @@ def test_static_vectors_of_a_quantized_embedding(tmp_path):
 def test_factors_of_an_embedding_matrix_are_no_static_vectors(tmp_path):
     """NeoMME's embedding module gives the narrow factor."""
     save_family("neomme", tmp_path)
-    with pytest.raises(OptionError, match="neomme have 8 components, not the 64 of its configuration; use a pooler"):
+    with pytest.raises(
+        OptionError, match="neomme have 8 components, not the 64 of its configuration; use a pooler"
+    ):
         _load(tmp_path, "static")
 
 
@@ -294,7 +349,9 @@ def test_factors_of_an_embedding_matrix_are_no_static_vectors(tmp_path):
 def test_static_vectors_have_the_width_of_the_embedding_matrix(tmp_path, family):
     save_family(family, tmp_path)
     model, tokenizer = AutoModel.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    rows = model.get_input_embeddings()(tokenizer("a b c", return_tensors="pt")["input_ids"])[0].detach()
+    rows = model.get_input_embeddings()(tokenizer("a b c", return_tensors="pt")["input_ids"])[
+        0
+    ].detach()
     encoder = _load(tmp_path, "static")
     assert encoder.dim == rows.shape[1]
     assert np.allclose(encoder.encode("a b c"), rows.mean(0).numpy(), atol=1e-6)

@@ -1,4 +1,6 @@
-"""Ditto, SBERT-WK and remove-biases on the packaged model against the authors' own code in float64."""
+"""Ditto, SBERT-WK and remove-biases on the packaged model against the authors' own code in
+float64.
+"""
 
 import json
 
@@ -10,7 +12,11 @@ from transforms.encoder.probe import BatchSharing
 
 DITTO = {
     f"ditto:{head},states={states}": (f"ditto_att_{states.replace('-', '_')}_{head}", accept)
-    for head, accepted in {"1-10": (5e-7, 1e-5, 5e-6), "3-7": (5e-6, 1e-5, 2e-5), "6-12": (5e-6, 2e-5, 2e-5)}.items()
+    for head, accepted in {
+        "1-10": (5e-7, 1e-5, 5e-6),
+        "3-7": (5e-6, 1e-5, 2e-5),
+        "6-12": (5e-6, 2e-5, 2e-5),
+    }.items()
     for states, accept in zip(("static", "last", "first-last"), accepted, strict=True)
 }
 WK = {
@@ -29,8 +35,15 @@ WK_CUT_AS_USUAL = {
     "sbert-wk:start=2": ("sbertwk_ls2_w2_hftrunc256", 2e-4),
     "sbert-wk": ("sbertwk_ls4_w2_hftrunc256", 5e-4),
 }
-STATIC = {"static": ("promptbert_static", 5e-7), "ditto:1-10,states=static": ("ditto_att_static_1-10", 5e-7)}
-SHARED = {"mean": ("ditto_avg", 5e-6), "last2": ("ditto_avg_top2", 5e-6), "cls": ("sbertwk_CLS", 5e-6)}
+STATIC = {
+    "static": ("promptbert_static", 5e-7),
+    "ditto:1-10,states=static": ("ditto_att_static_1-10", 5e-7),
+}
+SHARED = {
+    "mean": ("ditto_avg", 5e-6),
+    "last2": ("ditto_avg_top2", 5e-6),
+    "cls": ("sbertwk_CLS", 5e-6),
+}
 LONG = 51  # the one row that is longer than 256 tokens
 
 
@@ -38,7 +51,9 @@ LONG = 51  # the one row that is longer than 256 tokens
 def golden(shared):
     """Folder of golden vectors, and their sentences."""
     folder = shared / "golden" / "public"
-    return folder, [json.loads(line) for line in (folder / "sentences.txt").read_text().splitlines()]
+    return folder, [
+        json.loads(line) for line in (folder / "sentences.txt").read_text().splitlines()
+    ]
 
 
 def _load(pooler: str, **options: object) -> Encoder:
@@ -51,7 +66,9 @@ def _check(golden, cases: dict[str, tuple[str, float]], rows: list[int], **optio
     encoder = _load("+".join(cases), **options)
     assert encoder._alone.forward.together is BatchSharing.PACKED
     joined = encoder.encode([sentences[row] for row in rows])
-    for found, (name, accept) in zip(np.split(joined, len(cases), axis=1), cases.values(), strict=True):
+    for found, (name, accept) in zip(
+        np.split(joined, len(cases), axis=1), cases.values(), strict=True
+    ):
         expected = np.load(folder / f"{name}.npy")[rows]
         assert np.abs(found - expected).max() <= accept, name
 
@@ -73,7 +90,12 @@ def test_sbert_wk_on_texts_cut_as_usual(golden):
 
 
 def test_sbert_wk_at_the_authors_length(golden):
-    _check(golden, {"sbert-wk": ("sbertwk_ls4_w2_max128_authors_default", 5e-4)}, _without(LONG, 63), max_tokens=128)
+    _check(
+        golden,
+        {"sbert-wk": ("sbertwk_ls4_w2_max128_authors_default", 5e-4)},
+        _without(LONG, 63),
+        max_tokens=128,
+    )
 
 
 def test_static_averages(golden):
@@ -86,14 +108,18 @@ def test_averages_in_the_code_of_several_authors(golden):
 
 @pytest.mark.parametrize(
     ("name", "rows"),
-    [("promptbert_static_remove_biases_max256", _without()), ("promptbert_static_remove_biases", _without(LONG))],
+    [
+        ("promptbert_static_remove_biases_max256", _without()),
+        ("promptbert_static_remove_biases", _without(LONG)),
+    ],
 )
 def test_remove_biases(golden, name, rows):
     folder, sentences = golden
     encoder = _load("remove-biases")
     embedded = encoder.embed(encoder.tokenize([sentences[row] for row in rows]))
     assert np.abs(embedded.vectors - np.load(folder / f"{name}.npy")[rows]).max() <= 5e-7
-    assert [rows[i] for i in np.flatnonzero(embedded.status)] == [50, 62]  # nothing left: the padding token's row
+    # nothing left: the padding token's row
+    assert [rows[i] for i in np.flatnonzero(embedded.status)] == [50, 62]
 
 
 def test_prompt_takes_the_mask_of_the_packaged_model():

@@ -1,4 +1,6 @@
-"""SBERT-WK, Ditto, TF-IDF, remove-biases and prompt pooling on every architecture, and against their references."""
+"""SBERT-WK, Ditto, TF-IDF, remove-biases and prompt pooling on every architecture, and against
+their references.
+"""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +22,12 @@ from transforms.pooling import Status, TokenStatistics
 from transforms.space import parse_pooler, resolve_model
 from transforms.space.identity import tokenizer_digest
 
-HEADS = ["ditto:1-1", "ditto:1-4,states=static", "ditto:2-3,states=last,scale=sum", "ditto:3-2,states=first-last"]
+HEADS = [
+    "ditto:1-1",
+    "ditto:1-4,states=static",
+    "ditto:2-3,states=last,scale=sum",
+    "ditto:3-2,states=first-last",
+]
 OTHERS = [
     "sbert-wk",
     "sbert-wk:start=0,window=1,variant=paper,importance=all,count=all",
@@ -58,7 +65,9 @@ def _fit(model: Path, root: Path) -> dict[str, Path]:
     offsets = np.cumsum([0, *map(len, ids)])
     flat, folders = np.array([token for text in ids for token in text]), {}
     for key, method in (("tfidf", "tfidf"), ("counts", "token-counts")):
-        fitted = TokenStatistics.count(method, tokenizer_digest(files), flat, offsets, len(tokenizer))
+        fitted = TokenStatistics.count(
+            method, tokenizer_digest(files), flat, offsets, len(tokenizer)
+        )
         folders[key] = write_table(root / key, fitted)
     return folders
 
@@ -91,7 +100,9 @@ def _with_mask(family: str, folder: Path, token: str) -> Path:
 
 def _load(folder: Path, pooler: str, **options: object) -> Encoder:
     return Encoder.load(
-        str(folder), **{"normalize": False, "dtype": "float32", "device": "cpu", **options}, pooler=pooler
+        str(folder),
+        **{"normalize": False, "dtype": "float32", "device": "cpu", **options},
+        pooler=pooler,
     )
 
 
@@ -99,7 +110,9 @@ def _close(found: np.ndarray, expected: np.ndarray) -> bool:
     return np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
 
 
-def _same_whatever_the_batch(encoder: Encoder, texts: list[str], ends: Sequence[int] = ()) -> np.ndarray:
+def _same_whatever_the_batch(
+    encoder: Encoder, texts: list[str], ends: Sequence[int] = ()
+) -> np.ndarray:
     """The vectors; where parts of them end somewhere, each part has to be close for itself."""
     together = encoder.encode(texts)
     assert np.isfinite(together).all()
@@ -112,14 +125,18 @@ def _same_whatever_the_batch(encoder: Encoder, texts: list[str], ends: Sequence[
     return together
 
 
-ALONE = ("bert", "albert", "t5")  # which differ most; of the others each pooler alone is tried among the slow tests
+# which differ most; of the others each pooler alone is tried among the slow tests
+ALONE = ("bert", "albert", "t5")
 
 
 @pytest.mark.parametrize("pooler", HEADS + OTHERS)
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[] if name in ALONE else pytest.mark.slow) for name in FAMILIES]
+    "family",
+    [pytest.param(name, marks=[] if name in ALONE else pytest.mark.slow) for name in FAMILIES],
 )
-def test_a_vector_depends_neither_on_batch_nor_on_padding_nor_on_order(tiny, tables, family, pooler):
+def test_a_vector_depends_neither_on_batch_nor_on_padding_nor_on_order(
+    tiny, tables, family, pooler
+):
     encoder = _load(tiny[family], pooler.format(**tables[family]))
     together = _same_whatever_the_batch(encoder, TEXTS)
     assert together.shape == (len(TEXTS), encoder.dim)
@@ -147,9 +164,15 @@ def test_ditto_weighs_by_the_diagonal_of_eager_attention(tiny, family, head):
     expected = []
     for text in TEXTS:
         with torch.inference_mode():
-            out = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True, output_attentions=True)
+            out = model(
+                **tokenizer(text, return_tensors="pt"),
+                output_hidden_states=True,
+                output_attentions=True,
+            )
         weights = out.attentions[block - 1][0, number - 1].diagonal()
-        expected.append((weights @ (out.hidden_states[0][0] + out.hidden_states[-1][0]) / 2).numpy())
+        expected.append(
+            (weights @ (out.hidden_states[0][0] + out.hidden_states[-1][0]) / 2).numpy()
+        )
     assert _close(_load(tiny[family], f"ditto:{head}").encode(TEXTS), np.stack(expected))
 
 
@@ -174,7 +197,10 @@ def test_static_ditto_runs_only_the_blocks_below_its_head(tiny, family, head, bl
 def test_poolers_of_one_head_share_a_pass_with_others(tiny):
     for family in ("bert", "albert", "modernbert", "mpnet"):
         joined = _load(tiny[family], "ditto:2-1+ditto:3-3,states=last+mean").encode(TEXTS)
-        apart = [_load(tiny[family], spec).encode(TEXTS) for spec in ("ditto:2-1", "ditto:3-3,states=last", "mean")]
+        apart = [
+            _load(tiny[family], spec).encode(TEXTS)
+            for spec in ("ditto:2-1", "ditto:3-3,states=last", "mean")
+        ]
         assert _close(joined, np.concatenate(apart, axis=1))
 
 
@@ -277,7 +303,10 @@ def test_truncation_shortens_the_text_and_leaves_the_template_whole(masked, fami
     tokenizer = AutoTokenizer.from_pretrained(masked[family])
     read = tokenizer.convert_ids_to_tokens(tokenized.ids[:12].tolist())
     assert read[1:-1] == f"the child is dog cat apple horse {token} red blue".split()
-    assert _close(encoder.encode(["dog cat apple horse man woman"]), encoder.encode(["dog cat apple horse cat man"]))
+    assert _close(
+        encoder.encode(["dog cat apple horse man woman"]),
+        encoder.encode(["dog cat apple horse cat man"]),
+    )
 
 
 @pytest.mark.parametrize("family", MASKED)
@@ -293,17 +322,24 @@ def test_denoising_subtracts_the_template_at_the_sentences_positions(masked, fam
     found = _same_whatever_the_batch(encoder, TEXTS)
     embedded = encoder.embed(encoder.tokenize(TEXTS))
     assert embedded.status.tolist() == [Status.ZERO if not text else Status.OK for text in TEXTS]
-    tokenizer, model = AutoTokenizer.from_pretrained(masked[family]), AutoModel.from_pretrained(masked[family]).eval()
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(masked[family]),
+        AutoModel.from_pretrained(masked[family]).eval(),
+    )
     bare = tokenizer((TEMPLATE % token).replace("{text}", ""), return_tensors="pt")["input_ids"]
     first = model.embeddings.padding_idx + 1 if family in ("roberta", "xlm-roberta", "mpnet") else 0
     for row, text in enumerate(TEXTS):
         positions = first + torch.arange(8) + len(text.split()) * (torch.arange(8) >= 4)
         with torch.inference_mode():
-            delta = model(input_ids=bare, position_ids=positions[None]).last_hidden_state[0, 4].numpy()
+            delta = (
+                model(input_ids=bare, position_ids=positions[None]).last_hidden_state[0, 4].numpy()
+            )
         assert np.abs(found[row] - (plain[row] - delta)).max() <= 2e-5 * np.abs(plain).max()
 
 
-@pytest.mark.parametrize("template", ["the cat ' {text} ' is <mask>", "<mask> is {text}", "'{text}'<mask> is"])
+@pytest.mark.parametrize(
+    "template", ["the cat ' {text} ' is <mask>", "<mask> is {text}", "'{text}'<mask> is"]
+)
 def test_templates_in_byte_level_tokens_keep_their_mask_and_count_the_texts_own_tokens(template):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -313,11 +349,21 @@ def test_templates_in_byte_level_tokens_keep_their_mask_and_count_the_texts_own_
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(["the cat is ' the cat ' is the cat's \u6771\u4eac . ."] * 20, trainer)
+    tokenizer.train_from_iterator(
+        ["the cat is ' the cat ' is the cat's \u6771\u4eac . ."] * 20, trainer
+    )
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True)])
-    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 1), ("<s>", 0), add_prefix_space=False)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 1), ("<s>", 0), add_prefix_space=False
+    )
     made, mask = PromptTemplate(template, tokenizer, "<mask>", 24), tokenizer.token_to_id("<mask>")
-    for text, own in [("", 0), ("the cat", None), ("a <mask> cat", None), ("\u6771\u4eac" * 20, None), (".", 1)]:
+    for text, own in [
+        ("", 0),
+        ("the cat", None),
+        ("a <mask> cat", None),
+        ("\u6771\u4eac" * 20, None),
+        (".", 1),
+    ]:
         (filled,) = made([text])
         assert [place for place, token in enumerate(filled.ids) if token == mask] == [filled.mask]
         assert len(filled.ids) == min(filled.whole, 24)
@@ -338,7 +384,9 @@ def test_case_lower_makes_texts_alike_and_drop_takes_capitals_out(tiny, tables):
     lower = _load(tiny["bert"], f"remove-biases:{tables['bert']['counts']},top=1")
     assert np.array_equal(lower.encode(["The DOG is Big"]), lower.encode(["the dog is big"]))
     keep = _load(tiny["bert"], "remove-biases:variant=generic,top=0,case=keep")
-    assert np.array_equal(keep.encode(TEXTS), _load(tiny["bert"], "static:count=no-special").encode(TEXTS))
+    assert np.array_equal(
+        keep.encode(TEXTS), _load(tiny["bert"], "static:count=no-special").encode(TEXTS)
+    )
 
 
 def test_half_precision_stays_close(tiny):

@@ -24,7 +24,9 @@ PROMPTS = {"query": "a red dog ", "empty": ""}
 
 def _save(folder: Path, base: Path, *after: torch.nn.Module, **model: object) -> Path:
     torch.manual_seed(3)
-    SentenceTransformer(modules=[st.Transformer(str(base)), *after], device="cpu", **model).save(str(folder))
+    SentenceTransformer(modules=[st.Transformer(str(base)), *after], device="cpu", **model).save(
+        str(folder)
+    )
     return folder
 
 
@@ -37,7 +39,9 @@ def _dense(**settings: object) -> torch.nn.Module:
 
 
 def _same(folder: Path, **encode: object) -> None:
-    expected = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(LONG, **encode)
+    expected = SentenceTransformer(str(folder), device="cpu", local_files_only=True).encode(
+        LONG, **encode
+    )
     found = Encoder.load(str(folder), dtype="float32", device="cpu", **encode).encode(LONG)
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() <= 2e-5 * np.abs(expected).max()
@@ -46,9 +50,15 @@ def _same(folder: Path, **encode: object) -> None:
 STACKS = {
     "mean": lambda: [_pooling()],
     "cls-normalize": lambda: [_pooling("cls"), st.Normalize()],
-    "all-modes": lambda: [_pooling(("weightedmean", "lasttoken", "cls", "max", "mean_sqrt_len_tokens", "mean"))],
+    "all-modes": lambda: [
+        _pooling(("weightedmean", "lasttoken", "cls", "max", "mean_sqrt_len_tokens", "mean"))
+    ],
     "dense": lambda: [_pooling("max"), _dense()],
-    "dense-gelu-no-bias": lambda: [_pooling(), _dense(bias=False, activation_function=torch.nn.GELU()), st.Normalize()],
+    "dense-gelu-no-bias": lambda: [
+        _pooling(),
+        _dense(bias=False, activation_function=torch.nn.GELU()),
+        st.Normalize(),
+    ],
     "normalize-dense": lambda: [_pooling(), st.Normalize(), _dense(activation_function=None)],
     "layer-norm": lambda: [_pooling(), st.LayerNorm(HIDDEN), st.Dropout(0.2), st.Normalize()],
 }
@@ -61,7 +71,9 @@ def test_modules(tiny, tmp_path, family, stack):
 
 
 @pytest.mark.parametrize("family", ["bert", "xlnet"])
-@pytest.mark.parametrize("mode", ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"])
+@pytest.mark.parametrize(
+    "mode", ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+)
 def test_prompts_counted_or_not(tiny, tmp_path, family, mode):
     for include in (True, False):
         folder = tmp_path / str(include)
@@ -72,7 +84,9 @@ def test_prompts_counted_or_not(tiny, tmp_path, family, mode):
 
 
 def test_default_prompt_is_used_and_can_be_emptied(tiny, tmp_path):
-    folder = _save(tmp_path / "m", tiny["bert"], _pooling(), prompts=PROMPTS, default_prompt_name="query")
+    folder = _save(
+        tmp_path / "m", tiny["bert"], _pooling(), prompts=PROMPTS, default_prompt_name="query"
+    )
     _same(folder)
     _same(folder, prompt="")
     with pytest.raises(OptionError, match="document, empty, query"):
@@ -83,9 +97,17 @@ def test_older_pooling_config(tiny, tmp_path):
     folder = _save(tmp_path / "m", tiny["bert"], _pooling(("max", "mean")))
     config = folder / "1_Pooling" / "config.json"
     edit_json(config, pooling_mode=None, embedding_dimension=None, word_embedding_dimension=HIDDEN)
-    edit_json(config, pooling_mode_mean_tokens=True, pooling_mode_max_tokens=True, pooling_mode_cls_token=False)
+    edit_json(
+        config,
+        pooling_mode_mean_tokens=True,
+        pooling_mode_max_tokens=True,
+        pooling_mode_cls_token=False,
+    )
     _same(folder)
-    assert [part["name"] for part in Encoder.load(str(folder)).space.pooler["parts"]] == ["max", "mean"]
+    assert [part["name"] for part in Encoder.load(str(folder)).space.pooler["parts"]] == [
+        "max",
+        "mean",
+    ]
 
 
 @pytest.mark.parametrize("settings", [{"max_seq_length": 7}, {"do_lower_case": True}])
@@ -113,7 +135,9 @@ def test_another_pooler_leaves_the_models_own_modules_out_and_normalises(tiny, t
 
 def _static(folder: Path, **settings: object) -> torch.nn.Module:
     torch.manual_seed(5)
-    return st.StaticEmbedding(Tokenizer.from_file(str(folder / "tokenizer.json")), embedding_dim=HIDDEN, **settings)
+    return st.StaticEmbedding(
+        Tokenizer.from_file(str(folder / "tokenizer.json")), embedding_dim=HIDDEN, **settings
+    )
 
 
 TOKENS = [text for text in LONG if text.strip()]
@@ -125,14 +149,20 @@ def _same_on_routes(folder: Path, **encode: object) -> None:
     ours = Encoder.load(str(folder), dtype="float32", device="cpu", **encode)
     for route, expected in (("document", theirs.encode_document), ("query", theirs.encode_query)):
         wanted = expected(TOKENS, **encode)
-        assert np.abs(ours.encode(TOKENS, route=route) - wanted).max() <= 2e-5 * np.abs(wanted).max()
+        assert (
+            np.abs(ours.encode(TOKENS, route=route) - wanted).max() <= 2e-5 * np.abs(wanted).max()
+        )
     assert np.array_equal(ours.encode(TOKENS), ours.encode(TOKENS, route="document"))
     assert np.array_equal(ours.encode("dog", route="query"), ours.encode(["dog"], route="query")[0])
 
 
-@pytest.mark.parametrize("after", [[], [st.Normalize], [lambda: st.Dense(HIDDEN, 10), st.Normalize]], ids=len)
+@pytest.mark.parametrize(
+    "after", [[], [st.Normalize], [lambda: st.Dense(HIDDEN, 10), st.Normalize]], ids=len
+)
 def test_static_embeddings(tiny, tmp_path, after):
-    model = SentenceTransformer(modules=[_static(tiny["bert"]), *(make() for make in after)], device="cpu")
+    model = SentenceTransformer(
+        modules=[_static(tiny["bert"]), *(make() for make in after)], device="cpu"
+    )
     model.save(str(tmp_path))
     found = Encoder.load(str(tmp_path), device="cpu").encode(TOKENS)
     expected = model.encode(TOKENS)
@@ -146,7 +176,16 @@ def test_static_embeddings_as_model2vec_writes_them(tiny, tmp_path):
     tensors = {"embeddings": rows, "mapping": shuffled, "weights": torch.rand(len(rows))}
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "modules.json").write_text(
-        json.dumps([{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}])
+        json.dumps(
+            [
+                {
+                    "idx": 0,
+                    "name": "0",
+                    "path": ".",
+                    "type": "sentence_transformers.models.StaticEmbedding",
+                }
+            ]
+        )
     )
     expected = st.StaticEmbedding.load(str(tmp_path))
     vectors = expected(expected.preprocess(TOKENS))["sentence_embedding"].detach().numpy()
@@ -172,7 +211,10 @@ ROUTES = {
     "one transformer, a layer for each": lambda base: [
         st.Transformer(str(base)),
         _pooling(),
-        Router({"query": [st.Dense(HIDDEN, 10)], "document": [st.Dense(HIDDEN, 10)]}, allow_empty_key=False),
+        Router(
+            {"query": [st.Dense(HIDDEN, 10)], "document": [st.Dense(HIDDEN, 10)]},
+            allow_empty_key=False,
+        ),
     ],
     "mapped by name": lambda base: [
         Router(
@@ -188,7 +230,9 @@ def test_routes(tiny, tmp_path, modules):
     torch.manual_seed(3)
     SentenceTransformer(modules=ROUTES[modules](tiny["bert"]), device="cpu").save(str(tmp_path))
     _same_on_routes(tmp_path)
-    documents, queries = (resolve_space(resolve_model(str(tmp_path), route=name)) for name in ("document", "query"))
+    documents, queries = (
+        resolve_space(resolve_model(str(tmp_path), route=name)) for name in ("document", "query")
+    )
     assert documents.id != queries.id
     assert Encoder.load(str(tmp_path), dtype="float32", device="cpu").space.id == documents.id
 
@@ -196,9 +240,9 @@ def test_routes(tiny, tmp_path, modules):
 def test_routes_that_are_not_there_are_named(tiny, tmp_path):
     torch.manual_seed(3)
     router = Router({"question": [st.Dense(HIDDEN, 10)], "doc": [st.Dense(HIDDEN, 10)]})
-    SentenceTransformer(modules=[st.Transformer(str(tiny["bert"])), _pooling(), router], device="cpu").save(
-        str(tmp_path)
-    )
+    SentenceTransformer(
+        modules=[st.Transformer(str(tiny["bert"])), _pooling(), router], device="cpu"
+    ).save(str(tmp_path))
     encoder = Encoder.load(str(tmp_path), device="cpu")
     assert encoder.encode(TOKENS, route="question").shape == (len(TOKENS), 10)
     with pytest.raises(OptionError, match="no route for 'query'; its routes: question, doc"):
@@ -221,7 +265,10 @@ def test_weighted_layers_where_the_transformer_puts_them_out(tiny, tmp_path, mod
     assert ("mix" in space.pooler) == put_out
     edit_json(folder / "config.json", output_hidden_states=None)
     plain = _save(tmp_path / "plain", tiny["bert"], _pooling(mode), st.Normalize())
-    assert resolve_space(resolve_model(str(folder))).pooled_id == resolve_space(resolve_model(str(plain))).pooled_id
+    assert (
+        resolve_space(resolve_model(str(folder))).pooled_id
+        == resolve_space(resolve_model(str(plain))).pooled_id
+    )
 
 
 def test_modules_that_cannot_be_are_refused_by_name(tmp_path):
@@ -231,7 +278,9 @@ def test_modules_that_cannot_be_are_refused_by_name(tmp_path):
 
 
 def test_an_export_of_static_embeddings_gives_the_same_vectors(tiny, tmp_path):
-    SentenceTransformer(modules=[_static(tiny["bert"]), st.Normalize()], device="cpu").save(str(tmp_path / "model"))
+    SentenceTransformer(modules=[_static(tiny["bert"]), st.Normalize()], device="cpu").save(
+        str(tmp_path / "model")
+    )
     files = resolve_model(str(tmp_path / "model"))
     encoder = Encoder.load(str(tmp_path / "model"), truncate_dim=5, device="cpu")
     (tmp_path / "export").mkdir()

@@ -41,7 +41,9 @@ def test_no_family_is_wrong_and_the_table_says_what_each_is():
     verdicts = [survey(family, row=True) for family in text_families()]
     assert [verdict for verdict in verdicts if verdict.result == "wrong"] == []
     narrow = {verdict.family for verdict in verdicts if verdict.dtype == "float32"}
-    assert narrow == {verdict.family for verdict in verdicts if verdict.family in FLOAT32_ONLY and verdict.dtype}
+    assert narrow == {
+        verdict.family for verdict in verdicts if verdict.family in FLOAT32_ONLY and verdict.dtype
+    }
     before, _, rest = DOCS.read_text().partition(START)
     stated, _, after = rest.partition(END)
     if os.environ.get("UPDATE_MODELS"):

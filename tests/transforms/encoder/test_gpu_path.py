@@ -1,4 +1,6 @@
-"""The way of a unit through GPUs, on devices that are none: what is waited for, copied and queued."""
+"""The way of a unit through GPUs, on devices that are none: what is waited for, copied and
+queued.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -35,14 +37,18 @@ def attention(*args: Any, **kwargs: Any) -> Any:
 def on_gpus(model: str, gpus: int, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Encoder:
     """An encoder on so many GPUs that are none."""
     with monkeypatch.context() as patch, torch.no_grad():
-        patch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(gpus)])
+        patch.setattr(
+            encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(gpus)]
+        )
         patch.setattr(forward, "kernel_for", lambda _: attention)
         patch.setattr(batch_size, "free_memory", lambda _: 10**10)
         patch.setattr(batch_size, "TOKENS_PER_ALIKE_BATCH", {"cuda": 64})
         return Encoder.load(model, dtype="float32", device="cuda", **options)
 
 
-@pytest.mark.parametrize(("pooler", "deterministic"), [("mean", False), ("static+ditto:1-1", False), ("mean", True)])
+@pytest.mark.parametrize(
+    ("pooler", "deterministic"), [("mean", False), ("static+ditto:1-1", False), ("mean", True)]
+)
 def test_nothing_waits_inside_a_batch(
     pooler: str, deterministic: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,9 +61,14 @@ def test_nothing_waits_inside_a_batch(
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
-def test_nothing_waits_where_pieces_are_pooled_from_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_waits_where_pieces_are_pooled_from_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, text = str(save_tiny_model("bert", tmp_path / "bert")), " ".join(TEXTS)[:400]
-    texts, spans = [text, text[100:], "one"], [[(0, 90), (90, 200), (200, 300)], [(0, 100), (120, 300)], [(0, 3)]]
+    texts, spans = (
+        [text, text[100:], "one"],
+        [[(0, 90), (90, 200), (200, 300)], [(0, 100), (120, 300)], [(0, 3)]],
+    )
     here = Encoder.load(model, dtype="float32", device="cpu")
     expected = here.embed_pieces(here.windows(texts, spans, window=40)).vectors
     with stub_gpu(monkeypatch) as counts:
@@ -78,7 +89,9 @@ def _embedded(encoder: Encoder, counts: Counts) -> np.ndarray:
     found = encoder.embed(encoder.tokenize(TEXTS))
     assert counts.waits == []
     assert counts.unordered == []
-    assert counts.copies_out == 2 * len(unit.batches), "vectors and status of each batch, and nothing else"
+    assert counts.copies_out == 2 * len(unit.batches), (
+        "vectors and status of each batch, and nothing else"
+    )
     return found.vectors
 
 
@@ -91,7 +104,9 @@ def test_nothing_waits_where_texts_lie_in_one_row(
     expected = Encoder.load(model, pooler=pooler, dtype="float32", device="cpu").encode(TEXTS)
     with stub_gpu(monkeypatch) as counts:
         encoder = on_gpus(model, 1, monkeypatch, pooler=pooler, tokens_per_batch=64)
-        assert isinstance(encoder._alone.forward._runner, OneRowRunner), encoder._alone.forward.objection
+        assert isinstance(encoder._alone.forward._runner, OneRowRunner), (
+            encoder._alone.forward.objection
+        )
         found = _embedded(encoder, counts)
     np.testing.assert_allclose(found, expected, atol=2e-5)
 

@@ -1,4 +1,6 @@
-"""Late chunking: pieces pooled from the token states of whole windows; documents averaged from their pieces."""
+"""Late chunking: pieces pooled from the token states of whole windows; documents averaged from
+their pieces.
+"""
 
 from pathlib import Path
 
@@ -30,10 +32,15 @@ def bert(tiny: dict[str, Path]) -> Encoder:
 
 
 @pytest.mark.parametrize(
-    "pooler", ["mean", "max", "cls", "ditto:1-2", "sbert-wk:start=1", "mean+static", "weighted-mean"]
+    "pooler",
+    ["mean", "max", "cls", "ditto:1-2", "sbert-wk:start=1", "mean+static", "weighted-mean"],
 )
-def test_one_piece_in_one_window_is_plain_pooling_to_the_bit(pooler: str, tiny: dict[str, Path]) -> None:
-    encoder = Encoder.load(str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu", prompt="the cat ")
+def test_one_piece_in_one_window_is_plain_pooling_to_the_bit(
+    pooler: str, tiny: dict[str, Path]
+) -> None:
+    encoder = Encoder.load(
+        str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu", prompt="the cat "
+    )
     texts = ["a man is playing the guitar", "dog", TEXT[:60]]
     found = encoder.embed_pieces(encoder.windows(texts, [[(0, len(text))] for text in texts]))
     assert np.array_equal(found.vectors, encoder.encode(texts))
@@ -51,14 +58,19 @@ def _mean_by_hand(encoder: Encoder, windows: Windows, piece: int) -> np.ndarray:
 
 
 def test_pieces_are_pooled_from_the_states_of_their_windows_tokens(bert: Encoder) -> None:
-    texts, spans = [TEXT, "dog cat", TEXT[:80]], [_spans(TEXT, 7), [(0, 3), (4, 7)], _spans(TEXT[:80], 4)]
+    texts, spans = (
+        [TEXT, "dog cat", TEXT[:80]],
+        [_spans(TEXT, 7), [(0, 3), (4, 7)], _spans(TEXT[:80], 4)],
+    )
     windows = bert.windows(texts, spans, window=34, overlap=12)
     found = bert.embed_pieces(windows)
     assert len(found.vectors) == sum(map(len, spans))
     for piece in range(len(windows.pieces)):
         by_hand = _mean_by_hand(bert, windows, piece)
         assert np.allclose(found.vectors[piece], by_hand / np.linalg.norm(by_hand), atol=1e-5)
-    assert np.array_equal(windows.tokens[: len(spans[0])], [7] * (len(spans[0]) - 1) + [150 % 7 or 7])
+    assert np.array_equal(
+        windows.tokens[: len(spans[0])], [7] * (len(spans[0]) - 1) + [150 % 7 or 7]
+    )
 
 
 def test_without_memory_for_all_pieces_they_are_pooled_in_parts(
@@ -83,10 +95,15 @@ def test_without_memory_for_all_pieces_they_are_pooled_in_parts(
         np.testing.assert_array_equal(found.status, expected.status)
         assert bool(failed) != known, "what there was no memory for is not tried again"
         assert found.stats.oom_splits > 5
-        assert (found.stats.real, found.stats.padded) == (expected.stats.real, expected.stats.padded)
+        assert (found.stats.real, found.stats.padded) == (
+            expected.stats.real,
+            expected.stats.padded,
+        )
 
 
-def test_a_token_s_state_comes_from_the_window_in_which_it_lies_farthest_from_an_edge(bert: Encoder) -> None:
+def test_a_token_s_state_comes_from_the_window_in_which_it_lies_farthest_from_an_edge(
+    bert: Encoder,
+) -> None:
     window, overlap = 32, 10
     windows = bert.windows([TEXT], [_spans(TEXT, 1)], window=window, overlap=overlap)
     room, count = window - 2, 150
@@ -106,14 +123,20 @@ def test_a_token_s_state_comes_from_the_window_in_which_it_lies_farthest_from_an
 
 
 def test_static_vectors_know_nothing_of_their_window(tiny: dict[str, Path]) -> None:
-    encoder = Encoder.load(str(tiny["bert"]), pooler="static:count=no-special", dtype="float32", device="cpu")
+    encoder = Encoder.load(
+        str(tiny["bert"]), pooler="static:count=no-special", dtype="float32", device="cpu"
+    )
     spans = _spans(TEXT, 5)
     found = encoder.embed_pieces(encoder.windows([TEXT], [spans], window=30)).vectors
-    assert np.allclose(found, encoder.encode([TEXT[start:stop] for start, stop in spans]), atol=1e-6)
+    assert np.allclose(
+        found, encoder.encode([TEXT[start:stop] for start, stop in spans]), atol=1e-6
+    )
 
 
 def test_some_pieces_have_the_vectors_that_they_have_among_all(bert: Encoder) -> None:
-    windows = bert.windows([TEXT, "a dog", TEXT], [_spans(TEXT, 4), [(0, 5)], _spans(TEXT, 9)], window=28)
+    windows = bert.windows(
+        [TEXT, "a dog", TEXT], [_spans(TEXT, 4), [(0, 5)], _spans(TEXT, 9)], window=28
+    )
     whole, some = bert.embed_pieces(windows), np.arange(0, len(windows.pieces), 3)
     assert np.allclose(bert.embed_pieces(windows, some).vectors, whole.vectors[some], atol=1e-6)
     assert len(bert.embed_pieces(windows, some[:0]).vectors) == 0
@@ -167,10 +190,14 @@ def test_the_last_token_of_a_causal_model_is_refused_and_its_mean_is_not(tmp_pat
 
 def test_the_last_token_of_other_models_is_not_refused(tiny: dict[str, Path]) -> None:
     encoder = Encoder.load(str(tiny["bert"]), pooler="last-token", device="cpu")
-    assert encoder.embed_pieces(encoder.windows(["dog cat"], [[(0, 3), (4, 7)]])).vectors.shape[0] == 2
+    assert (
+        encoder.embed_pieces(encoder.windows(["dog cat"], [[(0, 3), (4, 7)]])).vectors.shape[0] == 2
+    )
 
 
-def test_a_document_is_the_mean_of_its_pieces_by_their_tokens_before_it_is_normalised(bert: Encoder) -> None:
+def test_a_document_is_the_mean_of_its_pieces_by_their_tokens_before_it_is_normalised(
+    bert: Encoder,
+) -> None:
     pieces = ["a man is playing", "dog", "the child is riding a big red horse", "cat dog", "cat"]
     tokens, bounds = np.array([4, 1, 8, 2, 1]), np.array([0, 3, 4, 5])
     found = bert.finish_means(bert.start(bert.plan(bert.tokenize(pieces))), bounds, tokens)

@@ -41,7 +41,9 @@ def test_what_a_device_had_room_for_is_kept() -> None:
     assert tried == [250] * 4 + [250, 240, 240, 240, 300], "nothing fails a second time"
 
 
-def test_later_units_have_the_batches_that_there_was_room_for(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_units_have_the_batches_that_there_was_room_for(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=100)
     texts = [f"{text} {number}" for number in range(12) for text in TEXTS]
     expected, run, failed = encoder.encode(texts), encoder._alone.forward._runner.run, []
@@ -49,7 +51,9 @@ def test_later_units_have_the_batches_that_there_was_room_for(tiny: Any, monkeyp
     def limited(batch: Batch) -> Any:
         if len(batch.ids) > 60:
             failed.append(len(batch.ids))
-            raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+            raise RuntimeError(
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+            )
         return run(batch)
 
     monkeypatch.setattr(encoder._alone.forward._runner, "run", limited)
@@ -68,12 +72,27 @@ def test_later_units_have_the_batches_that_there_was_room_for(tiny: Any, monkeyp
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
         (MemoryError(), True),
         (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
+        (
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+            ),
+            True,
+        ),
+        (
+            RuntimeError(
+                "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"
+            ),
+            True,
+        ),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_NOT_INITIALIZED"), True),
-        (RuntimeError('NVML_SUCCESS == r INTERNAL ASSERT FAILED at "CUDACachingAllocator.cpp":1131'), True),
+        (
+            RuntimeError(
+                'NVML_SUCCESS == r INTERNAL ASSERT FAILED at "CUDACachingAllocator.cpp":1131'
+            ),
+            True,
+        ),
         (RuntimeError("CUDA driver error: out of memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
@@ -84,20 +103,28 @@ def test_what_says_that_memory_ran_out(error: Exception, known: bool) -> None:
     assert is_out_of_memory(error) is known
 
 
-def test_a_gpus_batch_is_what_there_is_memory_for(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpus_batch_is_what_there_is_memory_for(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert tokens_that_fit(1, 10**6, 65536) == LEAST_TOKENS
     sizes = {}
     for pooler in ("mean", "sbert-wk:start=0,window=1"):
-        replica = Encoder.load(str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu")._alone
+        replica = Encoder.load(
+            str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu"
+        )._alone
         sizes[pooler] = replica.forward.token_bytes
-    assert 0 < sizes["mean"] < sizes["sbert-wk:start=0,window=1"], "the states of more layers are kept"
+    assert 0 < sizes["mean"] < sizes["sbert-wk:start=0,window=1"], (
+        "the states of more layers are kept"
+    )
     replicas = [_on_gpu(replica, number) for number in (0, 1)]
     free = {0: 10**12, 1: 2 * 5000 * replica.forward.token_bytes}
     monkeypatch.setattr(batch_size, "free_memory", lambda device: free[device.index])
     assert batch_size.tokens_per_batch(None, replicas[:1]) == 65536
     assert batch_size.tokens_per_batch(None, replicas) == 4096, "the GPU with less memory decides"
     assert batch_size.tokens_per_batch(777, replicas) == 777
-    assert batch_size.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, "deterministic batches ask no machine"
+    assert batch_size.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, (
+        "deterministic batches ask no machine"
+    )
 
 
 def test_a_family_whose_blocks_differ_in_width_loads(tmp_path: Path) -> None:
@@ -111,10 +138,17 @@ def _on_gpu(replica: Any, number: int) -> Any:
     return type(replica)(**fields)
 
 
-def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG")
+    names = (
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_HIP_ALLOC_CONF",
+        "CUBLAS_WORKSPACE_CONFIG",
+    )
     names += ("TORCH_CUDNN_SDPA_DEPRIORITIZED",)
     for name in names:
         monkeypatch.setenv(name, "")  # so that it is as it was afterwards

@@ -1,4 +1,6 @@
-"""The pass without padding through a model's own code, its kernel a loop over texts, against texts run alone."""
+"""The pass without padding through a model's own code, its kernel a loop over texts, against texts
+run alone.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,8 +20,8 @@ from transforms.encoder.texts_attention import text_by_text
 Window = tuple[int, int]
 GROUPED = {"num_key_value_heads": 2}
 ALL, BEFORE = (-1, -1), (-1, 0)
-# A family, how it differs from the small model of its defaults, how many tokens its tokens see before and after
-# themselves, and whether heads share keys and values.
+# A family, how it differs from the small model of its defaults, how many tokens its tokens see
+# before and after themselves, and whether heads share keys and values.
 TAKEN: dict[str, tuple[dict[str, Any], set[Window], bool]] = {
     "distilbert": ({}, {ALL}, False),
     "modernbert": ({"local_attention": 16, "global_attn_every_n_layers": 2}, {ALL, (8, 8)}, False),
@@ -30,7 +32,11 @@ TAKEN: dict[str, tuple[dict[str, Any], set[Window], bool]] = {
     "llama": (GROUPED, {BEFORE}, True),
     "mistral": ({**GROUPED, "sliding_window": 8}, {(7, 0)}, True),
     "gemma": ({"num_key_value_heads": 1}, {BEFORE}, True),
-    "gemma3_text": ({**GROUPED, "use_bidirectional_attention": True, "sliding_window": 8}, {(4, 4)}, True),
+    "gemma3_text": (
+        {**GROUPED, "use_bidirectional_attention": True, "sliding_window": 8},
+        {(4, 4)},
+        True,
+    ),
 }
 PADDED: dict[str, tuple[dict[str, Any], str]] = {
     "t5": ({}, "takes no positions"),
@@ -39,7 +45,16 @@ PADDED: dict[str, tuple[dict[str, Any], str]] = {
     "lfm2": ({"layer_types": ["conv", "full_attention", "conv"]}, "other states than alone"),
     "llama4_text": ({}, "masks hide other tokens"),
 }
-QUICK = {"modernbert", "nomic_bert", "qwen3", "mistral", "gemma3_text", "gemma2", "lfm2", "llama4_text"}
+QUICK = {
+    "modernbert",
+    "nomic_bert",
+    "qwen3",
+    "mistral",
+    "gemma3_text",
+    "gemma2",
+    "lfm2",
+    "llama4_text",
+}
 
 
 def _families(names: Iterable[str]) -> list[Any]:
@@ -48,10 +63,14 @@ def _families(names: Iterable[str]) -> list[Any]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> set[tuple[Window, bool]]:
-    """The pass that a GPU takes; what its kernel is asked for: windows, and whether heads share keys."""
+    """The pass that a GPU takes; what its kernel is asked for: windows, and whether heads share
+    keys.
+    """
     found: set[tuple[Window, bool]] = set()
 
-    def kernel(*parts: Any, window_size: Window, enable_gqa: bool = False, **said: Any) -> torch.Tensor:
+    def kernel(
+        *parts: Any, window_size: Window, enable_gqa: bool = False, **said: Any
+    ) -> torch.Tensor:
         found.add((window_size, enable_gqa))
         return text_by_text(*parts, window_size=window_size, enable_gqa=enable_gqa, **said)
 
@@ -70,7 +89,9 @@ def _runs_in_one_row(encoder: Encoder) -> bool:
 
 
 @pytest.mark.parametrize("family", _families(TAKEN))
-def test_texts_in_one_row_have_the_vectors_that_they_have_alone(family: str, tmp_path: Path, asked: Any) -> None:
+def test_texts_in_one_row_have_the_vectors_that_they_have_alone(
+    family: str, tmp_path: Path, asked: Any
+) -> None:
     changes, windows, grouped = TAKEN[family]
     folder = _save(family, tmp_path / family, **changes)
     encoder = load(folder)
@@ -107,8 +128,12 @@ def test_a_window_longer_than_the_texts_that_are_tried_is_compared_with_the_mask
     assert "masks hide other tokens" in caplog.text
 
 
-def test_an_older_torch_has_no_word_for_heads_that_share_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def older(*parts: Any, return_aux: Any = None, scale: float | None = None, window_size: Window = ALL) -> Any:
+def test_an_older_torch_has_no_word_for_heads_that_share_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def older(
+        *parts: Any, return_aux: Any = None, scale: float | None = None, window_size: Window = ALL
+    ) -> Any:
         grouped = parts[0].shape[1] != parts[1].shape[1]
         said = {"scale": scale, "window_size": window_size, "enable_gqa": grouped}
         return text_by_text(*parts, return_aux=return_aux, **said)  # type: ignore[arg-type]
@@ -135,7 +160,9 @@ def test_norms_are_one_kernel_each_where_that_gives_the_same(
     with torch.inference_mode():
         for norm in norms:
             states = torch.randn(7, norm.weight.shape[0])
-            torch.testing.assert_close(norm(states), type(norm).forward(norm, states), rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                norm(states), type(norm).forward(norm, states), rtol=1e-5, atol=1e-5
+            )
 
 
 def test_a_kernel_with_other_windows_is_found_out(
@@ -143,7 +170,9 @@ def test_a_kernel_with_other_windows_is_found_out(
 ) -> None:
     def one_more(*parts: Any, window_size: Window, **said: Any) -> torch.Tensor:
         before, after = window_size
-        return text_by_text(*parts, window_size=(before + 1 if before >= 0 else before, after), **said)
+        return text_by_text(
+            *parts, window_size=(before + 1 if before >= 0 else before, after), **said
+        )
 
     monkeypatch.setattr(forward, "kernel_for", lambda _: one_more)
     folder = _save("mistral", tmp_path / "m", sliding_window=70)
@@ -151,8 +180,12 @@ def test_a_kernel_with_other_windows_is_found_out(
     assert "fails at windows of (3, 0)" in caplog.text
 
 
-@pytest.mark.parametrize("pooler", ["first-last", "last-token", "sbert-wk:start=1,window=1", "static", "ditto:2-3"])
-def test_other_layers_and_poolers(pooler: str, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "pooler", ["first-last", "last-token", "sbert-wk:start=1,window=1", "static", "ditto:2-3"]
+)
+def test_other_layers_and_poolers(
+    pooler: str, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = str(_save("qwen3", tmp_path / "m", **GROUPED))
     found = Encoder.load(folder, pooler=pooler, dtype="float32", device="cpu")
     assert _runs_in_one_row(found) == (pooler != "static")
@@ -162,9 +195,12 @@ def test_other_layers_and_poolers(pooler: str, tmp_path: Path, asked: Any, monke
 
 
 @pytest.mark.parametrize(
-    ("family", "changes"), [("modernbert", TAKEN["modernbert"][0]), ("distilbert", {}), ("afmoe", {})]
+    ("family", "changes"),
+    [("modernbert", TAKEN["modernbert"][0]), ("distilbert", {}), ("afmoe", {})],
 )
-def test_single_heads(family: str, changes: Any, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_heads(
+    family: str, changes: Any, tmp_path: Path, asked: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = str(_save(family, tmp_path / "m", **changes))
     encoders = [Encoder.load(folder, pooler="ditto:2-1", dtype="float32", device="cpu")]
     monkeypatch.setattr(forward, "kernel_for", lambda _: None)

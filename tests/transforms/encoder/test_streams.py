@@ -82,7 +82,9 @@ class LateTensor:
 
     def to(self, device: Any, non_blocking: bool = False) -> "LateTensor":
         assert non_blocking
-        assert self.device.type == "cuda" or self.pinned, "a copy from memory that is not pinned waits"
+        assert self.device.type == "cuda" or self.pinned, (
+            "a copy from memory that is not pinned waits"
+        )
         found = LateTensor(self.streams, torch.device(device), pinned=True)
         self.streams.current.work.append(lambda: setattr(found, "value", self.value))
         return found
@@ -103,7 +105,9 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     return found
 
 
-def test_what_is_copied_to_a_gpu_is_there_before_it_is_read_and_kept_until_then(streams: Streams) -> None:
+def test_what_is_copied_to_a_gpu_is_there_before_it_is_read_and_kept_until_then(
+    streams: Streams,
+) -> None:
     computing, tokens = LateStream(), LateTensor(streams, torch.device("cpu"))
     tokens.value = "ids"
     with streams.on(computing):
@@ -125,7 +129,9 @@ def test_results_are_whole_when_their_event_is_over(streams: Streams) -> None:
     assert copy.value == "vectors"  # type: ignore[attr-defined]
 
 
-def test_a_lane_begins_when_what_loading_left_to_do_is_done(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lane_begins_when_what_loading_left_to_do_is_done(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weights, seen = LateTensor(streams, GPU), []
     streams.default.work.append(lambda: setattr(weights, "value", "weights"))
 

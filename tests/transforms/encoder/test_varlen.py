@@ -1,4 +1,6 @@
-"""The GPU's forward pass, with its attention kernel replaced by a literal one, against the model's own."""
+"""The GPU's forward pass, with its attention kernel replaced by a literal one, against the model's
+own.
+"""
 
 import threading
 from pathlib import Path
@@ -22,9 +24,18 @@ POOLERS = ("mean", "cls", "first-last", "ditto:1-1", "sbert-wk:start=1,window=1"
 
 
 def literal_attention(
-    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, _: Tensor, longest: int, __: int, return_aux: Any = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bounds: Tensor,
+    _: Tensor,
+    longest: int,
+    __: int,
+    return_aux: Any = None,
 ) -> Any:
-    """What the kernel is documented to compute: [N, heads, d] text by text, and the scores' log-sum-exp [heads, N]."""
+    """What the kernel is documented to compute: [N, heads, d] text by text, and the scores'
+    log-sum-exp [heads, N].
+    """
     mixed, total = torch.empty_like(value), torch.empty(query.shape[1], len(query))
     assert bounds.dtype == torch.int32
     assert int(bounds[-1]) == len(query)
@@ -45,7 +56,9 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("on_a_gpu")
 @pytest.mark.parametrize("family", ["bert", "roberta", "electra"])
-def test_the_same_vectors_as_the_models_own_pass(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_vectors_as_the_models_own_pass(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = str(save_tiny_model(family, tmp_path / family))
     for pooler in POOLERS:
         encoder = Encoder.load(model, pooler=pooler, dtype="float32")
@@ -66,7 +79,10 @@ def test_a_pass_that_does_not_agree_is_not_taken(
         raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.")
 
     model = str(save_tiny_model("bert", tmp_path / "bert"))
-    kernels = {"other states than alone": lambda query, key, value, *_, **__: value, "only supports Ampere": refuse}
+    kernels = {
+        "other states than alone": lambda query, key, value, *_, **__: value,
+        "only supports Ampere": refuse,
+    }
     for said, kernel in kernels.items():
         monkeypatch.setattr(forward, "kernel_for", lambda _, kernel=kernel: kernel)
         encoder = Encoder.load(model, pooler="mean", dtype="float32")
@@ -104,7 +120,9 @@ def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(set(seen)) == 2, "a device has a thread of its own"
 
 
-def test_out_of_memory_on_one_of_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_out_of_memory_on_one_of_two_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = str(save_tiny_model("bert", tmp_path / "bert"))
     one = Encoder.load(model, dtype="float32", tokens_per_batch=64)
     monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)

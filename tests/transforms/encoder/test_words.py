@@ -29,15 +29,17 @@ def test_special_tokens_and_prompts_do_not_count(tmp_path: Path, family: str, pr
 
 
 def test_the_end_of_a_text_is_no_unknown_word(tmp_path: Path) -> None:
-    """Vocabularies of bytes know every text, and may name the token that ends one as their unknown token."""
+    """Vocabularies of bytes know every text, and may name the token that ends one as their unknown
+    token.
+    """
     save_tiny_model("bert", tmp_path)
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {token: place for place, token in enumerate([*letters, "<|end|>"])}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], unk_token=None))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<|end|>", eos_token="<|end|>").save_pretrained(
-        tmp_path
-    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<|end|>", eos_token="<|end|>"
+    ).save_pretrained(tmp_path)
     found = tokenizer_of(tmp_path)
     words = found.words(found(["คน", "a<|end|>"]))
     assert (words.unknown.tolist(), words.known.tolist()) == ([0, 0], [6, 1])

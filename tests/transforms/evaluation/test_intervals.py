@@ -24,10 +24,14 @@ def correlations(values: np.ndarray, gold: np.ndarray, ranked: bool = True) -> C
 def one_of_each(values: np.ndarray, generator: np.random.Generator) -> dict[str, Evidence]:
     """All sorts of evidence of methods [m, n]."""
     n = values.shape[1]
-    clusters = np.stack([np.digitize(values, [cut - 0.5, cut, cut + 0.5]) for cut in (0.0, 0.1)], axis=1)
+    clusters = np.stack(
+        [np.digitize(values, [cut - 0.5, cut, cut + 0.5]) for cut in (0.0, 0.1)], axis=1
+    )
     return {
         "spearman": correlations(values, generator.normal(size=n)),
-        "subsets": Correlations(values, generator.normal(size=n), (("a", n // 3), ("b", n - n // 3))),
+        "subsets": Correlations(
+            values, generator.normal(size=n), (("a", n // 3), ("b", n - n // 3))
+        ),
         "pearson": correlations(values, generator.normal(size=n), ranked=False),
         "mean": Means((values > 0).astype(float)),
         "ap": Detections(values, generator.uniform(size=n) < 0.4, "ap"),
@@ -55,19 +59,24 @@ def test_identical_methods_differ_by_nothing(kind: str) -> None:
 def test_swapping_two_methods_changes_signs_alone(kind: str) -> None:
     values = np.random.default_rng(1).normal(size=(2, 50))
     there, back = (
-        draw(one_of_each(rows, np.random.default_rng(2))[kind], (5,), 300, 199) for rows in (values, values[::-1])
+        draw(one_of_each(rows, np.random.default_rng(2))[kind], (5,), 300, 199)
+        for rows in (values, values[::-1])
     )
     for subset in there:
         (a, b), (c, d) = beliefs(there[subset]), beliefs(back[subset])
         assert [vars(a)[f] for f in FIELDS] == [vars(d)[f] for f in FIELDS]
         assert [vars(b)[f] for f in FIELDS] == [vars(c)[f] for f in FIELDS]
-        assert (d.diff, d.diff_low, d.diff_high) == pytest.approx((-b.diff, -b.diff_high, -b.diff_low), abs=1e-5)
+        assert (d.diff, d.diff_low, d.diff_high) == pytest.approx(
+            (-b.diff, -b.diff_high, -b.diff_low), abs=1e-5
+        )
         assert (d.p, d.p_holm) == (b.p, b.p_holm)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_resampling_every_item_once_gives_the_score(kind: str) -> None:
-    evidence = one_of_each(np.random.default_rng(3).normal(size=(3, 40)), np.random.default_rng(4))[kind]
+    evidence = one_of_each(np.random.default_rng(3).normal(size=(3, 40)), np.random.default_rng(4))[
+        kind
+    ]
     once = evidence.resampled(np.ones((1, 40), np.int32))
     for subset, scores in evidence.scores().items():
         np.testing.assert_allclose(once[subset][:, 0], scores, atol=1e-12)
@@ -75,7 +84,9 @@ def test_resampling_every_item_once_gives_the_score(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_swapping_all_items_swaps_the_methods(kind: str) -> None:
-    evidence = one_of_each(np.random.default_rng(3).normal(size=(2, 40)), np.random.default_rng(4))[kind]
+    evidence = one_of_each(np.random.default_rng(3).normal(size=(2, 40)), np.random.default_rng(4))[
+        kind
+    ]
     for subset, found in evidence.swapped(1, np.array([[0.0] * 40, [1.0] * 40])).items():
         first, second = evidence.scores()[subset]
         np.testing.assert_allclose(found, [second - first, first - second], atol=1e-12)
@@ -83,7 +94,10 @@ def test_swapping_all_items_swaps_the_methods(kind: str) -> None:
 
 def test_a_resample_is_scored_as_a_list_of_its_items() -> None:
     generator = np.random.default_rng(5)
-    values, gold = generator.normal(size=(2, 30)).round(1), generator.integers(0, 5, 30).astype(float)
+    values, gold = (
+        generator.normal(size=(2, 30)).round(1),
+        generator.integers(0, 5, 30).astype(float),
+    )
     counts = generator.multinomial(30, np.full(30, 1 / 30), size=20).astype(np.int32)
     for evidence, score in (
         (correlations(values, gold), lambda v, g: stats.spearmanr(v, g).statistic),
@@ -99,7 +113,9 @@ def test_a_resample_is_scored_as_a_list_of_its_items() -> None:
 
 @pytest.mark.parametrize("measure", ["ap", "f1", "v"])
 def test_resamples_of_biased_measures_are_moved_in_log_odds(measure: str) -> None:
-    """Their mean log-odds are those of the score, less what lists of resampled items have beside the score."""
+    """Their mean log-odds are those of the score, less what lists of resampled items have beside
+    the score.
+    """
     generator = np.random.default_rng(5)
     labels = generator.uniform(size=50) < 0.4
     values = 2 * labels + generator.normal(size=(1, 50))
@@ -112,7 +128,9 @@ def test_resamples_of_biased_measures_are_moved_in_log_odds(measure: str) -> Non
 
     counts = generator.multinomial(50, np.full(50, 1 / 50), size=80).astype(np.int32)
     evidence = (
-        Clusterings(clusters[None], labels.astype(int)) if measure == "v" else Detections(values, labels, measure)
+        Clusterings(clusters[None], labels.astype(int))
+        if measure == "v"
+        else Detections(values, labels, measure)
     )
 
     def odds(found: np.ndarray) -> np.ndarray:
@@ -133,7 +151,11 @@ def test_a_score_is_in_its_own_interval() -> None:
     draws = Draws(np.array([0.9, 0.8]), np.full((2, 9), 0.5) + np.arange(9) / 100, np.zeros((2, 9)))
     first, second = beliefs(draws, scale=1.0)
     assert (first.low, first.high) == (pytest.approx(0.502), 0.9)
-    assert (second.diff_low, second.diff, second.diff_high) == (pytest.approx(-0.1), pytest.approx(-0.1), 0)
+    assert (second.diff_low, second.diff, second.diff_high) == (
+        pytest.approx(-0.1),
+        pytest.approx(-0.1),
+        0,
+    )
 
 
 def test_resamples_without_anything_to_find_leave_the_interval_as_it_is() -> None:
@@ -168,7 +190,9 @@ def test_three_pairs_and_constant_scores(gold: list[float]) -> None:
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1)), max_size=12))
 def test_holm_keeps_the_order_and_never_lowers_a_p_value(p_values: list[float | None]) -> None:
     corrected = holm(p_values)
-    pairs = sorted((p, c) for p, c in zip(p_values, corrected, strict=True) if p is not None and c is not None)
+    pairs = sorted(
+        (p, c) for p, c in zip(p_values, corrected, strict=True) if p is not None and c is not None
+    )
     assert [p is None for p in p_values] == [c is None for c in corrected]
     assert all(p <= c <= 1 for p, c in pairs)
     assert [c for _, c in pairs] == sorted(c for _, c in pairs)
@@ -187,11 +211,15 @@ def covered(make, truth: tuple[float, float], runs: int) -> tuple[float, float]:
 
 
 def test_95_percent_intervals_hold_the_truth_93_to_97_times_in_100() -> None:
-    """Spearman's of normal variables is 6 / pi asin(r / 2); with 1000 runs two standard errors are 1.4 points."""
+    """Spearman's of normal variables is 6 / pi asin(r / 2); with 1000 runs two standard errors are
+    1.4 points.
+    """
     generator = np.random.default_rng(3)
 
     def pairs() -> np.ndarray:
-        return generator.multivariate_normal([0, 0, 0], [[1, 0.8, 0.75], [0.8, 1, 0.7], [0.75, 0.7, 1]], 120).T
+        return generator.multivariate_normal(
+            [0, 0, 0], [[1, 0.8, 0.75], [0.8, 1, 0.7], [0.75, 0.7, 1]], 120
+        ).T
 
     def spearman() -> Correlations:
         gold, *values = pairs()
@@ -280,13 +308,19 @@ def test_how_many_resamples_are_held_at_once_changes_nothing_that_counts(
 
 
 def test_a_large_and_a_small_task_have_an_average() -> None:
-    """Above 26,846 items there are fewer permutations, so the average has fewer than the small task."""
+    """Above 26,846 items there are fewer permutations, so the average has fewer than the small
+    task.
+    """
     generator = np.random.default_rng(9)
-    large, small = (Means((generator.uniform(size=(2, n)) < 0.7).astype(float)) for n in (30_000, 100))
+    large, small = (
+        Means((generator.uniform(size=(2, n)) < 0.7).astype(float)) for n in (30_000, 100)
+    )
     several = [draw(task, resamples=64)["all"] for task in (large, small)]
     found = average(several)
     assert [draws.swapped.shape[1] for draws in several] == [(1 << 28) // 30_000, 9999]
     np.testing.assert_allclose(found.scores, (large.scores()["all"] + small.scores()["all"]) / 2)
     swaps = found.swapped.shape[1]
-    np.testing.assert_array_equal(found.swapped, (several[0].swapped + several[1].swapped[:, :swaps]) / 2)
+    np.testing.assert_array_equal(
+        found.swapped, (several[0].swapped + several[1].swapped[:, :swaps]) / 2
+    )
     assert 0 < beliefs(found)[1].p <= 1

@@ -1,4 +1,6 @@
-"""Every kind of task: its layouts, its score by hand or by the library it is of, and data that cannot be scored."""
+"""Every kind of task: its layouts, its score by hand or by the library it is of, and data that
+cannot be scored.
+"""
 
 import json
 from collections.abc import Sequence
@@ -27,12 +29,16 @@ def write(path: Path, header: str, rows: Sequence[Sequence[object]]) -> Path:
 
 def vectors(texts: dict[str, np.ndarray]) -> TaskVectors:
     """Vectors by text."""
-    return TaskVectors(np.stack(list(texts.values())).astype(np.float32), {text: i for i, text in enumerate(texts)})
+    return TaskVectors(
+        np.stack(list(texts.values())).astype(np.float32), {text: i for i, text in enumerate(texts)}
+    )
 
 
 def random_vectors(task, dim: int = 6, seed: int = 0) -> TaskVectors:
     generator = np.random.default_rng(seed)
-    return vectors({text: generator.normal(size=dim) for text in dict.fromkeys([*task.texts, *task.queries])})
+    return vectors(
+        {text: generator.normal(size=dim) for text in dict.fromkeys([*task.texts, *task.queries])}
+    )
 
 
 def score(task, found: TaskVectors, metric: str | None = None) -> float:
@@ -53,11 +59,16 @@ def test_official_folder_benchmark_and_sick(tmp_path: Path) -> None:
     write(
         tmp_path / "sts-test.csv",
         "",
-        [["g", "f", "2012", "1", "4.2", 'a "quote', "two"], ["g", "f", "y", "2", "0", "c", "d", "extra"]],
+        [
+            ["g", "f", "2012", "1", "4.2", 'a "quote', "two"],
+            ["g", "f", "y", "2", "0", "c", "d", "extra"],
+        ],
     )
     sick = "pair_ID sentence_A sentence_B entailment_label relatedness_score SemEval_set"
     write(
-        tmp_path / "SICK.txt", sick, [[1, "a", "b", "NEUTRAL", 3.5, "TRAIN"], [2, "c", "d", "ENTAILMENT", 4.5, "TEST"]]
+        tmp_path / "SICK.txt",
+        sick,
+        [[1, "a", "b", "NEUTRAL", 3.5, "TRAIN"], [2, "c", "d", "ENTAILMENT", 4.5, "TEST"]],
     )
     paths = ",".join(str(tmp_path / name) for name in ("STS", "sts-test.csv", "SICK.txt"))
     task = read_task(f"s={paths}", "logistic")
@@ -72,7 +83,9 @@ def test_official_folder_benchmark_and_sick(tmp_path: Path) -> None:
 
 def test_files_of_one_name_stay_apart(tmp_path: Path) -> None:
     rows = [[i, f"a{i}", f"b{i}"] for i in range(4)]
-    paths = [write(tmp_path / folder / "x.tsv", "score sentence1 sentence2", rows) for folder in "ab"]
+    paths = [
+        write(tmp_path / folder / "x.tsv", "score sentence1 sentence2", rows) for folder in "ab"
+    ]
     task = read_task(f"s={paths[0]},{paths[1]}", "logistic")
     assert [subset.name for subset in task.subsets] == ["x", "x (2)"]
 
@@ -80,7 +93,9 @@ def test_files_of_one_name_stay_apart(tmp_path: Path) -> None:
 def test_a_folder_whose_files_do_not_match_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "STS.input.a.txt", "", [["x", "y"]])
     (tmp_path / "STS.gs.a.txt").write_text("1\n2\n")
-    with pytest.raises(OptionError, match=r"STS\.input\.a\.txt has 1 lines and .*STS\.gs\.a\.txt 2"):
+    with pytest.raises(
+        OptionError, match=r"STS\.input\.a\.txt has 1 lines and .*STS\.gs\.a\.txt 2"
+    ):
         read_task(f"s={tmp_path}", "logistic")
 
 
@@ -104,7 +119,13 @@ def test_a_regressor_learns_what_a_cosine_cannot_say(tmp_path: Path) -> None:
         for i in range(number):
             first, second = generator.normal(size=(2, 4))
             known[f"{name}a{i}"], known[f"{name}b{i}"] = first, second
-            rows.append([round(5 - min(4.0, 1.5 * abs(first[0] - second[0])), 2), f"{name}a{i}", f"{name}b{i}"])
+            rows.append(
+                [
+                    round(5 - min(4.0, 1.5 * abs(first[0] - second[0])), 2),
+                    f"{name}a{i}",
+                    f"{name}b{i}",
+                ]
+            )
         paths.append(str(write(tmp_path / f"{name}.tsv", "score sentence1 sentence2", rows)))
     task = read_task(f"relatedness:r={','.join(paths)}", "logistic")
     found = task.predict(vectors(known))
@@ -118,7 +139,10 @@ def test_a_regressor_learns_what_a_cosine_cannot_say(tmp_path: Path) -> None:
 
 def test_relatedness_of_one_sick_file(tmp_path: Path) -> None:
     sick = "pair_ID sentence_A sentence_B entailment_label relatedness_score SemEval_set"
-    rows = [[i, f"a{i}", f"b{i % 3}", "NEUTRAL", 1 + i % 5, s] for i, s in enumerate(["TRAIN", "TRIAL", "TEST"] * 5)]
+    rows = [
+        [i, f"a{i}", f"b{i % 3}", "NEUTRAL", 1 + i % 5, s]
+        for i, s in enumerate(["TRAIN", "TRIAL", "TEST"] * 5)
+    ]
     task = read_task(f"relatedness:r={write(tmp_path / 'SICK.txt', sick, rows)}", "logistic")
     assert [len(split.gold) for split in (task.train, task.dev, task.test)] == [5, 5, 5]
 
@@ -128,7 +152,9 @@ def test_relatedness_of_one_sick_file(tmp_path: Path) -> None:
 
 def labelled(tmp_path: Path, name: str, labels: Sequence[object], prefix: str = "") -> Path:
     return write(
-        tmp_path / f"{name}.tsv", "label text", [[label, f"{prefix}{name}{i}"] for i, label in enumerate(labels)]
+        tmp_path / f"{name}.tsv",
+        "label text",
+        [[label, f"{prefix}{name}{i}"] for i, label in enumerate(labels)],
     )
 
 
@@ -158,13 +184,17 @@ def test_mlp(tmp_path: Path) -> None:
     paths = ",".join(str(labelled(tmp_path, name, labels)) for name in ("a", "b"))
     task = read_task(f"classification:c={paths}", "mlp")
     assert score(task, by_label(task, 20)) == 100
-    assert content_digest(task) != content_digest(read_task(f"classification:c={paths}", "logistic"))
+    assert content_digest(task) != content_digest(
+        read_task(f"classification:c={paths}", "logistic")
+    )
 
 
 def test_inference_sees_both_sides_alike(tmp_path: Path) -> None:
     paths = []
     for name in ("train", "dev", "test"):
-        rows = [[i % 2, f"{name}x{i}", f"{name}x{i}" if i % 2 else f"{name}y{i}"] for i in range(60)]
+        rows = [
+            [i % 2, f"{name}x{i}", f"{name}x{i}" if i % 2 else f"{name}y{i}"] for i in range(60)
+        ]
         paths.append(str(write(tmp_path / f"{name}.tsv", "label sentence1 sentence2", rows)))
     task = read_task(f"nli:n={','.join(paths)}", "logistic")
     assert score(task, random_vectors(task)) == 100
@@ -181,14 +211,18 @@ def test_nli_as_the_hub_has_it(tmp_path: Path) -> None:
 
 
 def test_texts_in_train_and_test_are_counted_and_named(tmp_path: Path) -> None:
-    train = write(tmp_path / "train.tsv", "label text", [[i % 2, t] for i, t in enumerate("abcdef")])
+    train = write(
+        tmp_path / "train.tsv", "label text", [[i % 2, t] for i, t in enumerate("abcdef")]
+    )
     test = write(tmp_path / "test.tsv", "label text", [[0, "a"], [1, "b"], [1, "new"]])
     (note,) = read_task(f"classification:c={train},{test}", "logistic").notes
     assert note == "2 of 3 test texts are training texts too: 'a', 'b'"
 
 
 def test_probing_in_sentevals_layout(tmp_path: Path) -> None:
-    rows = [[part, "IO"[i % 2], f"text {part} {i}"] for part in ("tr", "va", "te") for i in range(20)]
+    rows = [
+        [part, "IO"[i % 2], f"text {part} {i}"] for part in ("tr", "va", "te") for i in range(20)
+    ]
     task = read_task(f"probing:p={write(tmp_path / 'bigram_shift.txt', '', rows)}", "logistic")
     assert [len(part.texts) for part in task.parts] == [20, 20, 20]
     assert task.kind == "probing"
@@ -223,11 +257,22 @@ def test_probing_made_of_any_text(tmp_path: Path, probe: str) -> None:
 
 def test_pairs_and_triplets(tmp_path: Path) -> None:
     rows = [[int(i < 5), f"a{i}", f"a{i}" if i < 5 else f"b{i}"] for i in range(12)]
-    task = read_task(f"pairs:p={write(tmp_path / 'p.tsv', 'label sentence1 sentence2', rows)}", "logistic")
-    assert (score(task, random_vectors(task)), score(task, random_vectors(task), "f1")) == (100, 100)
-    path = write(tmp_path / "t.tsv", "anchor positive negative", [["a", "b", "c"], ["a", "c", "b"], ["a", "b", "b"]])
+    task = read_task(
+        f"pairs:p={write(tmp_path / 'p.tsv', 'label sentence1 sentence2', rows)}", "logistic"
+    )
+    assert (score(task, random_vectors(task)), score(task, random_vectors(task), "f1")) == (
+        100,
+        100,
+    )
+    path = write(
+        tmp_path / "t.tsv",
+        "anchor positive negative",
+        [["a", "b", "c"], ["a", "c", "b"], ["a", "b", "b"]],
+    )
     known = {"a": np.array([1.0, 0]), "b": np.array([1.0, 0.1]), "c": np.array([0.0, 1])}
-    assert score(read_task(f"triplets:t={path}", "logistic"), vectors(known)) == pytest.approx(100 / 3)
+    assert score(read_task(f"triplets:t={path}", "logistic"), vectors(known)) == pytest.approx(
+        100 / 3
+    )
 
 
 def test_clusters_far_apart_are_found(tmp_path: Path) -> None:
@@ -246,12 +291,17 @@ def test_clusters_far_apart_are_found(tmp_path: Path) -> None:
 
 
 def beir(
-    folder: Path, documents: dict[str, str], queries: dict[str, str], grades: Sequence[tuple[str, str, int]]
+    folder: Path,
+    documents: dict[str, str],
+    queries: dict[str, str],
+    grades: Sequence[tuple[str, str, int]],
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     corpus = [{"_id": key, "title": "", "text": text} for key, text in documents.items()]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in corpus))
-    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": k, "text": t}) + "\n" for k, t in queries.items()))
+    (folder / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": k, "text": t}) + "\n" for k, t in queries.items())
+    )
     write(folder / "qrels" / "test.tsv", "query-id corpus-id score", grades)
     return folder
 
@@ -261,12 +311,15 @@ def test_retrieval_is_ir_measures(tmp_path: Path) -> None:
     documents = {f"d{i}": f"document {i}" for i in range(150)}
     queries = {f"q{i}": f"query {i}" for i in range(20)}
     grades = [
-        (q, d, int(generator.integers(0, 3))) for q in queries for d in generator.choice(list(documents), 6, False)
+        (q, d, int(generator.integers(0, 3)))
+        for q in queries
+        for d in generator.choice(list(documents), 6, False)
     ]
     task = read_task(f"retrieval:r={beir(tmp_path, documents, queries, grades)}", "logistic")
     known = random_vectors(task)
     unit = {
-        t: known.rows[i].astype(float) / np.linalg.norm(known.rows[i].astype(float)) for t, i in known.place.items()
+        t: known.rows[i].astype(float) / np.linalg.norm(known.rows[i].astype(float))
+        for t, i in known.place.items()
     }
     run = [
         ir_measures.ScoredDoc(q, d, float(unit[queries[q]] @ unit[text]))
@@ -275,9 +328,13 @@ def test_retrieval_is_ir_measures(tmp_path: Path) -> None:
     ]
     qrels = [ir_measures.Qrel(*row) for row in grades]
     names = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10"}
-    expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names.values()], qrels, run)
+    expected = ir_measures.calc_aggregate(
+        [ir_measures.parse_measure(name) for name in names.values()], qrels, run
+    )
     for metric, name in names.items():
-        assert score(task, known, metric) == pytest.approx(100 * expected[ir_measures.parse_measure(name)], abs=1e-7)
+        assert score(task, known, metric) == pytest.approx(
+            100 * expected[ir_measures.parse_measure(name)], abs=1e-7
+        )
 
 
 def test_equal_scores_are_ranked_by_id_whatever_the_order_of_the_file(tmp_path: Path) -> None:
@@ -286,13 +343,18 @@ def test_equal_scores_are_ranked_by_id_whatever_the_order_of_the_file(tmp_path: 
         documents = {key: f"text {key}" for key in order}
         folder = beir(tmp_path / str(place), documents, {"q": "asked"}, [("q", "b", 1)])
         task = read_task(f"retrieval:r={folder}", "logistic")
-        scores.append(score(task, vectors(dict.fromkeys(["text a", "text b", "asked"], np.ones(3))), "mrr@10"))
+        scores.append(
+            score(task, vectors(dict.fromkeys(["text a", "text b", "asked"], np.ones(3))), "mrr@10")
+        )
     assert scores == [50, 50]
 
 
 def test_queries_without_an_answer_count_nothing_and_are_named(tmp_path: Path) -> None:
     folder = beir(
-        tmp_path, {"a": "x", "b": "y"}, {"q": "x", "none": "y"}, [("q", "a", 1), ("none", "a", 0), ("q", "gone", 1)]
+        tmp_path,
+        {"a": "x", "b": "y"},
+        {"q": "x", "none": "y"},
+        [("q", "a", 1), ("none", "a", 0), ("q", "gone", 1)],
     )
     task = read_task(f"retrieval:r={folder}", "logistic")
     assert score(task, random_vectors(task), "mrr@10") == 50
@@ -303,7 +365,9 @@ def test_queries_without_an_answer_count_nothing_and_are_named(tmp_path: Path) -
 
 
 def test_a_document_of_the_query_s_id_is_dropped_as_in_beir(tmp_path: Path) -> None:
-    """As on ArguAna: every query is a document, and its own nearest one. 100 others are found beside it."""
+    """As on ArguAna: every query is a document, and its own nearest one. 100 others are found
+    beside it.
+    """
     documents = {f"d{i:03}": f"text {i}" for i in range(130)}
     queries = {key: documents[key] for key in list(documents)[:20]}
     grades = [(key, f"d{i + 20:03}", 1) for i, key in enumerate(queries)]
@@ -316,18 +380,34 @@ def test_a_document_of_the_query_s_id_is_dropped_as_in_beir(tmp_path: Path) -> N
     def by_hand(measure: str, drop: bool) -> float:
         run = []
         for q, asked in queries.items():
-            found = [(float(unit[asked] @ unit[text]), d) for d, text in documents.items() if not (drop and d == q)]
+            found = [
+                (float(unit[asked] @ unit[text]), d)
+                for d, text in documents.items()
+                if not (drop and d == q)
+            ]
             run += [ir_measures.ScoredDoc(q, d, s) for s, d in sorted(found, reverse=True)[:100]]
         parsed = ir_measures.parse_measure(measure)
-        return 100 * ir_measures.calc_aggregate([parsed], [ir_measures.Qrel(*row) for row in grades], run)[parsed]
+        return (
+            100
+            * ir_measures.calc_aggregate([parsed], [ir_measures.Qrel(*row) for row in grades], run)[
+                parsed
+            ]
+        )
 
-    for metric, measure in (("ndcg@10", "nDCG@10"), ("recall@100", "R@100"), ("mrr@10", "RR@10"), ("map@100", "AP")):
+    for metric, measure in (
+        ("ndcg@10", "nDCG@10"),
+        ("recall@100", "R@100"),
+        ("mrr@10", "RR@10"),
+        ("map@100", "AP"),
+    ):
         assert score(task, known, metric) == pytest.approx(by_hand(measure, drop=True), abs=1e-7)
         assert score(kept, known, metric) == pytest.approx(by_hand(measure, drop=False), abs=1e-7)
     assert score(task, known, "map@100") > score(kept, known, "map@100")
     assert content_digest(task) != content_digest(kept)
     (note,) = task.notes
-    assert note.startswith("20 queries have a document of their id, dropped from the results as in BEIR")
+    assert note.startswith(
+        "20 queries have a document of their id, dropped from the results as in BEIR"
+    )
     assert kept.notes == []
 
 

@@ -1,4 +1,6 @@
-"""MTEB runs our encoder: a local task has the score that sentence-transformers gets, and the one that evaluate gives."""
+"""MTEB runs our encoder: a local task has the score that sentence-transformers gets, and the one
+that evaluate gives.
+"""
 
 from pathlib import Path
 
@@ -10,7 +12,9 @@ from scipy import stats
 from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
 
-pytestmark = pytest.mark.skipif(not __import__("importlib.util").util.find_spec("mteb"), reason="mteb is not installed")
+pytestmark = pytest.mark.skipif(
+    not __import__("importlib.util").util.find_spec("mteb"), reason="mteb is not installed"
+)
 
 
 def local_task(pairs: list[tuple[float, str, str]]):
@@ -46,17 +50,28 @@ def test_a_local_task_scores_as_with_sentence_transformers(tmp_path: Path) -> No
 
     model, generator = save_tiny_model("bert", tmp_path / "tiny"), np.random.default_rng(0)
     texts = [" ".join(generator.choice(WORDS.split(), generator.integers(2, 9))) for _ in range(60)]
-    pairs = [(float(generator.uniform(0, 5)), a, b) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+    pairs = [
+        (float(generator.uniform(0, 5)), a, b) for a, b in zip(texts[::2], texts[1::2], strict=True)
+    ]
 
     def main_score(encoder: object) -> float:
-        options = {"cache": None, "overwrite_strategy": "always", "co2_tracker": False, "show_progress_bar": False}
+        options = {
+            "cache": None,
+            "overwrite_strategy": "always",
+            "co2_tracker": False,
+            "show_progress_bar": False,
+        }
         return mteb.evaluate(encoder, [local_task(pairs)], **options)[0].get_score()
 
     encoder = Encoder.load(str(model), pooler="mean", dtype="float32")
     ours = main_score(MtebEncoder(encoder))
-    assert ours == pytest.approx(main_score(SentenceTransformer(str(model), device="cpu")), abs=1e-6)
+    assert ours == pytest.approx(
+        main_score(SentenceTransformer(str(model), device="cpu")), abs=1e-6
+    )
     vectors = encoder.encode(texts)
-    expected = stats.spearmanr(cosines(vectors[::2], vectors[1::2]), [pair[0] for pair in pairs]).statistic
+    expected = stats.spearmanr(
+        cosines(vectors[::2], vectors[1::2]), [pair[0] for pair in pairs]
+    ).statistic
     assert ours == pytest.approx(expected, abs=1e-4)
     other = MtebEncoder(Encoder.load(str(model), pooler="cls", dtype="float32"))
     assert main_score(other) != ours

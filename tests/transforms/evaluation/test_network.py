@@ -20,9 +20,13 @@ def rows(n: int, seed: int = 0) -> Rows:
 
 
 def by_modules(train: Rows, decay: float, passes: int) -> torch.nn.Sequential:
-    """The network as SentEval writes it, with its own weight decay, begun with the same weights and the same order."""
+    """The network as SentEval writes it, with its own weight decay, begun with the same weights and
+    the same order.
+    """
     found = torch.nn.Sequential(torch.nn.Linear(8, 50), torch.nn.Sigmoid(), torch.nn.Linear(50, 3))
-    first, first_bias, second, second_bias = (weight[0].detach() for weight in network._first_weights(8, 3, 1))
+    first, first_bias, second, second_bias = (
+        weight[0].detach() for weight in network._first_weights(8, 3, 1)
+    )
     with torch.no_grad():
         for place, weight, bias in ((0, first, first_bias), (2, second, second_bias)):
             found[place].weight.copy_(weight.T)
@@ -38,7 +42,9 @@ def by_modules(train: Rows, decay: float, passes: int) -> torch.nn.Sequential:
     return found
 
 
-def test_networks_side_by_side_are_torchs_own_with_adams_weight_decay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_side_by_side_are_torchs_own_with_adams_weight_decay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(network, "MOST_PASSES", 0)  # four passes
     train, test = rows(150), rows(40, seed=1)
     decays = (1e-5, 0.01, 0.3)
@@ -55,7 +61,8 @@ def test_networks_side_by_side_are_torchs_own_with_adams_weight_decay(monkeypatc
     ("accuracies", "rounds", "best"),
     [
         ([0.1, 0.2, 0.3] + [0.3] * 60, 9, 3),  # the sixth that is no better ends it
-        ([0.5, 0.4, 0.4, 0.4, 0.6, 0.5, 0.5, 0.5, 0.9], 8, 5),  # better ones in between do not set the count back
+        # better ones in between do not set the count back
+        ([0.5, 0.4, 0.4, 0.4, 0.6, 0.5, 0.5, 0.5, 0.9], 8, 5),
         ([place / 100 for place in range(60)], 51, 51),  # 0, 4, ... 200 passes
     ],
 )
@@ -90,7 +97,9 @@ def test_classes_are_found_with_dev_rows_with_folds_and_nested() -> None:
     assert (cross_validated(*rows(200), "mlp") == rows(200)[1]).mean() > 0.5
 
 
-@pytest.mark.parametrize(("file", "judge"), [("word_content.txt", "logistic"), ("bigram_shift.txt", "mlp")])
+@pytest.mark.parametrize(
+    ("file", "judge"), [("word_content.txt", "logistic"), ("bigram_shift.txt", "mlp")]
+)
 def test_word_content_has_no_hidden_layer(tmp_path: Path, file: str, judge: str) -> None:
     pytest.importorskip("sklearn")
     lines = [f"{part}\t{i % 2}\ttext {part} {i}\n" for part in ("tr", "va", "te") for i in range(4)]

@@ -11,14 +11,28 @@ import pytest
 from transforms.evaluation.page import page
 
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    None,
 )
-UNDEFINED = dict.fromkeys(("score", "low", "high", "against", "diff", "diff_low", "diff_high", "p", "p_holm"))
+UNDEFINED = dict.fromkeys(
+    ("score", "low", "high", "against", "diff", "diff_low", "diff_high", "p", "p_holm")
+)
 
 
 def row(pooler: str, score: float | None, **fields: Any) -> dict[str, Any]:
     """A row of scores."""
-    base = {"task": "t", "kind": "sts", "metric": "spearman", "subset": "all", "pooler": pooler, "calibration": None}
+    base = {
+        "task": "t",
+        "kind": "sts",
+        "metric": "spearman",
+        "subset": "all",
+        "pooler": pooler,
+        "calibration": None,
+    }
     found = base | {"dim": 24, "n": 1000, **UNDEFINED, "score": score}
     if score is not None:
         found |= {
@@ -31,7 +45,12 @@ def row(pooler: str, score: float | None, **fields: Any) -> dict[str, Any]:
     return found | {"p": 0.5, "p_holm": 1.0, "sentences_s": 100.0, "bytes_row": 96} | fields
 
 
-ROWS = [row("mean", 50.0), row("cls", None), row("max", 9.5), row("<script>alert(1)</script>", 70.25, pearson=3.0)]
+ROWS = [
+    row("mean", 50.0),
+    row("cls", None),
+    row("max", 9.5),
+    row("<script>alert(1)</script>", 70.25, pearson=3.0),
+]
 
 
 def test_names_and_notes_are_text_and_nothing_is_fetched() -> None:
@@ -45,7 +64,10 @@ def test_names_and_notes_are_text_and_nothing_is_fetched() -> None:
 
 def test_intervals_are_drawn_to_one_scale_and_undefined_ones_not_at_all() -> None:
     found = page("m", ROWS, [])
-    ends = [tuple(map(float, pair)) for pair in re.findall(r'class="range" x1="([\d.]+)" x2="([\d.]+)"', found)]
+    ends = [
+        tuple(map(float, pair))
+        for pair in re.findall(r'class="range" x1="([\d.]+)" x2="([\d.]+)"', found)
+    ]
     assert len(ends) == 6
     of_scores = ends[::2]
     assert min(low for low, _ in of_scores) == 4
@@ -55,7 +77,9 @@ def test_intervals_are_drawn_to_one_scale_and_undefined_ones_not_at_all() -> Non
 
 
 def test_heads_have_a_map() -> None:
-    heads = [row(f"ditto:{block}-{head}", 10.0 * block + head) for block in (1, 2) for head in (1, 2, 3)]
+    heads = [
+        row(f"ditto:{block}-{head}", 10.0 * block + head) for block in (1, 2) for head in (1, 2, 3)
+    ]
     found = page("m", heads, [], grid=(2, 3))
     cells = re.findall(r'--s:([\d.]+)">([\d.]+)<', found)
     assert [score for _, score in cells] == ["11.0", "12.0", "13.0", "21.0", "22.0", "23.0"]
@@ -63,7 +87,11 @@ def test_heads_have_a_map() -> None:
 
 
 def test_subsets_have_a_table_of_their_own() -> None:
-    found = page("m", [row("mean", 50.0), row("mean", 40.0, subset="first"), row("mean", 45.0, subset="mean")], [])
+    found = page(
+        "m",
+        [row("mean", 50.0), row("mean", 40.0, subset="first"), row("mean", 45.0, subset="mean")],
+        [],
+    )
     assert found.count('<td class="told">first</td>') == 1
 
 

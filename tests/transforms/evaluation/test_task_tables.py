@@ -36,7 +36,9 @@ def separated(delimiter: str) -> str:
     """ROWS with values in quotes, but for TSV, which has none."""
     plain = delimiter == "\t"
     cells = [HEADER, *([str(score), *texts] for score, *texts in ROWS)]
-    quoted = [[cell if plain else '"' + cell.replace('"', '""') + '"' for cell in row] for row in cells]
+    quoted = [
+        [cell if plain else '"' + cell.replace('"', '""') + '"' for cell in row] for row in cells
+    ]
     return "".join(delimiter.join(row) + "\n" for row in quoted)
 
 
@@ -61,21 +63,39 @@ def test_the_files_of_the_sts_benchmark_have_tabs_and_no_header(tmp_path: Path) 
     path = tmp_path / "sts-dev.csv"
     path.write_text("main\tMSRvid\t2012test\t0001\t5.000\tA man, with a hat.\tA man.\n")
     pairs = read_pairs(str(path))
-    assert (pairs.gold.tolist(), pairs.first, pairs.second) == ([5.0], ["A man, with a hat."], ["A man."])
+    assert (pairs.gold.tolist(), pairs.first, pairs.second) == (
+        [5.0],
+        ["A man, with a hat."],
+        ["A man."],
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.csv", "gold,sentence1,sentence2\n1,a,b\n", "no column score in its header .gold, sentence1, sentence2."),
-        ("a.csv", "score,sentence1,sentence2\n1,a\n", "row 1: not as many values as the header has names"),
-        ("a.jsonl", '{"score": 1, "sentence1": "a", "sentence2": "b"}\nno\n', "row 2: not a JSON object"),
+        (
+            "a.csv",
+            "gold,sentence1,sentence2\n1,a,b\n",
+            "no column score in its header .gold, sentence1, sentence2.",
+        ),
+        (
+            "a.csv",
+            "score,sentence1,sentence2\n1,a\n",
+            "row 1: not as many values as the header has names",
+        ),
+        (
+            "a.jsonl",
+            '{"score": 1, "sentence1": "a", "sentence2": "b"}\nno\n',
+            "row 2: not a JSON object",
+        ),
         ("a.csv", "", "a.csv is empty; leave it out of --task"),
         ("a.csv", b"score,sentence1,sentence2\n1,caf\xe9,b\n", "row 1: not UTF-8"),
         ("a.tsv", "", "no column score in its header .none."),
     ],
 )
-def test_a_table_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: str | bytes, said: str) -> None:
+def test_a_table_that_cannot_be_used_is_named(
+    tmp_path: Path, name: str, text: str | bytes, said: str
+) -> None:
     (tmp_path / name).write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(OptionError, match=said):
         read_pairs(str(tmp_path / name))
@@ -111,8 +131,11 @@ def test_labels_say_which_pairs_are_answers(tmp_path: Path) -> None:
 
 def test_which_numbers_are_answers_is_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(
-        OptionError, match="its labels are '0', '1'; say which are answers by --labels, as in --labels 0"
+        OptionError,
+        match="its labels are '0', '1'; say which are answers by --labels, as in --labels 0",
     ):
         read(questions(tmp_path, [0, 1]), 100)
-    with pytest.raises(OptionError, match="--labels entailment is none of its labels; there are '0', '1'"):
+    with pytest.raises(
+        OptionError, match="--labels entailment is none of its labels; there are '0', '1'"
+    ):
         read(questions(tmp_path, [0, 1]), 100, ("entailment",))

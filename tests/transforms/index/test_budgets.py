@@ -39,17 +39,24 @@ def test_held_bytes_are_those_of_faiss(factory: str) -> None:
 
 
 def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
-    found = [plan.factory for plan in kinds("auto", 50_000, 384, "ip", True, Budgets(row_bytes=210))]
+    found = [
+        plan.factory for plan in kinds("auto", 50_000, 384, "ip", True, Budgets(row_bytes=210))
+    ]
     assert found == ["IVF1024,SQ4", "IVF1024,RaBitQ2", "IVF1024,RaBitQ"]
-    assert not any("SQ8" in plan.factory for plan in kinds("auto", 50_000, 384, "l2", False, Budgets()))
-    assert [plan.factory for plan in kinds("auto", 500, 384, "ip", True, Budgets(row_bytes=400))] == [
+    assert not any(
+        "SQ8" in plan.factory for plan in kinds("auto", 50_000, 384, "l2", False, Budgets())
+    )
+    assert [
+        plan.factory for plan in kinds("auto", 500, 384, "ip", True, Budgets(row_bytes=400))
+    ] == [
         "SQ8",
         "SQ6",
         "SQ4",
     ]
     for index, rows in (("auto", 50_000), ("compact", 50_000), ("IVF8,SQ8", 50_000), ("auto", 500)):
         with pytest.raises(
-            OptionError, match=r"--max-bytes-per-row 40: the smallest index of .* holds \d+ bytes a row"
+            OptionError,
+            match=r"--max-bytes-per-row 40: the smallest index of .* holds \d+ bytes a row",
         ):
             kinds(index, rows, 384, "ip", True, Budgets(row_bytes=40))
 
@@ -68,13 +75,19 @@ def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
 def test_few_rows_are_compared_by_their_vectors_within_the_budgets(
     rows: int, budgets: Budgets, first: list[str]
 ) -> None:
-    assert [plan.factory for plan in kinds("auto", rows, 384, "ip", True, budgets)][: len(first)] == first
+    assert [plan.factory for plan in kinds("auto", rows, 384, "ip", True, budgets)][
+        : len(first)
+    ] == first
     if first == ["Flat"]:
         assert len(kinds("auto", rows, 384, "ip", True, budgets)) == 1
 
 
 def test_the_kind_that_finds_most_of_those_that_reach_the_target_is_taken() -> None:
-    found = [kind("IVF4,SQ8", 0.99, 900), kind("IVF4,SQ4", 0.96, 500), kind("IVF4,RaBitQ", 0.9, 100)]
+    found = [
+        kind("IVF4,SQ8", 0.99, 900),
+        kind("IVF4,SQ4", 0.96, 500),
+        kind("IVF4,RaBitQ", 0.9, 100),
+    ]
     assert best(found, Budgets(0.95)) == (found[0], True)
     assert best(found, Budgets(0.95, latency_ms=600 / BYTES_PER_MS)) == (found[1], True)
     assert best(found, Budgets(0.98, latency_ms=600 / BYTES_PER_MS)) == (found[1], False)
@@ -87,7 +100,10 @@ def test_the_kind_that_finds_most_of_those_that_reach_the_target_is_taken() -> N
 
 def test_more_lists_and_candidates_are_more_bytes() -> None:
     plan = plan_for("IVF1024,RaBitQ", 200_000, 384, "ip")
-    read = [query_bytes(plan, 200_000, nprobe, depth) for nprobe, depth in ((8, 50), (16, 50), (16, 100), (2048, 100))]
+    read = [
+        query_bytes(plan, 200_000, nprobe, depth)
+        for nprobe, depth in ((8, 50), (16, 50), (16, 100), (2048, 100))
+    ]
     assert read == sorted(set(read))
     assert read[-1] == 1024 * 384 * 4 + 200_000 * 64 + 100 * 776
 
@@ -106,13 +122,21 @@ def test_kinds_are_tried_on_a_sample_and_built_of_the_same_lists(metric: str) ->
     assert sq8.query_bytes > sq4.query_bytes
     assert compact.row_bytes < sq4.row_bytes < sq8.row_bytes
     assert compact.trained == with_codes(plans[2], start, vectors)
-    few = try_kinds(plans[:1], start, vectors, queries, tuning, 1200, Budgets(0.99, latency_ms=0.02))
+    few = try_kinds(
+        plans[:1], start, vectors, queries, tuning, 1200, Budgets(0.99, latency_ms=0.02)
+    )
     assert few[0].most_lists < 8
-    assert try_kinds(plans[:1], start, vectors, queries[:0], tuning[:0], 1200, budgets)[0].recall is None
+    assert (
+        try_kinds(plans[:1], start, vectors, queries[:0], tuning[:0], 1200, budgets)[0].recall
+        is None
+    )
 
 
 def test_sizes_grow_with_rows_and_bits() -> None:
-    sizes = [size_of(plan_for(f"IVF1024,{codec}", 50_000, 384, "ip"), 50_000) for codec in ("RaBitQ", "SQ8")]
+    sizes = [
+        size_of(plan_for(f"IVF1024,{codec}", 50_000, 384, "ip"), 50_000)
+        for codec in ("RaBitQ", "SQ8")
+    ]
     assert sizes[0].memory < sizes[1].memory < 50_000 * 500
     assert sizes[0].bytes > sizes[0].memory + 50_000 * 776
     assert 0 < sizes[0].cpu_hours < 0.1

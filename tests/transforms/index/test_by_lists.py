@@ -14,10 +14,14 @@ from transforms.index.search import SegmentedIndex
 DIM = 8
 
 
-def by_lists(index: SegmentedIndex, start: bytes, queries: np.ndarray, k: int, nprobe: int) -> tuple[np.ndarray, ...]:
+def by_lists(
+    index: SegmentedIndex, start: bytes, queries: np.ndarray, k: int, nprobe: int
+) -> tuple[np.ndarray, ...]:
     """Scores, segments and rows."""
     lists = TrainedIndex.of(start)
-    coarse: Coarse | None = coarse_search(lists, queries, nprobe) if hasattr(lists.index, "nlist") else None
+    coarse: Coarse | None = (
+        coarse_search(lists, queries, nprobe) if hasattr(lists.index, "nlist") else None
+    )
     gains, positions = scan(index.parts, queries, k, coarse, lists)
     there = positions >= 0
     return gains, np.where(there, positions >> 32, -1), np.where(there, positions & 0xFFFFFFFF, -1)

@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.index import cells
-from transforms.index.cells import allotted, cells_for, distinct, lists_of_cell, middles, nearest, nearest_of_cells
+from transforms.index.cells import (
+    allotted,
+    cells_for,
+    distinct,
+    lists_of_cell,
+    middles,
+    nearest,
+    nearest_of_cells,
+)
 from transforms.index.kmeans import kmeans
 
 
@@ -24,7 +32,14 @@ def test_lists_are_given_to_cells_by_their_rows(lists: int, rows: list[int]) -> 
 
 
 def test_few_lists_are_found_at_once_and_many_in_about_the_root_of_them() -> None:
-    assert [cells_for(lists) for lists in (1, 2048, 8192, 8193, 65536, 1048576)] == [0, 0, 0, 91, 256, 1024]
+    assert [cells_for(lists) for lists in (1, 2048, 8192, 8193, 65536, 1048576)] == [
+        0,
+        0,
+        0,
+        91,
+        256,
+        1024,
+    ]
 
 
 def test_copies_of_rows_are_left_out() -> None:
@@ -48,8 +63,12 @@ def test_the_middle_of_a_lists_rows() -> None:
     numbers = np.array([0, 2, 2, 0, 0, 2, 2, 2, 0, 0])
     found = middles(rows, numbers, former, "l2")
     assert np.array_equal(found[1], former[1])
-    np.testing.assert_allclose(found[[0, 2]], [rows[numbers == n].mean(axis=0) for n in (0, 2)], atol=1e-6)
-    np.testing.assert_allclose(np.linalg.norm(middles(rows, numbers, former, "ip"), axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(
+        found[[0, 2]], [rows[numbers == n].mean(axis=0) for n in (0, 2)], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        np.linalg.norm(middles(rows, numbers, former, "ip"), axis=1), 1, atol=1e-6
+    )
 
 
 def test_a_heavy_cell_is_cut_once_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,6 @@
-"""Checksums of a segment's file: a search of changed bytes gives the right answer or ends, never a wrong one."""
+"""Checksums of a segment's file: a search of changed bytes gives the right answer or ends, never a
+wrong one.
+"""
 
 import base64
 import json
@@ -35,12 +37,16 @@ def segment(start: bytes, tmp_path: Path) -> SegmentFile:
 
 
 def found(segment: SegmentFile, start: bytes, nprobe: int = 4) -> np.ndarray:
-    return SegmentedIndex.open([segment], TrainedIndex.of(start)).search(QUERIES, 5, nprobe=nprobe).row
+    return (
+        SegmentedIndex.open([segment], TrainedIndex.of(start)).search(QUERIES, 5, nprobe=nprobe).row
+    )
 
 
 def test_a_whole_file_passes_in_every_list(segment: SegmentFile, start: bytes) -> None:
     for nprobe in (1, 4):
-        np.testing.assert_array_equal(found(segment, start, nprobe), found(SegmentFile(segment.path), start, nprobe))
+        np.testing.assert_array_equal(
+            found(segment, start, nprobe), found(SegmentFile(segment.path), start, nprobe)
+        )
 
 
 def test_a_changed_byte_is_noticed_wherever_it_is(segment: SegmentFile, start: bytes) -> None:
@@ -48,7 +54,9 @@ def test_a_changed_byte_is_noticed_wherever_it_is(segment: SegmentFile, start: b
     data = path.read_bytes()
     for at in [0, 4, 20, *range(33, len(data), 331), len(data) - 1]:
         path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
-        with pytest.raises(DamagedIndexError, match="segment.faiss was changed after it was written"):
+        with pytest.raises(
+            DamagedIndexError, match="segment.faiss was changed after it was written"
+        ):
             found(segment, start)
 
 
@@ -63,9 +71,16 @@ def test_another_length_is_noticed(segment: SegmentFile, start: bytes, how: str)
 
 def test_checksums_of_an_earlier_version_are_read() -> None:
     lists = np.array([1, 2**32 - 1], "<u4")
-    text = json.dumps({"size": 9, "head": 5, "crc": 7, "lists": base64.b64encode(lists.tobytes()).decode()})
+    text = json.dumps(
+        {"size": 9, "head": 5, "crc": 7, "lists": base64.b64encode(lists.tobytes()).decode()}
+    )
     checks = SegmentChecks.from_text(text)
-    assert (checks.size, checks.head, checks.crc, checks.lists.tolist()) == (9, 5, 7, lists.tolist())
+    assert (checks.size, checks.head, checks.crc, checks.lists.tolist()) == (
+        9,
+        5,
+        7,
+        lists.tolist(),
+    )
 
 
 def test_lists_that_are_not_searched_are_not_read(tmp_path: Path) -> None:

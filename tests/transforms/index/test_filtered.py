@@ -1,14 +1,31 @@
-"""Some rows of segments searched: never another row, and nearly all of the true neighbours wherever these lie."""
+"""Some rows of segments searched: never another row, and nearly all of the true neighbours wherever
+these lie.
+"""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
+from helpers.index_data import (
+    FACTORIES,
+    brute_force,
+    global_rows,
+    open_cut,
+    small_integers,
+    trained,
+    unit_vectors,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.index import SegmentedIndex, SegmentFile, SegmentWriter, choose_index, filtered, train
+from transforms.index import (
+    SegmentedIndex,
+    SegmentFile,
+    SegmentWriter,
+    choose_index,
+    filtered,
+    train,
+)
 from transforms.index.filtered import FilteredIndex
 from transforms.index.vectors import scored_by
 
@@ -24,12 +41,19 @@ ROWS, DIM, K = 12_000, 24, 10
     seed=st.integers(0, 2**16),
 )
 def test_no_row_outside_the_filter_and_as_many_as_there_are(
-    tmp_path_factory: pytest.TempPathFactory, factory: str, metric: str, share: float, few: bool, seed: int
+    tmp_path_factory: pytest.TempPathFactory,
+    factory: str,
+    metric: str,
+    share: float,
+    few: bool,
+    seed: int,
 ) -> None:
     draws = np.random.default_rng(seed)
     vectors, queries = small_integers(150, 8, seed), unit_vectors(3, 8, seed)
     keep, wanted, cuts = draws.random(150) < 0.8, draws.random(150) < share, [40, 100]
-    index = open_cut(tmp_path_factory.mktemp("cut"), trained(factory, metric, 8), vectors, cuts, keep)
+    index = open_cut(
+        tmp_path_factory.mktemp("cut"), trained(factory, metric, 8), vectors, cuts, keep
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filtered, "FEW", 50_000 if few else -1)
         found = FilteredIndex(index, np.split(wanted, cuts)).search(queries, K, nprobe=1)
@@ -51,16 +75,23 @@ def clusters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     of = draws.integers(0, 80, ROWS)
     vectors = centres[of] + 0.12 * draws.standard_normal((ROWS, DIM))
     queries = centres[draws.integers(0, 40, 60)] + 0.12 * draws.standard_normal((60, DIM))
-    return tuple((a / np.linalg.norm(a, axis=1, keepdims=True)).astype(np.float32) for a in (vectors, queries)) + (of,)  # type: ignore[return-value]
+    return tuple(
+        (a / np.linalg.norm(a, axis=1, keepdims=True)).astype(np.float32)
+        for a in (vectors, queries)
+    ) + (of,)  # type: ignore[return-value]
 
 
 @pytest.fixture(scope="module", params=["IVF128,SQ8", "IVF128_HNSW8,Flat"])
 def index(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, clusters: tuple[np.ndarray, ...]
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    clusters: tuple[np.ndarray, ...],
 ) -> SegmentedIndex:
     """An index of the vectors, in two segments."""
     vectors, folder = clusters[0], tmp_path_factory.mktemp("clusters")
-    start = train(choose_index(ROWS, DIM, request.param, metric=scored_by("cosine")), vectors[::3], threads=1)
+    start = train(
+        choose_index(ROWS, DIM, request.param, metric=scored_by("cosine")), vectors[::3], threads=1
+    )
     segments = []
     for number, part in enumerate(np.split(vectors, [9000])):
         writer = SegmentWriter(start, threads=1)
@@ -94,16 +125,23 @@ def test_recall_among_the_matches(
 
 
 def test_candidates_are_made_more_until_the_vectors_agree(
-    tmp_path: Path, clusters: tuple[np.ndarray, np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    clusters: tuple[np.ndarray, np.ndarray, np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     vectors, queries, of = clusters
     monkeypatch.setattr(filtered, "FEW", 0)
     start = train(choose_index(ROWS, DIM, "IVF64,RaBitQ"), vectors[::3], threads=1)
     index, wanted = open_cut(tmp_path, start, vectors, [9000]), of >= 60
-    some = FilteredIndex(index, np.split(wanted, [9000]), lambda segment, row: vectors[9000 * segment + row])
+    some = FilteredIndex(
+        index, np.split(wanted, [9000]), lambda segment, row: vectors[9000 * segment + row]
+    )
     found = some.search(queries, K, nprobe=4, depth=20)
     live = np.flatnonzero(wanted)
     scores, true = brute_force(vectors[live], queries, K, "ip")
     rows = global_rows(found, [9000])
-    assert np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(rows, live[true], strict=True)]) >= 0.95
+    assert (
+        np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(rows, live[true], strict=True)])
+        >= 0.95
+    )
     assert (found.scores <= scores + 1e-5).all()

@@ -32,7 +32,11 @@ def test_training_gives_the_same_bytes_in_another_process() -> None:
         f"print(hashlib.sha256(trained('IVF4,SQ8', 'ip', {DIM})).hexdigest())"
     )
     run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
     )
     assert run.stdout.strip() == hashlib.sha256(trained("IVF4,SQ8", "ip", DIM)).hexdigest()
 
@@ -41,7 +45,10 @@ def test_training_gives_the_same_bytes_in_another_process() -> None:
 def test_segment_bytes_depend_on_rows_not_on_blocks_or_threads(factory: str) -> None:
     start, vectors = trained(factory, "ip", DIM), unit_vectors(500, DIM)
     whole = build_segment(start, [vectors], threads=1)
-    assert build_segment(start, [vectors[:1], vectors[1:1], vectors[1:333], vectors[333:]], threads=2) == whole
+    assert (
+        build_segment(start, [vectors[:1], vectors[1:1], vectors[1:333], vectors[333:]], threads=2)
+        == whole
+    )
 
 
 def test_centroids_for_inner_products_lie_on_the_sphere() -> None:
@@ -64,7 +71,9 @@ def test_written_and_returned_segments_are_equal() -> None:
 
 def test_a_flat_segment_is_a_flat_training_filled() -> None:
     vectors = unit_vectors(9, DIM)
-    assert flat_segment([vectors], DIM, "l2") == build_segment(trained("Flat", "l2", DIM), [vectors])
+    assert flat_segment([vectors], DIM, "l2") == build_segment(
+        trained("Flat", "l2", DIM), [vectors]
+    )
 
 
 def test_float16_and_strided_blocks_are_taken() -> None:
@@ -73,7 +82,9 @@ def test_float16_and_strided_blocks_are_taken() -> None:
     assert build_segment(start, [vectors]) == build_segment(start, [wide[:, :DIM]])
 
 
-@pytest.mark.parametrize(("value", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")])
+@pytest.mark.parametrize(
+    ("value", "word"), [(0.0, "zero"), (np.nan, "not finite"), (np.inf, "not finite")]
+)
 def test_rows_without_a_direction_are_refused(value: float, word: str) -> None:
     vectors = unit_vectors(5, DIM)
     vectors[3] = value
@@ -103,7 +114,9 @@ def test_copied_segments_are_as_built_of_their_live_rows(factory: str, data: st.
     with tempfile.TemporaryDirectory() as folder:
         for number, length in enumerate(lengths):
             vectors = unit_vectors(length, DIM, seed=number)
-            keep = np.random.default_rng(number).random(length) < data.draw(st.sampled_from([0, 0.5, 1]), "kept")
+            keep = np.random.default_rng(number).random(length) < data.draw(
+                st.sampled_from([0, 0.5, 1]), "kept"
+            )
             source = SegmentWriter(start, threads=1)
             source.add(vectors)
             path = Path(folder) / str(number)
@@ -124,7 +137,9 @@ def test_closeness_is_the_mean_score_with_the_nearest_centroid() -> None:
         writer.add(vectors[:100])
         writer.add(vectors[100:])
         index = faiss.deserialize_index(np.frombuffer(trained("IVF4,SQ8", metric, DIM), np.uint8))
-        assert writer.closeness == pytest.approx(index.quantizer.search(vectors, 1)[0].mean(), abs=1e-5)
+        assert writer.closeness == pytest.approx(
+            index.quantizer.search(vectors, 1)[0].mean(), abs=1e-5
+        )
     flat = SegmentWriter(trained("Flat", "ip", DIM))
     flat.add(vectors)
     assert flat.closeness is None

@@ -37,7 +37,9 @@ def test_compact_is_re_ranked_and_small() -> None:
     assert choose_index(200_000, 384).rerank == 0
 
 
-@pytest.mark.parametrize(("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64 + 776)])
+@pytest.mark.parametrize(
+    ("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64 + 776)]
+)
 def test_segments_stay_below_a_gigabyte_and_five_million_rows(index: str, row_bytes: int) -> None:
     plan = choose_index(10_000_000, 384, index)
     assert plan.segment_rows == min(5_000_000, 1_000_000_000 // row_bytes)
@@ -58,7 +60,18 @@ def test_a_plan_survives_json() -> None:
 
 @pytest.mark.parametrize(
     "index",
-    ["HNSW32", "IVF64,PQ48x4fs", "OPQ16,IVF64,PQ16", "IDMap2,Flat", "IVF64", "IVF0,Flat", "RaBitQ", "PQ16", "none", ""],
+    [
+        "HNSW32",
+        "IVF64,PQ48x4fs",
+        "OPQ16,IVF64,PQ16",
+        "IDMap2,Flat",
+        "IVF64",
+        "IVF0,Flat",
+        "RaBitQ",
+        "PQ16",
+        "none",
+        "",
+    ],
 )
 def test_other_kinds_are_refused_by_name(index: str) -> None:
     with pytest.raises(OptionError, match="use auto, compact, Flat") as error:
@@ -84,7 +97,10 @@ def test_an_unknown_metric_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "index", "codec"), [(True, "auto", "SQ8"), (False, "auto", "SQbf16"), (False, "compact", "RaBitQ")]
+    ("unit", "index", "codec"),
+    [(True, "auto", "SQ8"), (False, "auto", "SQbf16"), (False, "compact", "RaBitQ")],
 )
-def test_codes_of_rows_of_any_length_do_not_depend_on_a_samples_extremes(unit: bool, index: str, codec: str) -> None:
+def test_codes_of_rows_of_any_length_do_not_depend_on_a_samples_extremes(
+    unit: bool, index: str, codec: str
+) -> None:
     assert choose_index(100_000, 64, index, unit=unit).factory.endswith(f",{codec}")

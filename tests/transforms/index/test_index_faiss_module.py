@@ -21,7 +21,9 @@ def _fresh() -> Iterator[None]:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let these distributions be the installed ones, each in a folder of its own on the path of imports."""
+    """Let these distributions be the installed ones, each in a folder of its own on the path of
+    imports.
+    """
 
     def call(*names: str) -> None:
         path = []
@@ -40,10 +42,14 @@ def _broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib, "import_module", fail)
 
 
-def test_missing_faiss_names_both_extras(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_faiss_names_both_extras(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     install()
     _broken(monkeypatch)
-    with pytest.raises(MissingExtraError, match=r"pip install -c .*\[cpu\].*the extra gpu in place of cpu"):
+    with pytest.raises(
+        MissingExtraError, match=r"pip install -c .*\[cpu\].*the extra gpu in place of cpu"
+    ):
         faiss_module.load_faiss()
 
 
@@ -51,7 +57,9 @@ def test_two_distributions_are_refused_with_the_mend(
     install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("faiss-gpu", "faiss-cpu", "faiss-cpu")
-    with pytest.raises(OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then .*pip install"):
+    with pytest.raises(
+        OptionError, match="pip uninstall -y faiss-cpu faiss-gpu, then .*pip install"
+    ):
         faiss_module.load_faiss()
 
 
@@ -60,11 +68,15 @@ def test_a_distribution_that_does_not_load_says_why(
 ) -> None:
     install("faiss-gpu")
     _broken(monkeypatch)
-    with pytest.raises(OptionError, match=r"faiss-gpu does not load .*libcudart\.so\.12.*: pip install"):
+    with pytest.raises(
+        OptionError, match=r"faiss-gpu does not load .*libcudart\.so\.12.*: pip install"
+    ):
         faiss_module.load_faiss()
 
 
-def test_one_listed_twice_is_fine(install: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_listed_twice_is_fine(
+    install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     importlib.import_module("faiss")
     install("faiss-cpu", "faiss-cpu")
     assert faiss_module.load_faiss().__name__ == "faiss"
@@ -72,7 +84,9 @@ def test_one_listed_twice_is_fine(install: Callable[..., None], monkeypatch: pyt
 
 def test_importing_the_layer_imports_neither_faiss_nor_beam_nor_torch() -> None:
     code = "import sys, transforms.index; print([m for m in ('faiss', 'apache_beam', 'torch') if m in sys.modules])"
-    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert output.strip() == "[]"
 
 

@@ -20,7 +20,14 @@ from transforms.index import (
     nprobe_grid,
     train,
 )
-from transforms.index.recall import halves, interval, recall_among, recall_at_k, recall_of, segment_base
+from transforms.index.recall import (
+    halves,
+    interval,
+    recall_among,
+    recall_at_k,
+    recall_of,
+    segment_base,
+)
 from transforms.index.segment import build_segment
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
@@ -49,7 +56,11 @@ def _merged(parts: list, queries: np.ndarray, target: float) -> dict:
     exact, found = ExactNeighbours(queries, K, parts[0][0].metric), parts[-1][1]
     for other_exact, other_found in reversed(parts):
         exact = ExactNeighbours.from_bytes(other_exact.to_bytes(), queries).merge(exact)
-        found = found if other_found is parts[-1][1] else Candidates.from_bytes(other_found.to_bytes()).merge(found)
+        found = (
+            found
+            if other_found is parts[-1][1]
+            else Candidates.from_bytes(other_found.to_bytes()).merge(found)
+        )
     report = measure_recall(exact, found, target=target)
     assert report is not None
     return json.loads(json.dumps(report))
@@ -57,7 +68,9 @@ def _merged(parts: list, queries: np.ndarray, target: float) -> dict:
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize(("factory", "depth"), [("IVF16,SQ8", K), ("IVF16,RaBitQ", 100)])
-def test_recall_is_what_an_independent_recount_gives(factory: str, depth: int, metric: str, tmp_path: Path) -> None:
+def test_recall_is_what_an_independent_recount_gives(
+    factory: str, depth: int, metric: str, tmp_path: Path
+) -> None:
     report, vectors, queries = _measure(tmp_path, factory, metric, depth)
     plan = choose_index(4000, DIM, factory, metric=metric)
     one = open_cut(tmp_path, train(plan, vectors[::2]), vectors, [])
@@ -70,7 +83,10 @@ def test_recall_is_what_an_independent_recount_gives(factory: str, depth: int, m
 
 
 def test_the_cheapest_nprobe_that_reaches_the_target_is_chosen(tmp_path: Path) -> None:
-    chosen = [_measure(tmp_path, "IVF16,Flat", "ip", K, target)[0]["nprobe"] for target in (0.0, 0.5, 0.9, 1.01)]
+    chosen = [
+        _measure(tmp_path, "IVF16,Flat", "ip", K, target)[0]["nprobe"]
+        for target in (0.0, 0.5, 0.9, 1.01)
+    ]
     assert chosen[0] == 1
     assert chosen == sorted(chosen)
     assert chosen[-1] == 16
@@ -130,7 +146,9 @@ def test_parts_turn_into_the_same_bytes_every_time() -> None:
 
 
 def uneven(mean: float, correlation: float, queries: int, rng: np.random.Generator) -> np.ndarray:
-    """Recalls at 10 whose hits have this correlation within a query; 0: queries are equally hard."""
+    """Recalls at 10 whose hits have this correlation within a query; 0: queries are equally
+    hard.
+    """
     if not correlation:
         return rng.binomial(10, mean, queries) / 10
     a, b = (share * (1 - correlation) / correlation for share in (mean, 1 - mean))
@@ -139,13 +157,23 @@ def uneven(mean: float, correlation: float, queries: int, rng: np.random.Generat
 
 @pytest.mark.parametrize(
     ("mean", "correlation", "queries"),
-    [(0.995, 0.6, 200), (0.98, 0.6, 50), (0.999, 0.6, 1000), (0.95, 0.3, 100), (0.95, 0.1, 500), (0.95, 0.0, 500)],
+    [
+        (0.995, 0.6, 200),
+        (0.98, 0.6, 50),
+        (0.999, 0.6, 1000),
+        (0.95, 0.3, 100),
+        (0.95, 0.1, 500),
+        (0.95, 0.0, 500),
+    ],
 )
 def test_the_interval_covers_the_true_recall(mean: float, correlation: float, queries: int) -> None:
     """Near 1 with uneven queries too, where most samples have no query that loses much."""
     rng = np.random.default_rng(0)
     intervals = [interval(uneven(mean, correlation, queries, rng), 10) for _ in range(1000)]
-    below, above = (np.mean([mean < low for _, low, _ in intervals]), np.mean([mean > high for *_, high in intervals]))
+    below, above = (
+        np.mean([mean < low for _, low, _ in intervals]),
+        np.mean([mean > high for *_, high in intervals]),
+    )
     assert below <= 0.045  # decides nprobe
     assert below + above <= 0.07
 
@@ -170,18 +198,25 @@ def test_the_grid_goes_by_tenths_to_the_last_list(nlist: int, last: int) -> None
 
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 99), depth=st.integers(1, 60), cut=st.integers(0, 300))
-def test_candidates_of_segments_are_a_search_at_each_nprobe(seed: int, depth: int, cut: int) -> None:
+def test_candidates_of_segments_are_a_search_at_each_nprobe(
+    seed: int, depth: int, cut: int
+) -> None:
     vectors, queries = small_integers(300, DIM, seed), unit_vectors(7, DIM, seed=seed + 1)
     start, grid = trained("IVF16,SQ8", "ip", DIM), nprobe_grid(16)
     with tempfile.TemporaryDirectory() as folder:
         one = open_cut(Path(folder), start, vectors, [cut])
         apart = [open_cut(Path(folder), start, part, []) for part in (vectors[:cut], vectors[cut:])]
-        parts = [Candidates.search(index, queries, depth, grid, segment=n) for n, index in enumerate(apart)]
+        parts = [
+            Candidates.search(index, queries, depth, grid, segment=n)
+            for n, index in enumerate(apart)
+        ]
         found = parts[1].merge(Candidates.from_bytes(parts[0].to_bytes()))
         for nprobe in grid:
             for shallow in {1, (depth + 1) // 2, depth}:
                 wanted = one.sweep(queries, shallow, [nprobe])[0]
-                rows = np.where(wanted.row >= 0, wanted.segment.astype(np.int64) << 32 | wanted.row, -1)
+                rows = np.where(
+                    wanted.row >= 0, wanted.segment.astype(np.int64) << 32 | wanted.row, -1
+                )
                 np.testing.assert_array_equal(found.positions(nprobe, shallow), rows)
 
 
@@ -196,13 +231,18 @@ def test_recall_is_reported_at_two_k_with_an_nprobe_for_each(tmp_path: Path) -> 
         report = measure_recall(exact.at(k), found, target=0.8, depth=depth)
         assert report is not None
         near = index.search(queries, depth, nprobe=report["nprobe"]).row
-        hits = [len(set(a.tolist()) & set(b[:k].tolist())) / k for a, b in zip(near, true, strict=True)]
+        hits = [
+            len(set(a.tolist()) & set(b[:k].tolist())) / k for a, b in zip(near, true, strict=True)
+        ]
         assert report["value"] == pytest.approx(np.mean(hits[1::2]), abs=1e-9)
         assert (report["k"], report["rerank"]) == (k, depth)
 
 
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 999), nights=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4))
+@given(
+    seed=st.integers(0, 999),
+    nights=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=4),
+)
 def test_neighbours_stay_right_while_rows_come_and_go_as_long_as_they_are_settled(
     seed: int, nights: list[tuple[int, int]]
 ) -> None:
@@ -249,7 +289,10 @@ def test_queries_whose_neighbours_are_not_settled_do_not_count(tmp_path: Path) -
     assert report is not None
     assert (report["queries"], report["value"]) == (5, 1.0)
     gains[:], positions[:] = -np.inf, -1
-    assert measure_recall(ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound), found) is None
+    assert (
+        measure_recall(ExactNeighbours.of_lists(queries, K, "ip", gains, positions, bound), found)
+        is None
+    )
 
 
 def test_the_half_that_tunes_can_be_told(tmp_path: Path) -> None:
@@ -262,7 +305,9 @@ def test_the_half_that_tunes_can_be_told(tmp_path: Path) -> None:
     report = measure_recall(exact, found, tuning=tuning)
     assert report is not None
     assert report["queries"] == 7
-    assert report["value"] == pytest.approx(recall_at_k(exact, found.positions(report["nprobe"]))[33:].mean())
+    assert report["value"] == pytest.approx(
+        recall_at_k(exact, found.positions(report["nprobe"]))[33:].mean()
+    )
     assert [len(half) for half in halves(exact, tuning)] == [33, 7]
     assert [len(half) for half in halves(exact, np.ones(40, bool))] == [40, 40]
 

@@ -50,7 +50,9 @@ def test_held_out_and_sample_are_independent() -> None:
     assert 4700 < both.sum() < 5300
 
 
-@pytest.mark.parametrize(("want", "rows", "share"), [(0, 10, 0), (-1, 10, 0), (10, 10, 10), (99, 10, 10), (5, 0, 10)])
+@pytest.mark.parametrize(
+    ("want", "rows", "share"), [(0, 10, 0), (-1, 10, 0), (10, 10, 10), (99, 10, 10), (5, 0, 10)]
+)
 def test_thresholds_at_the_ends(want: int, rows: int, share: int) -> None:
     keys = np.array([0, 1, 2**63, 2**64 - 1] + [7] * 6, np.uint64)
     assert select(keys, sample_threshold(want, rows)).sum() == share

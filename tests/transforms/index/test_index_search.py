@@ -3,12 +3,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.index_data import FACTORIES, brute_force, global_rows, open_cut, small_integers, trained, unit_vectors
+from helpers.index_data import (
+    FACTORIES,
+    brute_force,
+    global_rows,
+    open_cut,
+    small_integers,
+    trained,
+    unit_vectors,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, exact_search, flat_segment, rerank
+from transforms.index import (
+    SegmentedIndex,
+    SegmentFile,
+    TrainedIndex,
+    exact_search,
+    flat_segment,
+    rerank,
+)
 from transforms.index.segment import build_segment
 
 DIM = 16
@@ -24,12 +39,19 @@ def test_segments_answer_as_one_index(factory: str, metric: str, data: st.DataOb
     k, nprobe = data.draw(st.integers(1, 90), "k"), data.draw(st.integers(1, 5), "nprobe")
     seed = data.draw(st.integers(0, 99), "seed")
     make = data.draw(st.sampled_from([small_integers, unit_vectors]), "kind")
-    vectors, queries = make(n, DIM, seed), make(data.draw(st.integers(1, 30), "queries"), DIM, seed + 1)
+    vectors, queries = (
+        make(n, DIM, seed),
+        make(data.draw(st.integers(1, 30), "queries"), DIM, seed + 1),
+    )
     keep = np.random.default_rng(seed).random(n) < data.draw(st.sampled_from([0, 0.5, 1]), "kept")
     start = trained(factory, metric, DIM)
     with tempfile.TemporaryDirectory() as folder:
-        one = open_cut(Path(folder), start, vectors, [], keep).search(queries, k, nprobe=nprobe, threads=1)
-        many = open_cut(Path(folder), start, vectors, [*cuts, n], keep).search(queries, k, nprobe=nprobe, threads=1)
+        one = open_cut(Path(folder), start, vectors, [], keep).search(
+            queries, k, nprobe=nprobe, threads=1
+        )
+        many = open_cut(Path(folder), start, vectors, [*cuts, n], keep).search(
+            queries, k, nprobe=nprobe, threads=1
+        )
     np.testing.assert_array_equal(many.scores, one.scores)
     np.testing.assert_array_equal(global_rows(many, cuts + [n]), one.row)
     assert keep[one.row[one.row >= 0]].all()
@@ -39,16 +61,22 @@ def test_segments_answer_as_one_index(factory: str, metric: str, data: st.DataOb
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,Flat"])
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 120), k=st.integers(1, 130), seed=st.integers(0, 99))
-def test_exact_kinds_agree_with_brute_force_ties_included(factory: str, metric: str, n: int, k: int, seed: int) -> None:
+def test_exact_kinds_agree_with_brute_force_ties_included(
+    factory: str, metric: str, n: int, k: int, seed: int
+) -> None:
     vectors, queries = small_integers(n, DIM, seed), small_integers(5, DIM, seed + 1)
     scores, rows = brute_force(vectors, queries, k, metric)
     with tempfile.TemporaryDirectory() as folder:
-        found = open_cut(Path(folder), trained(factory, metric, DIM), vectors, [n // 3]).search(queries, k, nprobe=4)
+        found = open_cut(Path(folder), trained(factory, metric, DIM), vectors, [n // 3]).search(
+            queries, k, nprobe=4
+        )
     np.testing.assert_array_equal(global_rows(found, [n // 3])[:, :n], rows)
     np.testing.assert_array_equal(found.scores[:, :n], scores)
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="tells what is mapped on Linux alone")
+@pytest.mark.skipif(
+    not Path("/proc/self/maps").exists(), reason="tells what is mapped on Linux alone"
+)
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8"])
 def test_an_opened_segment_is_mapped_and_not_copied(factory: str, tmp_path: Path) -> None:
     vectors = unit_vectors(3000, DIM)
@@ -81,7 +109,9 @@ def test_a_thousand_copies_come_lowest_row_first(factory: str, tmp_path: Path) -
     vectors[100:1100] = vectors[100]
     order = np.random.default_rng(0).permutation(1300)
     copies = np.flatnonzero((order >= 100) & (order < 1100))
-    found = open_cut(tmp_path, trained(factory, "ip", DIM), vectors[order], [400, 900]).search(vectors[100:101], 20)
+    found = open_cut(tmp_path, trained(factory, "ip", DIM), vectors[order], [400, 900]).search(
+        vectors[100:101], 20
+    )
     rows = global_rows(found, [400, 900])[0]
     there = rows[np.isin(rows, copies)]
     assert there.tolist() == copies[: len(there)].tolist()
@@ -92,7 +122,10 @@ def test_a_query_is_answered_alike_alone_and_in_a_crowd(tmp_path: Path) -> None:
     vectors, queries = unit_vectors(3000, DIM), unit_vectors(200, DIM, seed=1)
     for factory in FACTORIES:
         index = open_cut(tmp_path, trained(factory, "ip", DIM), vectors, [1000])
-        crowd, alone = index.search(queries, 10, nprobe=2), index.search(queries[7:8], 10, nprobe=2, threads=1)
+        crowd, alone = (
+            index.search(queries, 10, nprobe=2),
+            index.search(queries[7:8], 10, nprobe=2, threads=1),
+        )
         np.testing.assert_array_equal(alone.scores[0], crowd.scores[7])
         np.testing.assert_array_equal(alone.row[0], crowd.row[7])
 
@@ -118,7 +151,9 @@ def test_a_sweep_is_a_search_at_each_nprobe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("factory", ["Flat", "IVF64,SQ8", "IVF64,RaBitQ"])
-def test_k_rows_are_found_however_few_the_lists_hold_and_all_rows_where_k_is_more(factory: str, tmp_path: Path) -> None:
+def test_k_rows_are_found_however_few_the_lists_hold_and_all_rows_where_k_is_more(
+    factory: str, tmp_path: Path
+) -> None:
     vectors, queries = unit_vectors(1000, DIM), unit_vectors(3, DIM, seed=1)
     index = open_cut(tmp_path, trained(factory, "ip", DIM), vectors, [400], np.arange(1000) % 5 > 0)
     for k in (10, 200, 799, 800, 900):
@@ -162,14 +197,22 @@ def test_rerank_puts_the_exact_scores_in_order(metric: str, tmp_path: Path) -> N
 
 def test_rerank_of_nothing() -> None:
     queries = unit_vectors(2, DIM)
-    found = rerank(queries, SegmentedIndex.open([]).search(queries, 5), 3, lambda s, r: np.empty((0, DIM)), "l2")
+    found = rerank(
+        queries,
+        SegmentedIndex.open([]).search(queries, 5),
+        3,
+        lambda s, r: np.empty((0, DIM)),
+        "l2",
+    )
     assert found.row.tolist() == [[-1] * 3] * 2
     assert np.isposinf(found.scores).all()
 
 
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @settings(max_examples=25, deadline=None)
-@given(n=st.integers(0, 200), cut=st.integers(0, 200), k=st.integers(1, 210), seed=st.integers(0, 99))
+@given(
+    n=st.integers(0, 200), cut=st.integers(0, 200), k=st.integers(1, 210), seed=st.integers(0, 99)
+)
 def test_exact_search_by_blocks(metric: str, n: int, cut: int, k: int, seed: int) -> None:
     cut = min(cut, n)
     vectors, queries = small_integers(n, DIM, seed), small_integers(30, DIM, seed + 1)
@@ -194,7 +237,9 @@ def _anonymous() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Anonymous"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="no /proc/self/smaps_rollup here")
+@pytest.mark.skipif(
+    not Path("/proc/self/smaps_rollup").exists(), reason="no /proc/self/smaps_rollup here"
+)
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8", "IVF4,RaBitQ"])
 def test_opening_maps_the_codes(factory: str, tmp_path: Path) -> None:
     path = tmp_path / "big.faiss"
@@ -217,7 +262,11 @@ def test_segments_of_other_trainings_or_metrics_are_refused(tmp_path: Path) -> N
     }
     for name, start in starts.items():
         (tmp_path / name).write_bytes(start)
-    for other, what in (("codec", "training"), ("metric", "dim and metric"), ("dim", "dim and metric")):
+    for other, what in (
+        ("codec", "training"),
+        ("metric", "dim and metric"),
+        ("dim", "dim and metric"),
+    ):
         with pytest.raises(OptionError, match=f"{other} and .*a differ in {what}"):
             SegmentedIndex.open([SegmentFile(tmp_path / "a"), SegmentFile(tmp_path / other)])
 
@@ -227,7 +276,9 @@ def test_damaged_files_are_named(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "damaged.faiss"
     whole = build_segment(trained("IVF4,SQ8", "ip", DIM), [unit_vectors(500, DIM)])
     path.write_bytes(whole[: len(whole) // 2] if content is None else content)
-    with pytest.raises(SentenceBeamError, match=r"damaged\.faiss: not a readable index segment") as error:
+    with pytest.raises(
+        SentenceBeamError, match=r"damaged\.faiss: not a readable index segment"
+    ) as error:
         SegmentedIndex.open([SegmentFile(path)])
     assert "\n" not in str(error.value)
 

@@ -43,7 +43,9 @@ def test_imbalance() -> None:
     assert imbalance(np.array([], np.int64)) is None
 
 
-@pytest.mark.parametrize(("rows", "why"), [(400, False), (401, True), (25, False), (24, True), (0, True)])
+@pytest.mark.parametrize(
+    ("rows", "why"), [(400, False), (401, True), (25, False), (24, True), (0, True)]
+)
 def test_four_times_the_rows_or_a_quarter(rows: int, why: bool) -> None:
     assert (resized(100, rows) is not None) == why
 

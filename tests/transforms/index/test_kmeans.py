@@ -28,7 +28,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("metric", ["ip", "l2"])
-def test_torch_finds_lists_as_good_as_those_of_faiss(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_finds_lists_as_good_as_those_of_faiss(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sample = clustered(2000)
     found = [kmeans(sample, 30, metric, seed=seed) for seed in (1, 1, 2)]
     monkeypatch.setattr(module, "has_gpu", lambda: False)
@@ -38,14 +40,17 @@ def test_torch_finds_lists_as_good_as_those_of_faiss(metric: str, monkeypatch: p
     assert found[0].dtype == expected.dtype == np.float32
     if metric == "ip":
         np.testing.assert_allclose(np.linalg.norm(found[0], axis=1), 1, atol=1e-6)
-    ours, theirs = (nearest(sample, centroids, metric)[0].mean() for centroids in (found[0], expected))
+    ours, theirs = (
+        nearest(sample, centroids, metric)[0].mean() for centroids in (found[0], expected)
+    )
     assert ours > theirs - 0.04
 
 
 @pytest.mark.usefixtures("gpu")
 def test_torch_goes_on_from_centroids_and_splits_lists_for_those_without_rows() -> None:
     sample = clustered(400)
-    start = np.concatenate([sample[:3], -10 * np.ones((2, 16), np.float32)])  # the last two are near no row
+    # the last two are near no row
+    start = np.concatenate([sample[:3], -10 * np.ones((2, 16), np.float32)])
     found = kmeans(sample, 5, "l2", start=start)
     assert len(set(np.argmin(((sample[:, None] - found) ** 2).sum(axis=2), axis=1))) == 5
 

@@ -36,7 +36,9 @@ def found_pairs(vectors: np.ndarray, near: np.ndarray, threshold: float) -> list
 
 @pytest.mark.parametrize("cells", [1 << 22, 997])
 @pytest.mark.parametrize("lists", [1, 2, 4])
-def test_every_pair_whose_lists_meet_is_found_once(monkeypatch: pytest.MonkeyPatch, lists: int, cells: int) -> None:
+def test_every_pair_whose_lists_meet_is_found_once(
+    monkeypatch: pytest.MonkeyPatch, lists: int, cells: int
+) -> None:
     monkeypatch.setattr(near_pairs, "CELLS", cells)
     vectors = crowded(600)
     near = lists_near(vectors, TrainedIndex.of(trained("IVF4,Flat", "ip", DIM)), lists)
@@ -51,7 +53,9 @@ def test_every_pair_whose_lists_meet_is_found_once(monkeypatch: pytest.MonkeyPat
 
 @given(
     st.integers(1, 30).flatmap(
-        lambda n: st.tuples(st.just(n), st.lists(st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), max_size=8)))
+        lambda n: st.tuples(
+            st.just(n), st.lists(st.lists(st.tuples(*[st.integers(0, n - 1)] * 2), max_size=8))
+        )
     )
 )
 def test_groups_are_what_pairs_hold_together(case: tuple[int, list[list[tuple[int, int]]]]) -> None:

@@ -1,4 +1,6 @@
-"""The vectors beside a segment's codes: what they keep of a row, and that each row is checked alone."""
+"""The vectors beside a segment's codes: what they keep of a row, and that each row is checked
+alone.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""The rotation before codes of a few bits: the same bits for a row in any block, and what it is for."""
+"""The rotation before codes of a few bits: the same bits for a row in any block, and what it is
+for.
+"""
 
 from pathlib import Path
 
@@ -12,13 +14,24 @@ from transforms.index import choose_index, train
 from transforms.index.rotation import Rotation
 
 
-@given(rows=st.integers(1, 40), dim=st.integers(1, 70), power=st.integers(-30, 30), seed=st.integers(0, 99))
-def test_a_row_is_turned_alike_in_any_block_and_keeps_its_products(rows: int, dim: int, power: int, seed: int) -> None:
+@given(
+    rows=st.integers(1, 40),
+    dim=st.integers(1, 70),
+    power=st.integers(-30, 30),
+    seed=st.integers(0, 99),
+)
+def test_a_row_is_turned_alike_in_any_block_and_keeps_its_products(
+    rows: int, dim: int, power: int, seed: int
+) -> None:
     rotation = Rotation.of(dim)
-    vectors = np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32) * np.float32(10.0**power)
+    vectors = np.random.default_rng(seed).standard_normal((rows, dim)).astype(
+        np.float32
+    ) * np.float32(10.0**power)
     turned = rotation.apply(vectors)
     for cut in (vectors[::-1], vectors[-1:], np.concatenate([vectors] * 3)):
-        np.testing.assert_array_equal(rotation.apply(cut)[0], turned[0 if len(cut) == 3 * rows else -1])
+        np.testing.assert_array_equal(
+            rotation.apply(cut)[0], turned[0 if len(cut) == 3 * rows else -1]
+        )
     scale = float(np.linalg.norm(vectors[0].astype(np.float64))) or 1.0
     unit, before = turned.astype(np.float64) / scale, vectors.astype(np.float64) / scale
     np.testing.assert_allclose(unit @ unit[0], before @ before[0], rtol=1e-4, atol=1e-4)
@@ -33,10 +46,15 @@ def test_codes_of_a_bit_serve_vectors_whose_components_differ(metric: str, tmp_p
     vectors = unit_vectors(3000, 64) * np.arange(1, 65, dtype=np.float32) ** -1
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     start = train(choose_index(len(vectors), 64, "IVF4,RaBitQ", metric=metric), vectors, threads=1)
-    found = open_cut(tmp_path, start, vectors, [1000]).search(vectors[:200], 40, nprobe=4, threads=1)
+    found = open_cut(tmp_path, start, vectors, [1000]).search(
+        vectors[:200], 40, nprobe=4, threads=1
+    )
     nearest = np.argsort(-(vectors[:200] @ vectors.T), axis=1)[:, :10]
     rows = np.array([0, 1000])[found.segment] + found.row
-    hits = [len(set(mine) & set(true)) for mine, true in zip(rows.tolist(), nearest.tolist(), strict=True)]
+    hits = [
+        len(set(mine) & set(true))
+        for mine, true in zip(rows.tolist(), nearest.tolist(), strict=True)
+    ]
     assert np.mean(hits) / 10 > 0.9
 
 

@@ -1,4 +1,6 @@
-"""The most similar pairs: brute force, whatever the blocks, the ties, the copies; and by an index."""
+"""The most similar pairs: brute force, whatever the blocks, the ties, the copies; and by an
+index.
+"""
 
 from itertools import combinations
 from pathlib import Path
@@ -18,7 +20,9 @@ DIM = 12
 def brute_force(vectors: np.ndarray, k: int) -> list[tuple[float, int, int]]:
     """Every pair, sorted by score and rows."""
     scores = vectors.astype(np.float64) @ vectors.astype(np.float64).T
-    pairs = [(float(np.float32(scores[a, b])), a, b) for a, b in combinations(range(len(vectors)), 2)]
+    pairs = [
+        (float(np.float32(scores[a, b])), a, b) for a, b in combinations(range(len(vectors)), 2)
+    ]
     return sorted(pairs, key=lambda pair: (-pair[0], pair[1], pair[2]))[:k]
 
 
@@ -27,7 +31,9 @@ def listed(pairs: TopPairs) -> list[tuple[float, int, int]]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(n=st.integers(0, 40), k=st.integers(1, 900), block=st.integers(1, 45), seed=st.integers(0, 99))
+@given(
+    n=st.integers(0, 40), k=st.integers(1, 900), block=st.integers(1, 45), seed=st.integers(0, 99)
+)
 def test_every_pair_is_compared_ties_included(n: int, k: int, block: int, seed: int) -> None:
     vectors = small_integers(n, DIM, seed)
     found = exact_pairs(vectors, k, block=block)
@@ -63,13 +69,21 @@ def test_near_copies_within_rounding_are_told_apart() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(of=st.lists(st.integers(0, 7), min_size=1, max_size=20), k=st.integers(1, 200), seed=st.integers(0, 99))
+@given(
+    of=st.lists(st.integers(0, 7), min_size=1, max_size=20),
+    k=st.integers(1, 200),
+    seed=st.integers(0, 99),
+)
 def test_rows_that_are_copies_are_pairs_too(of: list[int], k: int, seed: int) -> None:
     _, place = np.unique(of, return_inverse=True)
     vectors = unit_vectors(len(set(of)), DIM, seed)
     found = with_copies(exact_pairs(vectors, k), vectors, place, k)
-    assert [pair[1:] for pair in listed(found)] == [pair[1:] for pair in brute_force(vectors[place], k)]
-    np.testing.assert_allclose(found.scores, [pair[0] for pair in brute_force(vectors[place], k)], atol=1e-6)
+    assert [pair[1:] for pair in listed(found)] == [
+        pair[1:] for pair in brute_force(vectors[place], k)
+    ]
+    np.testing.assert_allclose(
+        found.scores, [pair[0] for pair in brute_force(vectors[place], k)], atol=1e-6
+    )
 
 
 def test_a_text_of_very_many_rows_costs_no_more_than_k() -> None:

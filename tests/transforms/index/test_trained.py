@@ -37,16 +37,23 @@ def test_a_segment_has_codes_ids_and_list_sizes_and_little_else(codec: str) -> N
 def test_segments_with_and_without_a_quantizer_answer_as_faiss(
     lists: str, codec: str, metric: str, tmp_path: Path
 ) -> None:
-    faiss, start, vectors = load_faiss(), trained(f"{lists},{codec}", metric, DIM), unit_vectors(900, DIM)
+    faiss, start, vectors = (
+        load_faiss(),
+        trained(f"{lists},{codec}", metric, DIM),
+        unit_vectors(900, DIM),
+    )
     old = tmp_path / "old"
-    if codec == "RaBitQ":  # earlier versions did not turn vectors, so no segment of theirs has this training
+    # earlier versions did not turn vectors, so no segment of theirs has this training
+    if codec == "RaBitQ":
         old.write_bytes(build_segment(start, [vectors[:400]]))
     else:
         with_own_quantizer(start, vectors[:400], old)
     (tmp_path / "new").write_bytes(build_segment(start, [vectors[400:]]))
     (tmp_path / "trained").write_bytes(start)
     files = [SegmentFile(old), SegmentFile(tmp_path / "new")]
-    found = SegmentedIndex.open(files, TrainedIndex.open(tmp_path / "trained")).search(QUERIES, 10, nprobe=3)
+    found = SegmentedIndex.open(files, TrainedIndex.open(tmp_path / "trained")).search(
+        QUERIES, 10, nprobe=3
+    )
     plain = faiss.deserialize_index(np.frombuffer(start, np.uint8))
     plain.add(vectors)
     faiss.extract_index_ivf(plain).nprobe = 3
@@ -65,10 +72,14 @@ def test_rows_of_an_earlier_segment_are_copied_into_one_without_quantizer(tmp_pa
 def test_lists_without_their_quantizer_or_with_another_one_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(build_segment(trained("IVF8,SQ8", "ip", DIM), [unit_vectors(50, DIM)]))
-    with pytest.raises(DamagedIndexError, match="segment: a segment whose quantizer is another file's"):
+    with pytest.raises(
+        DamagedIndexError, match="segment: a segment whose quantizer is another file's"
+    ):
         SegmentedIndex.open([SegmentFile(path)])
     for other in ("IVF4,SQ8", "IVF8,Flat"):
-        with pytest.raises(DamagedIndexError, match="segment: its lists are not of the index's quantizer"):
+        with pytest.raises(
+            DamagedIndexError, match="segment: its lists are not of the index's quantizer"
+        ):
             SegmentedIndex.open([SegmentFile(path)], TrainedIndex.of(trained(other, "ip", DIM)))
     (tmp_path / "trained").write_bytes(b"nothing")
     with pytest.raises(DamagedIndexError, match="trained: not a readable trained index"):

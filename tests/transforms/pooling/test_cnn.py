@@ -38,7 +38,9 @@ def test_a_text_alone_in_a_batch_and_in_any_padding(tokens):
             assert torch.allclose(_cnn()(alone(drawn, row)).vectors[0], together[row], atol=2e-6)
         text = alone(drawn, 1).hidden[LAYERS].float()
         for before, between in ((0, 5), (4, 0), (2, 3)):
-            mask = torch.cat([torch.zeros(before), torch.ones(1), torch.zeros(between), torch.ones(tokens - 1)]).bool()
+            mask = torch.cat(
+                [torch.zeros(before), torch.ones(1), torch.zeros(between), torch.ones(tokens - 1)]
+            ).bool()
             laid = torch.full((1, len(mask), HIDDEN), 1e4)
             laid[0, mask] = text
             assert torch.allclose(_network()(laid, mask[None])[0], together[1], atol=2e-6)
@@ -50,7 +52,9 @@ def test_tokens_that_do_not_count_change_nothing():
     wild = {LAYERS: torch.where(keep[:, None], drawn.hidden[LAYERS], float("nan"))}
     with torch.inference_mode():
         found = _cnn()(replace(drawn, keep=keep, hidden=wild)).vectors
-        expected = _network()(drawn.hidden[LAYERS].float()[:6][keep[:6]][None], torch.ones(1, 4, dtype=torch.bool))
+        expected = _network()(
+            drawn.hidden[LAYERS].float()[:6][keep[:6]][None], torch.ones(1, 4, dtype=torch.bool)
+        )
     assert torch.allclose(found[0], expected[0], atol=2e-6)
     assert found.isfinite().all()
 

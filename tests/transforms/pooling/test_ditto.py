@@ -21,7 +21,11 @@ def _pool(spec, drawn):
 @pytest.mark.parametrize("scale", ["none", "sum", "count"])
 def test_a_sentence_is_the_weighted_sum_of_its_tokens(kind, scale):
     drawn = states([5, 3])
-    x = {"first-last": (drawn.hidden[0] + drawn.hidden[6]) / 2, "last": drawn.hidden[6], "static": drawn.raw}[kind]
+    x = {
+        "first-last": (drawn.hidden[0] + drawn.hidden[6]) / 2,
+        "last": drawn.hidden[6],
+        "static": drawn.raw,
+    }[kind]
     a = drawn.own_attention[2, 1].double()
     found = _pool(f"ditto:2-1,states={kind},scale={scale}", drawn).vectors
     for row, part in enumerate((slice(0, 5), slice(5, 8))):
@@ -31,7 +35,9 @@ def test_a_sentence_is_the_weighted_sum_of_its_tokens(kind, scale):
 
 def test_scale_changes_the_length_alone():
     drawn = states([5, 3, 9])
-    none, total, count = (_pool(f"ditto:1-1,scale={scale}", drawn).vectors for scale in ("none", "sum", "count"))
+    none, total, count = (
+        _pool(f"ditto:1-1,scale={scale}", drawn).vectors for scale in ("none", "sum", "count")
+    )
     for other in (total, count):
         assert torch.allclose(torch.cosine_similarity(none, other), torch.ones(3), atol=1e-6)
 
@@ -40,7 +46,9 @@ def test_equal_attention_is_the_mean():
     drawn = states([5, 3])
     even = {(1, 1): torch.cat([torch.full((5,), 1 / 5), torch.full((3,), 1 / 3)])}
     drawn = replace(drawn, own_attention=even)
-    assert torch.allclose(_pool("ditto:1-1", drawn).vectors, _pool("first-last", drawn).vectors, atol=1e-6)
+    assert torch.allclose(
+        _pool("ditto:1-1", drawn).vectors, _pool("first-last", drawn).vectors, atol=1e-6
+    )
 
 
 def test_no_attention_falls_back_to_the_mean():
@@ -58,7 +66,8 @@ def test_uncounted_tokens_do_not_matter_and_sentences_stand_alone():
     together = _pool("ditto:2-2,count=no-special,scale=sum", drawn).vectors
     for row in range(3):
         assert torch.allclose(
-            _pool("ditto:2-2,count=no-special,scale=sum", alone(drawn, row)).vectors[0], together[row]
+            _pool("ditto:2-2,count=no-special,scale=sum", alone(drawn, row)).vectors[0],
+            together[row],
         )
     for tensor in (*drawn.hidden.values(), *drawn.own_attention.values()):
         tensor[[0, 4, 5, 7, 8, 15]] = float("nan")

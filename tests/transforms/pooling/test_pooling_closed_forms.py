@@ -30,7 +30,9 @@ POOLERS = [
 COUNTS = ["all", "no-special", "drop-last-special", "no-prompt"]
 
 
-def _states(lengths: list[int], dtype: torch.dtype = torch.float32, **changes: object) -> TokenStates:
+def _states(
+    lengths: list[int], dtype: torch.dtype = torch.float32, **changes: object
+) -> TokenStates:
     generator = torch.Generator().manual_seed(1)
     total = sum(lengths)
     draw = lambda width: torch.randn(total, width, generator=generator).to(dtype)  # noqa: E731
@@ -57,7 +59,9 @@ def _pool(spec: str, states: TokenStates) -> torch.Tensor:
 @pytest.mark.parametrize("pooler", POOLERS)
 @pytest.mark.parametrize("count", COUNTS)
 def test_only_what_is_needed_is_read_and_dim_is_right(pooler, count):
-    spec = "+".join(f"{part}{',' if ':' in part else ':'}count={count}" for part in pooler.split("+"))
+    spec = "+".join(
+        f"{part}{',' if ':' in part else ':'}count={count}" for part in pooler.split("+")
+    )
     built = build_pooler(parse_pooler(spec), SHAPE)
     states = _states([4, 1, 6])
     layers = {layer: state for layer, state in states.hidden.items() if layer in built.needs.layers}
@@ -73,10 +77,16 @@ def test_only_what_is_needed_is_read_and_dim_is_right(pooler, count):
 @pytest.mark.parametrize("pooler", POOLERS)
 @pytest.mark.parametrize("count", ["no-special", "drop-last-special", "no-prompt"])
 def test_uncounted_tokens_may_hold_anything(pooler, count):
-    spec = "+".join(f"{part}{',' if ':' in part else ':'}count={count}" for part in pooler.split("+"))
+    spec = "+".join(
+        f"{part}{',' if ':' in part else ':'}count={count}" for part in pooler.split("+")
+    )
     states = _states([4, 5])
     clean = _pool(spec, states)
-    uncounted = {"no-special": [0, 3, 4, 8], "drop-last-special": [3, 8], "no-prompt": [0, 1, 4, 5]}[count]
+    uncounted = {
+        "no-special": [0, 3, 4, 8],
+        "drop-last-special": [3, 8],
+        "no-prompt": [0, 1, 4, 5],
+    }[count]
     for tensor in [*states.hidden.values(), states.raw]:
         tensor[uncounted] = torch.tensor(float("nan"))
     assert torch.equal(_pool(spec, states), clean)
@@ -107,7 +117,9 @@ def test_no_sentences(pooler):
     assert _pool(pooler, states).shape == (0, parse_pooler(pooler).dim(5, 4))
 
 
-@pytest.mark.parametrize("pooler", ["mean", "max", "cls", "last-token", "weighted-mean", "last2", "mean-sqrt-len"])
+@pytest.mark.parametrize(
+    "pooler", ["mean", "max", "cls", "last-token", "weighted-mean", "last2", "mean-sqrt-len"]
+)
 def test_one_token_and_constant_tokens(pooler):
     row = torch.randn(5)
     constant = {layer: row.expand(7, 5) for layer in range(4)}

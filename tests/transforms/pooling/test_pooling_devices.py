@@ -1,4 +1,6 @@
-"""Poolers on a GPU: nothing waits for it, nothing is added up in any order, and the vectors are the CPU's."""
+"""Poolers on a GPU: nothing waits for it, nothing is added up in any order, and the vectors are the
+CPU's.
+"""
 
 import copy
 from dataclasses import replace
@@ -10,14 +12,26 @@ import torch
 from helpers.stub_device import GPU, stub_gpu
 from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, VOCABULARY, states
 
-from transforms.pooling import BareMask, Lexicon, ModelShape, TokenStates, TokenStatistics, build_pooler
+from transforms.pooling import (
+    BareMask,
+    Lexicon,
+    ModelShape,
+    TokenStates,
+    TokenStatistics,
+    build_pooler,
+)
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
 from transforms.pooling.sbert_wk import layer_cosines
 from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.space import parse_pooler
 
-PIECES = ("[PAD]", "[CLS]", "[SEP]", *(f"{'##' * (n % 3 == 0)}{chr(97 + n % 26)}" for n in range(3, VOCABULARY)))
+PIECES = (
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    *(f"{'##' * (n % 3 == 0)}{chr(97 + n % 26)}" for n in range(3, VOCABULARY)),
+)
 SPECS = (
     "mean", "mean:count=no-special", "mean:count=drop-last-special", "mean:count=no-prompt", "cls", "cls-tanh", "max",
     "mean-sqrt-len", "last-token", "weighted-mean", "weighted-mean:rank=attended", "static", "first-last", "last2",
@@ -33,12 +47,17 @@ def _drawn() -> TokenStates:
     flat = {layer: state.clone() for layer, state in drawn.hidden.items()}
     for layer in flat:
         flat[layer][2] = flat[0][2]  # a token whose layers are all alike needs the ridge
-    mask, bare = drawn.offsets[:-1] + 1, BareMask(torch.randn(6, HIDDEN), torch.tensor([0, 1, 2, 3, 4, 5]))
+    mask, bare = (
+        drawn.offsets[:-1] + 1,
+        BareMask(torch.randn(6, HIDDEN), torch.tensor([0, 1, 2, 3, 4, 5])),
+    )
     return replace(drawn, hidden=flat, mask=mask, bare_mask=bare)
 
 
 def _on_gpu(drawn: TokenStates) -> TokenStates:
-    """The states as a forward pass on a GPU leaves them: what it makes is there, what was known before is not."""
+    """The states as a forward pass on a GPU leaves them: what it makes is there, what was known
+    before is not.
+    """
     assert drawn.raw is not None
     assert drawn.bare_mask is not None
     return replace(
@@ -67,7 +86,11 @@ def _check(here: Pooler, there: Pooler, counts: Any) -> None:
 def test_a_pooler_on_a_gpu(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = TokenStatistics.count("tfidf", "t", np.arange(3, 20), np.arange(0, 18), VOCABULARY)
     counts_of = np.arange(VOCABULARY)
-    tables = {"t": counted if spec.startswith("tfidf") else TokenStatistics("token-counts", "x", 9, counts_of)}
+    tables = {
+        "t": counted
+        if spec.startswith("tfidf")
+        else TokenStatistics("token-counts", "x", 9, counts_of)
+    }
     shape = ModelShape(LAYERS, HIDDEN, EMBEDDING, has_pooler_head=True, has_cnn_head=True)
     network = CnnNetwork().eval()
     lexicon = Lexicon(PIECES, frozenset([FIRST, LAST]), tables, network)
@@ -79,7 +102,9 @@ def test_a_pooler_on_a_gpu(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_layers_between_a_model_and_its_pooling_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     mean = build_pooler(parse_pooler("mean"), ModelShape(LAYERS, HIDDEN, EMBEDDING))
-    convolutions = Convolutions({"width": HIDDEN, "channels": HIDDEN // 2, "kernels": [1, 3]}).eval()
+    convolutions = Convolutions(
+        {"width": HIDDEN, "channels": HIDDEN // 2, "kernels": [1, 3]}
+    ).eval()
     recurrent = Recurrent({"width": HIDDEN, "hidden": 5, "depth": 2, "both": True}).eval()
     with stub_gpu(monkeypatch) as counts:
         for layer in (convolutions, recurrent):
@@ -95,7 +120,9 @@ def test_cosines_are_exact_whatever_the_switch_for_tensorfloat_says_and_it_stays
 ) -> None:
     matmul: Any = torch.backends.cuda.matmul
     vectors = torch.randn(5, 4, HIDDEN)
-    monkeypatch.setattr(type(matmul), "__setattr__", lambda *_: pytest.fail("the switch is for all threads"))
+    monkeypatch.setattr(
+        type(matmul), "__setattr__", lambda *_: pytest.fail("the switch is for all threads")
+    )
     monkeypatch.setattr(type(matmul), "__getattr__", lambda *_: "tf32" if fast else "none")
     with stub_gpu(monkeypatch):
         found = layer_cosines(vectors.to(GPU)).cpu()

@@ -6,7 +6,13 @@ import torch
 from helpers.token_states import EMBEDDING, FIRST, HIDDEN, LAST, LAYERS, alone, states
 
 from transforms.pooling import Lexicon, ModelShape, Status, TokenStatistics, build_pooler
-from transforms.pooling.remove_biases import REFERENCE_PIECES, REFERENCE_SIGNS, kept_text, most_frequent, word_insides
+from transforms.pooling.remove_biases import (
+    REFERENCE_PIECES,
+    REFERENCE_SIGNS,
+    kept_text,
+    most_frequent,
+    word_insides,
+)
 from transforms.space import parse_pooler
 
 SHAPE = ModelShape(LAYERS, HIDDEN, EMBEDDING)
@@ -15,8 +21,12 @@ DOG, S, STOP, CAT, BANG, SEVEN, THE = range(3, 10)
 
 
 def _pool(spec, drawn, counts=None, pieces=PIECES):
-    tables = {} if counts is None else {"t": TokenStatistics("token-counts", "x", 9, np.array(counts))}
-    return build_pooler(parse_pooler(spec), SHAPE, Lexicon(pieces, frozenset([FIRST, LAST]), tables))(drawn)
+    tables = (
+        {} if counts is None else {"t": TokenStatistics("token-counts", "x", 9, np.array(counts))}
+    )
+    return build_pooler(
+        parse_pooler(spec), SHAPE, Lexicon(pieces, frozenset([FIRST, LAST]), tables)
+    )(drawn)
 
 
 def _sentences(*texts):
@@ -79,8 +89,14 @@ def test_nothing_removed_is_the_static_mean():
     drawn = states([5, 2, 7])
     pieces = tuple(f"p{i}" for i in range(40))
     spec = "remove-biases:variant=generic,top=0,subwords=keep,punctuation=keep,case=keep"
-    assert torch.equal(_pool(spec, drawn, pieces=pieces).vectors, _pool("static:count=no-special", drawn).vectors)
-    assert _pool(spec, drawn, pieces=pieces).status.tolist() == [Status.OK, Status.FALLBACK, Status.OK]
+    assert torch.equal(
+        _pool(spec, drawn, pieces=pieces).vectors, _pool("static:count=no-special", drawn).vectors
+    )
+    assert _pool(spec, drawn, pieces=pieces).status.tolist() == [
+        Status.OK,
+        Status.FALLBACK,
+        Status.OK,
+    ]
 
 
 def test_nothing_left_is_the_mean_of_the_words():
@@ -94,7 +110,8 @@ def test_nothing_left_is_the_mean_of_the_words():
 def test_a_texts_first_piece_never_continues_a_word():
     starts = ("[PAD]", "<s>", "</s>", "dog", "\u0120dog", "s")
     assert word_insides(starts).tolist() == [True, True, True, True, False, True]
-    drawn = _sentences([3, 5, 4])  # "dogs dog", the first word without a mark as byte-level BPE has it
+    # "dogs dog", the first word without a mark as byte-level BPE has it
+    drawn = _sentences([3, 5, 4])
     found = _pool("remove-biases:variant=generic,top=0", drawn, pieces=starts).vectors[0].double()
     assert torch.allclose(found, drawn.raw[[1, 3]].mean(0), atol=1e-6)
     assert not word_insides(("a", "b")).any()
@@ -110,5 +127,7 @@ def test_sentences_stand_alone():
     for spec in ("remove-biases", "remove-biases:variant=generic,top=0"):
         together = _pool(spec, drawn).vectors
         for row in range(3):
-            assert torch.allclose(_pool(spec, alone(drawn, row)).vectors[0], together[row], atol=1e-6)
+            assert torch.allclose(
+                _pool(spec, alone(drawn, row)).vectors[0], together[row], atol=1e-6
+            )
         assert _pool(spec, states([])).vectors.shape == (0, EMBEDDING)

@@ -39,7 +39,9 @@ def _neighbours(vectors: np.ndarray, layer: int, window: int, variant: str) -> l
 
 
 def slow_weights(vectors: np.ndarray, window: int, variant: str) -> tuple[np.ndarray, np.ndarray]:
-    """Alignment and novelty of one token's layers [K, H], one QR decomposition a layer, the layer's vector last."""
+    """Alignment and novelty of one token's layers [K, H], one QR decomposition a layer, the layer's
+    vector last.
+    """
     alignment, novelty = np.zeros(len(vectors)), np.zeros(len(vectors))
     for layer, vector in enumerate(vectors):
         context = _neighbours(vectors, layer, window, variant)
@@ -181,22 +183,31 @@ def test_shares_of_the_tokens_sum_to_one():
 def test_weights_know_nothing_of_lengths_and_rotations():
     drawn = states([9, 4])
     scale = {layer: state * (layer + 0.5) for layer, state in drawn.hidden.items()}
-    cosines = [layer_cosines(torch.stack([h[layer] for layer in range(7)], 1)) for h in (drawn.hidden, scale)]
+    cosines = [
+        layer_cosines(torch.stack([h[layer] for layer in range(7)], 1))
+        for h in (drawn.hidden, scale)
+    ]
     assert torch.allclose(cosines[0], cosines[1], atol=1e-12)
     turn = torch.linalg.qr(torch.randn(HIDDEN, HIDDEN, dtype=torch.float64))[0]
     turned = replace(drawn, hidden={layer: state @ turn for layer, state in drawn.hidden.items()})
-    assert torch.allclose(_pooler()(turned).vectors, _pooler()(drawn).vectors @ turn.float(), atol=1e-5)
+    assert torch.allclose(
+        _pooler()(turned).vectors, _pooler()(drawn).vectors @ turn.float(), atol=1e-5
+    )
 
 
 def test_parallel_layers_weigh_equally_and_are_a_fallback():
     base = torch.randn(8, HIDDEN, dtype=torch.float64)
     drawn = states([5, 3], hidden={layer: base * (layer + 1) for layer in range(LAYERS + 1)})
-    _, novelty = layer_weights(layer_cosines(torch.stack([drawn.hidden[k] for k in range(7)], 1)), 2, "reference")
+    _, novelty = layer_weights(
+        layer_cosines(torch.stack([drawn.hidden[k] for k in range(7)], 1)), 2, "reference"
+    )
     assert torch.allclose(novelty, torch.full_like(novelty, 1 / 7))
     pooled = _pooler()(drawn)
     assert pooled.status.tolist() == [Status.FALLBACK, Status.FALLBACK]
     directions = torch.stack([base[:4].mean(0), base[5:7].mean(0)]).float()
-    assert torch.allclose(torch.cosine_similarity(pooled.vectors, directions), torch.ones(2), atol=1e-6)
+    assert torch.allclose(
+        torch.cosine_similarity(pooled.vectors, directions), torch.ones(2), atol=1e-6
+    )
 
 
 def test_repeated_zero_opposed_and_broken_layers_stay_in_bounds():
@@ -210,7 +221,9 @@ def test_repeated_zero_opposed_and_broken_layers_stay_in_bounds():
     assert pooled.status.tolist() == [Status.OK, Status.OK, Status.OK, Status.NONFINITE]
     bound = max(float(state[:15].norm(dim=1).max()) for state in hidden.values())
     assert (pooled.vectors[:3].norm(dim=1) <= bound).all()
-    weights = layer_weights(layer_cosines(torch.stack([hidden[k][:15] for k in range(7)], 1)), 2, "reference")
+    weights = layer_weights(
+        layer_cosines(torch.stack([hidden[k][:15] for k in range(7)], 1)), 2, "reference"
+    )
     for kind in weights:
         assert torch.allclose(kind.sum(0), torch.ones(15, dtype=torch.float64))
         assert (kind >= 0).all()
@@ -228,10 +241,14 @@ def test_the_last_token_and_uncounted_ones_are_not_read():
 def test_chunks_change_nothing(monkeypatch, tokens):
     drawn = states([9, 1, 14, 2], dtype=torch.float32)
     whole = _pooler()(drawn).vectors
-    monkeypatch.setattr("transforms.pooling.sbert_wk._CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN})
+    monkeypatch.setattr(
+        "transforms.pooling.sbert_wk._CHUNK_BYTES", {"cpu": tokens * 4 * 5 * HIDDEN}
+    )
     assert torch.allclose(_pooler()(drawn).vectors, whole, rtol=1e-5, atol=1e-6)
     for row in range(4):
-        assert torch.allclose(_pooler()(alone(drawn, row)).vectors[0], whole[row], rtol=1e-5, atol=1e-5)
+        assert torch.allclose(
+            _pooler()(alone(drawn, row)).vectors[0], whole[row], rtol=1e-5, atol=1e-5
+        )
 
 
 def test_one_token_is_its_own_word_and_no_sentence_gives_no_vector():
@@ -240,7 +257,9 @@ def test_one_token_is_its_own_word_and_no_sentence_gives_no_vector():
     assert _pooler()(states([])).vectors.shape == (0, HIDDEN)
 
 
-@pytest.mark.parametrize("spec", ["sbert-wk:start=5", "sbert-wk:start=4,window=3", "sbert-wk:start=2,window=0"])
+@pytest.mark.parametrize(
+    "spec", ["sbert-wk:start=5", "sbert-wk:start=4,window=3", "sbert-wk:start=2,window=0"]
+)
 def test_too_few_layers_or_too_wide_a_window_are_refused(spec):
     with pytest.raises(OptionError, match="fewer than 3 layers|window must be 1 to"):
         build_pooler(parse_pooler(spec), ModelShape(LAYERS, HIDDEN, HIDDEN))

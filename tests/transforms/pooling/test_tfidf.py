@@ -37,7 +37,9 @@ def test_weights_are_exact():
     assert inverse_frequencies(two, unseen="max")[[A, B, UNSEEN]].tolist() == [0, 1, 1]
     smooth = inverse_frequencies(two, "smooth", "max")[[A, B, UNSEEN]].tolist()
     assert smooth == pytest.approx([1, np.log(3 / 2) + 1, np.log(3 / 2) + 1])
-    assert torch.equal(inverse_frequencies(two), inverse_frequencies(_fitted(*[[A, B], [A, C]] * 2)))
+    assert torch.equal(
+        inverse_frequencies(two), inverse_frequencies(_fitted(*[[A, B], [A, C]] * 2))
+    )
 
 
 def test_a_token_in_every_document_weighs_nothing():
@@ -74,7 +76,8 @@ def test_nothing_known_falls_back_to_the_words_mean():
     assert pooled.status.tolist() == [Status.FALLBACK] * 3
     assert torch.allclose(pooled.vectors[0].double(), x[1:3].mean(0), atol=1e-6)
     assert torch.allclose(pooled.vectors[1].double(), x[5], atol=1e-6)
-    assert torch.allclose(pooled.vectors[2].double(), x[7:9].mean(0), atol=1e-6)  # nothing but special tokens
+    # nothing but special tokens
+    assert torch.allclose(pooled.vectors[2].double(), x[7:9].mean(0), atol=1e-6)
     assert _pool(_fitted([A, B], [A, C]), drawn, ",unseen=max").status.tolist()[0] == Status.OK
 
 
@@ -83,7 +86,9 @@ def test_special_tokens_weigh_nothing_even_when_unseen_tokens_do():
     clean = _pool(_fitted([A, B], [A, C]), drawn, ",unseen=max,idf=smooth").vectors
     for state in drawn.hidden.values():
         state[[0, 3, 4, 6]] = 1e6
-    assert torch.equal(_pool(_fitted([A, B], [A, C]), drawn, ",unseen=max,idf=smooth").vectors, clean)
+    assert torch.equal(
+        _pool(_fitted([A, B], [A, C]), drawn, ",unseen=max,idf=smooth").vectors, clean
+    )
 
 
 @pytest.mark.parametrize("scale", ["none", "sum", "norm"])
@@ -92,7 +97,9 @@ def test_sentences_stand_alone(scale):
     fitted = _fitted(*np.random.default_rng(0).integers(3, VOCABULARY, (20, 6)).tolist())
     together = _pool(fitted, drawn, f",scale={scale}").vectors
     for row in range(4):
-        assert torch.allclose(_pool(fitted, alone(drawn, row), f",scale={scale}").vectors[0], together[row], atol=1e-6)
+        assert torch.allclose(
+            _pool(fitted, alone(drawn, row), f",scale={scale}").vectors[0], together[row], atol=1e-6
+        )
     assert _pool(fitted, states([])).vectors.shape == (0, HIDDEN)
 
 

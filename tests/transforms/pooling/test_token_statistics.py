@@ -1,4 +1,6 @@
-"""Token statistics: exact sums, the same bytes whatever the split, and files that belong together."""
+"""Token statistics: exact sums, the same bytes whatever the split, and files that belong
+together.
+"""
 
 import json
 
@@ -46,7 +48,11 @@ def test_files_and_back(tmp_path):
     counts = (tmp_path / table.described["counts"]).read_bytes()
     loaded = TokenStatistics.from_files(table, counts)
     assert table.digest == loaded.digest == fitted.digest
-    assert (loaded.documents, loaded.method, loaded.counts.tolist()) == (2, "tfidf", [0, 2, 1, 1, 0, 0, 0, 0, 0, 0])
+    assert (loaded.documents, loaded.method, loaded.counts.tolist()) == (
+        2,
+        "tfidf",
+        [0, 2, 1, 1, 0, 0, 0, 0, 0, 0],
+    )
     assert [*fitted.to_files()][-1] == TABLE
     with pytest.raises(OptionError, match="not the file"):
         TokenStatistics.from_files(table, counts[:-1] + b"x")
@@ -73,7 +79,11 @@ def test_damaged_tables_are_refused(tmp_path, harm):
 
 
 def test_what_does_not_fit_together_is_not_added():
-    for other in (_count([[1]], "token-counts"), _count([[1]], size=11), _count([[1]], tokenizer="u")):
+    for other in (
+        _count([[1]], "token-counts"),
+        _count([[1]], size=11),
+        _count([[1]], tokenizer="u"),
+    ):
         with pytest.raises(OptionError, match="cannot be added"):
             _count([[1]]) + other
     with pytest.raises(OptionError, match="tfidf, token-counts"):
@@ -85,5 +95,8 @@ def test_what_does_not_fit_together_is_not_added():
 def test_the_digest_covers_everything():
     fitted = _count([[1, 2]])
     for key in ("method", "tokenizer", "documents", "vocabulary", "sha256"):
-        described = {**TokenTable({**json.loads(fitted.to_files()[TABLE])}).described, key: "changed"}
+        described = {
+            **TokenTable({**json.loads(fitted.to_files()[TABLE])}).described,
+            key: "changed",
+        }
         assert TokenTable(described).digest != fitted.digest

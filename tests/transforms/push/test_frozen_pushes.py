@@ -1,4 +1,6 @@
-"""A push that is frozen inside a batch, and wakes when another one has pushed, leaves no wrong row that stays."""
+"""A push that is frozen inside a batch, and wakes when another one has pushed, leaves no wrong row
+that stays.
+"""
 
 import pytest
 from helpers.killed_push import Moment, frozen, wake

@@ -1,4 +1,6 @@
-"""Whatever happened before, and wherever a push was stopped: the next one leaves the database equal to the store."""
+"""Whatever happened before, and wherever a push was stopped: the next one leaves the database equal
+to the store.
+"""
 
 import json
 import random
@@ -62,8 +64,17 @@ def test_only_what_changed_is_written(store: Kept) -> None:
     store.commit_without_index(files_of(texts | {"i4": "other", "i20": "new"}))
     writes = database.writes
     done = bring(store, database)
-    assert (done.held, done.changes.added, done.changes.changed, done.changes.deleted) == ("run1", 1, 1, 1)
-    assert [version.kind for version in database.versions[writes + 1 :]] == ["notes", *["rows"] * 3, "notes"]
+    assert (done.held, done.changes.added, done.changes.changed, done.changes.deleted) == (
+        "run1",
+        1,
+        1,
+        1,
+    )
+    assert [version.kind for version in database.versions[writes + 1 :]] == [
+        "notes",
+        *["rows"] * 3,
+        "notes",
+    ]
     check(database.held(), expected(files_of(texts | {"i4": "other", "i20": "new"})))
 
 
@@ -89,7 +100,9 @@ def test_a_changed_kept_value_is_written_though_its_text_is_the_same(store: Kept
     class Other(Kept):
         def kept(self, texts):  # type: ignore[no-untyped-def]
             table = super().kept(texts)
-            return table.set_column(1, "size", [[size + (size == 6) for size in table["size"].to_pylist()]])
+            return table.set_column(
+                1, "size", [[size + (size == 6) for size in table["size"].to_pylist()]]
+            )
 
     database = Aliased()
     bring(store, database)
@@ -113,7 +126,9 @@ def test_rows_changed_since_a_run_are_written_whatever_the_database_says(store: 
     assert [database.held()[name][0]["text"] for name in ("i1", "i2")] == ["other", "spoilt"]
     assert bring(store, database, full=True).changes.changed == 9
     assert database.held()["i2"][0]["text"] == "text 2"
-    store.commit_without_index(files_of({i: text for i, text in texts.items() if i != "i8"} | {"i1": "other"}))
+    store.commit_without_index(
+        files_of({i: text for i, text in texts.items() if i != "i8"} | {"i1": "other"})
+    )
     assert [bring(store, database, since="run1").changes.deleted for _ in range(2)] == [1, 0]
 
 
@@ -133,7 +148,9 @@ def test_a_snapshot_that_is_gone_is_named(store: Kept) -> None:
     bring(store, database)
     store.commit_without_index(files_of({"i1": "one"}))
     (store.root / "manifests" / "run1.json").unlink()
-    with pytest.raises(OptionError, match="rows of run1, which vacuum removed from .*; push with --full"):
+    with pytest.raises(
+        OptionError, match="rows of run1, which vacuum removed from .*; push with --full"
+    ):
         bring(store, database)
     assert bring(store, database, full=True).rows == 1
 
@@ -148,7 +165,9 @@ class Bare(Kept):
 
 @pytest.mark.parametrize("kind", [Kept, Bare])
 @pytest.mark.parametrize("ended", [True, False])
-def test_a_table_of_another_store_is_left_alone(store: Kept, quick: Path, kind: type[Kept], ended: bool) -> None:
+def test_a_table_of_another_store_is_left_alone(
+    store: Kept, quick: Path, kind: type[Kept], ended: bool
+) -> None:
     database = Aliased()
     if ended:
         bring(store, database)
@@ -158,7 +177,10 @@ def test_a_table_of_another_store_is_left_alone(store: Kept, quick: Path, kind: 
     other = kind(quick / "other", count=100)
     other.commit_without_index(files_of({f"k{n}": f"text {n}" for n in range(9)}))
     before = database.now
-    with pytest.raises(OptionError, match=r"it holds rows of run1, which is no snapshot of .*/other, so it is another"):
+    with pytest.raises(
+        OptionError,
+        match=r"it holds rows of run1, which is no snapshot of .*/other, so it is another",
+    ):
         bring(other, database)
     with pytest.raises(DataGateError, match=r"\d of its \d rows would be deleted"):
         bring(other, database, full=True, max_deletes=0.5)
@@ -167,7 +189,9 @@ def test_a_table_of_another_store_is_left_alone(store: Kept, quick: Path, kind: 
     assert {row_id for row_id, _ in database.now.rows} == {f"k{n}" for n in range(9)}
 
 
-def test_columns_that_change_are_written_for_all_rows_by_what_the_store_knows(store: Kept, quick: Path) -> None:
+def test_columns_that_change_are_written_for_all_rows_by_what_the_store_knows(
+    store: Kept, quick: Path
+) -> None:
     database = Aliased()
     bare = Bare(quick / "bare")
     bare.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(9)}))
@@ -175,7 +199,12 @@ def test_columns_that_change_are_written_for_all_rows_by_what_the_store_knows(st
     kept = Kept(quick / "bare", count=1)
     kept.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(1, 9)}))
     done = bring(kept, database)
-    assert (done.held, done.changes.added, done.changes.changed, done.changes.deleted) == ("run1", 0, 8, 1)
+    assert (done.held, done.changes.added, done.changes.changed, done.changes.deleted) == (
+        "run1",
+        0,
+        8,
+        1,
+    )
     check(database.held(), expected(files_of({f"i{n}": f"text {n}" for n in range(1, 9)})))
 
 
@@ -183,13 +212,21 @@ def test_columns_that_change_are_written_for_all_rows_by_what_the_store_knows(st
 def test_no_more_rows_are_deleted_than_allowed(store: Kept, left: int, allowed: float) -> None:
     database = Aliased()
     bring(store, database)
-    store.commit_without_index(files_of({f"i{n}": f"text {n}" for n in range(left)} | {"i50": "new", "i51": "new"}))
+    store.commit_without_index(
+        files_of({f"i{n}": f"text {n}" for n in range(left)} | {"i50": "new", "i51": "new"})
+    )
     for how in ({}, {"full": True}, {"since": "run1"}):
         before = database.now
         if 9 - left <= allowed * 9:
-            assert bring(store, database, max_deletes=allowed, dry_run=True, **how).changes.deleted == 9 - left
+            assert (
+                bring(store, database, max_deletes=allowed, dry_run=True, **how).changes.deleted
+                == 9 - left
+            )
             continue
-        with pytest.raises(DataGateError, match=rf"{9 - left} of its 9 rows would be deleted, more than --max-deletes"):
+        with pytest.raises(
+            DataGateError,
+            match=rf"{9 - left} of its 9 rows would be deleted, more than --max-deletes",
+        ):
             bring(store, database, max_deletes=allowed, **how)
         assert database.now is before
     bring(store, database, max_deletes=1)
@@ -235,7 +272,9 @@ def test_two_rows_of_an_id_are_made_one_by_a_full_push(store: Kept) -> None:
 
 @pytest.mark.parametrize(("run", "pending"), [("run1", ["run2"]), (None, ["run1", "run2"])])
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_table_of_an_earlier_version(store: Kept, run: str | None, pending: list[str], count: int) -> None:
+def test_a_table_of_an_earlier_version(
+    store: Kept, run: str | None, pending: list[str], count: int
+) -> None:
     database, first = Aliased(), store.manifest
     bring(store, database)
     rows = database.now.rows
@@ -254,7 +293,10 @@ def test_a_table_of_an_earlier_version(store: Kept, run: str | None, pending: li
     writes = database.writes
     bring(store, database)
     assert database.writes == writes
-    check(database.held(), expected(files_of(texts if count == 2 else {f"i{n}": f"text {n}" for n in range(9)})))
+    check(
+        database.held(),
+        expected(files_of(texts if count == 2 else {f"i{n}": f"text {n}" for n in range(9)})),
+    )
 
 
 def test_a_table_of_a_later_version_is_refused(store: Kept) -> None:

@@ -38,11 +38,17 @@ def test_an_extra_that_is_missing(run: Run, store: Kept, monkeypatch: pytest.Mon
 def test_databases_that_cannot_be_reached(run: Run, store: Kept, pgvector: str) -> None:
     port = free_port()
     push = ("push", "--store", store.root, "--to")
-    line = run(*push, f"postgresql://me:secret@127.0.0.1:{port}/db#docs").failed(1, "refused", "check host, port")
+    line = run(*push, f"postgresql://me:secret@127.0.0.1:{port}/db#docs").failed(
+        1, "refused", "check host, port"
+    )
     assert "secret" not in line
-    line = run(*push, pgvector.replace("secret", "wrong") + "#docs").failed(1, "password authentication failed")
+    line = run(*push, pgvector.replace("secret", "wrong") + "#docs").failed(
+        1, "password authentication failed"
+    )
     assert "wrong" not in line
-    run(*push, pgvector.rpartition("/")[0] + "/nothing#docs").failed(1, 'database "nothing" does not exist')
+    run(*push, pgvector.rpartition("/")[0] + "/nothing#docs").failed(
+        1, 'database "nothing" does not exist'
+    )
     pytest.importorskip("qdrant_client")
     run(*push, f"qdrant:http://127.0.0.1:{port}#docs").failed(1, "refused", "check the URL")
 
@@ -57,7 +63,9 @@ def test_a_table_that_no_push_made(run: Run, store: Kept, pgvector: str, quick: 
         connection.execute("COMMENT ON TABLE theirs IS 'what we sell'")
     lancedb.connect(str(quick / "lance")).create_table("theirs", pa.table({"id": ["a"]}))
     client = QdrantClient(path=str(quick / "qdrant"))
-    client.create_collection("theirs", models.VectorParams(size=16, distance=models.Distance.COSINE))
+    client.create_collection(
+        "theirs", models.VectorParams(size=16, distance=models.Distance.COSINE)
+    )
     client.close()
     for place in (pgvector, f"lance:{quick}/lance", f"qdrant:{quick}/qdrant"):
         for how in ((), ("--full",)):
@@ -71,7 +79,9 @@ def test_a_run_that_is_gone(run: Run, store: Kept, to: str) -> None:
     run("push", "--store", store.root, "--to", to).ok()
     store.commit_without_index(files_of({"i1": "one"}))
     (store.root / "manifests" / "run1.json").unlink()
-    run("push", "--store", store.root, "--to", to).failed(2, "it holds rows of run1", "push with --full")
+    run("push", "--store", store.root, "--to", to).failed(
+        2, "it holds rows of run1", "push with --full"
+    )
     run("push", "--store", store.root, "--to", to, "--since", "run1").failed(2, "no snapshot run1")
     run("push", "--store", store.root, "--to", to, "--full", "--max-deletes", "1").ok()
 
@@ -82,7 +92,9 @@ def test_rows_that_somebody_else_wrote(run: Run, store: Kept, pgvector: str) -> 
     push = ("push", "--store", store.root, "--to", f"{pgvector}#disturbed", "--max-deletes", "1")
     run(*push).ok()
     with psycopg.connect(pgvector) as connection:
-        connection.execute("INSERT INTO disturbed SELECT 'x' || id, embedding, text, size FROM disturbed")
+        connection.execute(
+            "INSERT INTO disturbed SELECT 'x' || id, embedding, text, size FROM disturbed"
+        )
     store.commit_without_index(files_of({"i1": "one"}))
     run(*push).failed(4, "it holds 10 rows", "has 1", "push with --full")
     with psycopg.connect(pgvector) as connection:
@@ -104,7 +116,9 @@ class Rich(Kept):
             "price": (pa.decimal128(8, 2), Decimal("12.50")), "bytes": (pa.binary(), b"\0\1"), "of two": (pa.binary(2), b"ab"),
             "tags": (pa.list_(pa.string()), ["a", 'b"']), "end": (pa.struct([("x", pa.int64())]), {"x": 1}),
         }  # fmt: skip
-        return pa.table({k: pa.array([v] * (len(texts) - 1) + [None], t) for k, (t, v) in values.items()})
+        return pa.table(
+            {k: pa.array([v] * (len(texts) - 1) + [None], t) for k, (t, v) in values.items()}
+        )
 
 
 def test_every_type_of_a_kept_column_in_postgres(run: Run, quick: Path, pgvector: str) -> None:
@@ -125,7 +139,9 @@ def test_every_type_of_a_kept_column_in_postgres(run: Run, quick: Path, pgvector
         "then": when.replace(tzinfo=UTC), "price": Decimal("12.50"), "bytes": b"\0\1", "of two": b"ab", "tags": ["a", 'b"'],
         "end": {"x": 1},
     }  # fmt: skip
-    assert [value for name, value in found[1].items() if name not in ("id", "embedding")] == [None] * 17
+    assert [value for name, value in found[1].items() if name not in ("id", "embedding")] == [
+        None
+    ] * 17
 
 
 def test_every_type_of_a_kept_column_in_the_others(run: Run, quick: Path) -> None:
@@ -136,11 +152,13 @@ def test_every_type_of_a_kept_column_in_the_others(run: Run, quick: Path) -> Non
     store.commit_without_index({"a": [("i1", "one"), ("i2", "two")]})
     for kind in ("lance", "qdrant"):
         run("push", "--store", store.root, "--to", f"{kind}:{quick}/{kind}#rich").ok()
-    assert lancedb.connect(str(quick / "lance")).open_table("rich").to_arrow()["price"].to_pylist()[0] == Decimal(
-        "12.50"
-    )
+    assert lancedb.connect(str(quick / "lance")).open_table("rich").to_arrow()["price"].to_pylist()[
+        0
+    ] == Decimal("12.50")
     client = QdrantClient(path=str(quick / "qdrant"))
-    payload = next(p.payload or {} for p in client.scroll("rich")[0] if (p.payload or {})["id"] == "i1")
+    payload = next(
+        p.payload or {} for p in client.scroll("rich")[0] if (p.payload or {})["id"] == "i1"
+    )
     client.close()
     assert (payload["price"], payload["day"], payload["bytes"]) == ("12.50", "2026-03-14", "AAE=")
 

@@ -1,4 +1,6 @@
-"""Each database holds what the store has: text, kept columns and vectors, night after night, killed or not."""
+"""Each database holds what the store has: text, kept columns and vectors, night after night, killed
+or not.
+"""
 
 import json
 import random
@@ -20,7 +22,9 @@ def texts_of(rng: random.Random, rows: int) -> dict[str, str]:
 
 
 def test_a_table_follows_its_store(run: Run, store: Kept, to: str) -> None:
-    said = json.loads(run("push", "--store", store.root, "--to", to, "--dry-run", "--json").ok().out)
+    said = json.loads(
+        run("push", "--store", store.root, "--to", to, "--dry-run", "--json").ok().out
+    )
     assert (said["added"], said["dry_run"], said["held"]) == (9, True, None)
     rng = random.Random(1)
     for night in range(3):
@@ -30,7 +34,12 @@ def test_a_table_follows_its_store(run: Run, store: Kept, to: str) -> None:
         assert f"{shown(to)} holds {len(texts)} rows of {store.manifest.run}" in out, night
         check(held_by(to), expected(files_of(texts)))
     said = json.loads(run("push", "--store", store.root, "--to", to, "--json").ok().out)
-    assert (said["added"], said["changed"], said["deleted"], said["held"]) == (0, 0, 0, store.manifest.run)
+    assert (said["added"], said["changed"], said["deleted"], said["held"]) == (
+        0,
+        0,
+        0,
+        store.manifest.run,
+    )
     store.commit_without_index({})
     run("push", "--store", store.root, "--to", to).failed(
         3, f"{len(texts)} of its {len(texts)} rows", "--max-deletes 0.5"
@@ -46,7 +55,9 @@ def test_another_space_or_metric_is_refused(run: Run, store: Kept, to: str, quic
     other = Kept(quick / "other", space=space_of(8))
     other.commit_without_index(files_of({"i1": "one"}))
     for how in ((), ("--full",)):
-        run("push", "--store", other.root, "--to", to, *how).failed(2, shown(to), "another space (dim differ)")
+        run("push", "--store", other.root, "--to", to, *how).failed(
+            2, shown(to), "another space (dim differ)"
+        )
     check(held_by(to), expected(files_of({f"i{n}": f"text {n}" for n in range(9)})))
 
 
@@ -64,7 +75,9 @@ def test_columns_of_ones_own_stay_in_lance(run: Run, store: Kept, quick: Path) -
     table = lancedb.connect(str(quick / "lance")).open_table("docs")
     table.add_columns(pa.field("mine", pa.string()))
     table.update(values={"mine": "kept"})
-    Bare(store.root, count=1).commit_without_index(files_of({f"i{n}": f"other {n}" for n in range(10)}))
+    Bare(store.root, count=1).commit_without_index(
+        files_of({f"i{n}": f"other {n}" for n in range(10)})
+    )
     run("push", "--store", store.root, "--to", to).ok()
     table.checkout_latest()
     found = {row["id"]: row for row in table.to_arrow().to_pylist()}
@@ -87,7 +100,9 @@ def test_a_collection_behind_http(run: Run, store: Kept, monkeypatch: pytest.Mon
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     with qdrant.running() as (url, client):
         push = ("push", "--store", store.root, "--to", f"qdrant:{url}#docs", "--max-deletes", "1")
-        run(*push).failed(1, f"--to qdrant:{url}#docs: Unexpected Response: 403 (Forbidden)", "QDRANT_API_KEY")
+        run(*push).failed(
+            1, f"--to qdrant:{url}#docs: Unexpected Response: 403 (Forbidden)", "QDRANT_API_KEY"
+        )
         monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
         run(*push).ok()
         later = files_of({"i1": "text 1", "i2": "other", "i30": "new"})
@@ -102,7 +117,9 @@ def test_a_collection_behind_http(run: Run, store: Kept, monkeypatch: pytest.Mon
             assert client.count("docs").count == 3
 
 
-def test_a_node_that_does_not_know_the_alias_yet(run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_does_not_know_the_alias_yet(
+    run: Run, store: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     monkeypatch.setenv("QDRANT_API_KEY", qdrant.KEY)
     monkeypatch.setattr("transforms.push.qdrant.PAUSES", (0, 0))

@@ -1,4 +1,6 @@
-"""Two pushes at once: the second is refused, or the first stops, and the table is the store's in the end."""
+"""Two pushes at once: the second is refused, or the first stops, and the table is the store's in
+the end.
+"""
 
 import subprocess
 import sys
@@ -44,7 +46,11 @@ def writing(database: Database, writer: Lease) -> None:
     if database.now.notes is None:
         begun(database).finish()
     database.write(
-        "notes", notes={**(database.now.notes or {}), note_name("other"): note(replace(RECORD, writer=writer))}
+        "notes",
+        notes={
+            **(database.now.notes or {}),
+            note_name("other"): note(replace(RECORD, writer=writer)),
+        },
     )
 
 
@@ -90,7 +96,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_one_push_has_its_turn_until_its_end() -> None:
     database = Aliased()
     first = begun(database)
-    with pytest.raises(SentenceBeamError, match=r"--to memory:#docs: another push into it is under way \(process \d+"):
+    with pytest.raises(
+        SentenceBeamError,
+        match=r"--to memory:#docs: another push into it is under way \(process \d+",
+    ):
         looked(database)
     first.upsert(pa.record_batch({"id": ["a"]}))
     first.finish()
@@ -105,7 +114,10 @@ def test_what_another_push_wrote_since_the_look_is_noticed() -> None:
     first, second = looked(database), looked(database)
     first.begin(TABLE, RECORD)
     for _ in range(2):
-        with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile; push again, one at a time"):
+        with pytest.raises(
+            SentenceBeamError,
+            match="another push wrote into it meanwhile; push again, one at a time",
+        ):
             second.begin(TABLE, RECORD)
         second.turn.give_up()
     first.finish()
@@ -147,15 +159,22 @@ def test_a_push_of_another_machine_that_gives_a_sign_of_life_goes_on(
             writing(database, lease(8, **ELSEWHERE))
 
     monkeypatch.setattr(clock, "sleep", sleep)
-    with pytest.raises(SentenceBeamError, match=r"under way \(process \d+ on other\); wait for its end, or 10 minutes"):
+    with pytest.raises(
+        SentenceBeamError,
+        match=r"under way \(process \d+ on other\); wait for its end, or 10 minutes",
+    ):
         looked(database)
     assert clock.seconds - began < 70
 
 
-def test_a_push_of_another_machine_that_ends_is_waited_for(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_of_another_machine_that_ends_is_waited_for(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     database = Aliased()
     writing(database, lease(7, **ELSEWHERE))
-    monkeypatch.setattr(clock, "sleep", lambda _: database.write("notes", notes=database.versions[-2].notes))
+    monkeypatch.setattr(
+        clock, "sleep", lambda _: database.write("notes", notes=database.versions[-2].notes)
+    )
     begun(database).finish()
 
 
@@ -172,7 +191,9 @@ def test_a_push_of_this_machine_is_not_waited_for(clock: Clock) -> None:
     assert clock.seconds == began
 
 
-def test_a_push_whose_turn_was_taken_stops_before_its_next_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_whose_turn_was_taken_stops_before_its_next_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
     database = Aliased()
     first = begun(database)
@@ -208,14 +229,18 @@ def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.Mon
                 push(lambda: store.manifest, second)
             others.append(str(error.value))
             store.commit_without_index(later)
-            monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)  # the first is taken for dead
+            # the first is taken for dead
+            monkeypatch.setattr("transforms.push.turn.STALE_SECONDS", 0)
             monkeypatch.setattr("transforms.push.turn.LOOK_SECONDS", 0)
             with open_target(to) as third:
                 push(lambda: store.manifest, third)
         upsert(target, rows)
 
     monkeypatch.setattr(lance.LanceTarget, "upsert", meanwhile)
-    with pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"), open_target(to) as first:
+    with (
+        pytest.raises(SentenceBeamError, match="another push wrote into it meanwhile"),
+        open_target(to) as first,
+    ):
         push(lambda: store.manifest, first)
     assert "is under way" in others[0]
     check(held_by(to), expected(later))
@@ -226,12 +251,16 @@ def test_two_pushes_into_lance(store: Kept, quick: Path, monkeypatch: pytest.Mon
 def test_two_pushes_into_a_folder_of_qdrant(run: Run, store: Kept, quick: Path) -> None:
     qdrant = pytest.importorskip("qdrant_client", reason="qdrant-client is not installed")
     client = qdrant.QdrantClient(path=str(quick / "qdrant"))
-    run("push", "--store", store.root, "--to", f"qdrant:{quick}/qdrant#docs").failed(1, "already accessed by another")
+    run("push", "--store", store.root, "--to", f"qdrant:{quick}/qdrant#docs").failed(
+        1, "already accessed by another"
+    )
     client.close()
     run("push", "--store", store.root, "--to", f"qdrant:{quick}/qdrant#docs").ok()
 
 
-def test_two_pushes_into_postgres(run: Run, store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_pushes_into_postgres(
+    run: Run, store: Kept, pgvector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("transforms.push.postgres.WAIT_SECONDS", 0.1)
     to = f"{pgvector}#at_once"
     with open_target(to) as first:
@@ -241,4 +270,6 @@ def test_two_pushes_into_postgres(run: Run, store: Kept, pgvector: str, monkeypa
     run("push", "--store", store.root, "--to", to).ok()
     with open_target(to) as first:
         first.state()
-        run("push", "--store", store.root, "--to", f"{pgvector}#public.at_once").failed(1, "another push into it")
+        run("push", "--store", store.root, "--to", f"{pgvector}#public.at_once").failed(
+            1, "another push into it"
+        )

@@ -1,4 +1,6 @@
-"""History and report: every run, also one that failed, broke down or left no result; what a page shows of them."""
+"""History and report: every run, also one that failed, broke down or left no result; what a page
+shows of them.
+"""
 
 import json
 import logging
@@ -13,7 +15,15 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.report import report as reports
-from transforms.report.chart import BOTTOM, HEIGHT, Series, change_chart, line_chart, linear_axis, log_axis
+from transforms.report.chart import (
+    BOTTOM,
+    HEIGHT,
+    Series,
+    change_chart,
+    line_chart,
+    linear_axis,
+    log_axis,
+)
 from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
 from transforms.store import open_store
@@ -38,7 +48,13 @@ def test_every_night_has_its_counts(root: str) -> None:
     night(root, 1, numbered(0, 5), numbered(6, 11))
     first, second = run_summaries(root)
     assert (first.run, first.previous, second.previous) == (run_name(0), None, run_name(0))
-    assert (first.rows, first.embedded, first.read, first.rejected, first.truncated) == (9, 9, 9, 0, 0)
+    assert (first.rows, first.embedded, first.read, first.rejected, first.truncated) == (
+        9,
+        9,
+        9,
+        0,
+        0,
+    )
     assert (first.tokens, first.spared, second.spared) == (45, 0, 0)
     assert first.tokens_per_second == pytest.approx(45 / (first.seconds or 1), rel=0.1)
     assert second.index is None
@@ -49,7 +65,11 @@ def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
     night(root, 0, numbered(0, 5))
     finish(begin(root, 1, 1, price_per_hour=2.0), [], [Problem("x.parquet cannot be read", 1)])
     failed = run_summaries(root)[1]
-    assert (failed.status, failed.message, failed.rows) == ("failed", "x.parquet cannot be read", None)
+    assert (failed.status, failed.message, failed.rows) == (
+        "failed",
+        "x.parquet cannot be read",
+        None,
+    )
     assert failed.spent is not None
 
 
@@ -58,8 +78,14 @@ def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: st
     begin(root, 1, 1)
     begin(root, 2, 1)
     lease.acquire(root, lease.Lease.of_this_process(run_name(2), "FnApiRunner", "job", True))
-    assert dict(told(root)) == {run_name(0): "committed", run_name(1): "unfinished", run_name(2): "running"}
-    assert {found.run: found.started for found in run_summaries(root)}[run_name(1)] == "2026-01-01T00:00:01Z"
+    assert dict(told(root)) == {
+        run_name(0): "committed",
+        run_name(1): "unfinished",
+        run_name(2): "running",
+    }
+    assert {found.run: found.started for found in run_summaries(root)}[
+        run_name(1)
+    ] == "2026-01-01T00:00:01Z"
 
 
 def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(root: str) -> None:
@@ -68,8 +94,14 @@ def test_a_commit_whose_result_was_never_written_is_known_by_what_stands_on_it(r
     for number in (1, 2, 3):
         (Path(root) / "runs" / run_name(number) / "result.json").unlink()
     never = Path(root) / "manifests" / f"{run_name(7)}.json"
-    never.write_text((Path(root) / "manifests" / f"{run_name(0)}.json").read_text().replace(run_name(0), run_name(7)))
-    assert dict(told(root)) == {run_name(n): "committed" for n in range(4)} | {run_name(7): "unfinished"}
+    never.write_text(
+        (Path(root) / "manifests" / f"{run_name(0)}.json")
+        .read_text()
+        .replace(run_name(0), run_name(7))
+    )
+    assert dict(told(root)) == {run_name(n): "committed" for n in range(4)} | {
+        run_name(7): "unfinished"
+    }
     assert {found.run: found.rows for found in run_summaries(root)} == {
         **{run_name(n): 5 + n for n in range(4)}, run_name(7): None,
     }  # fmt: skip
@@ -82,10 +114,14 @@ def test_results_that_cannot_be_read_stop_nothing(root: str) -> None:
     night(root, 5, numbered(0, 5))
     found = run_summaries(root)
     assert [(summary.status, summary.rows) for summary in found] == [("committed", 5)] * 6
-    assert ["is not the result of a run" in summary.message for summary in found] == [True] * 5 + [False]
+    assert ["is not the result of a run" in summary.message for summary in found] == [True] * 5 + [
+        False
+    ]
 
 
-def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_with_and_without_milliseconds_are_listed_as_they_ran(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = [
         "20260101T000001Z-ffffff",  # two of one second, by an earlier version
         "20260101T000001Z-000000",
@@ -121,7 +157,9 @@ def test_known_nights_are_not_read_again(root: str, monkeypatch: pytest.MonkeyPa
     for number in range(3):
         night(root, number, numbered(0, 5 + number))
     read: list[str] = []
-    monkeypatch.setattr("transforms.report.history.checked_result", lambda root, run: read.append(run))
+    monkeypatch.setattr(
+        "transforms.report.history.checked_result", lambda root, run: read.append(run)
+    )
     assert len(run_summaries(root, known_summaries(root))) == 3
     assert read == []
 
@@ -167,12 +205,16 @@ def test_the_report_is_the_last_committed_night_and_all_others(root: str) -> Non
         "format": 1, "run": run_name(2), "rows": 7, "embedded": 7,
     }  # fmt: skip
     assert [(n["run"], n["status"]) for n in report["nights"]] == told(root)
-    assert report["nights"][0]["spent"] == pytest.approx(1.5 * report["nights"][0]["seconds"] / 3600, abs=1e-6)
+    assert report["nights"][0]["spent"] == pytest.approx(
+        1.5 * report["nights"][0]["seconds"] / 3600, abs=1e-6
+    )
     assert reports.summary_of(root, run_name(1)).message == "broke"  # type: ignore[union-attr]
     assert reports.summary_of(root, "none") is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b'{"nights": [1]}', b'{"nights": [{"x": 1}]}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"\xff", b'{"nights": [1]}', b'{"nights": [{"x": 1}]}']
+)
 def test_a_damaged_report_is_made_anew(root: str, content: bytes) -> None:
     night(root, 0, numbered(0, 5))
     (Path(root) / "report.json").write_bytes(content)
@@ -255,7 +297,9 @@ def test_the_page_shows_every_night() -> None:
 
 
 def test_what_is_in_a_message_or_a_name_is_text() -> None:
-    bad = RunSummary("r", "failed", "2026-01-01T00:00:00Z", 1.0, "<script>alert(1)</script> & \"more\" 'x'")
+    bad = RunSummary(
+        "r", "failed", "2026-01-01T00:00:00Z", 1.0, "<script>alert(1)</script> & \"more\" 'x'"
+    )
     shown = parsed([bad], store="/a/<b>&'\"/store")
     assert any("<script>alert(1)</script> & \"more\" 'x'" in word for word in shown.words)
     assert "/a/<b>&'\"/store" in shown.words
@@ -265,7 +309,15 @@ def test_what_is_in_a_message_or_a_name_is_text() -> None:
     "values",
     [
         {},
-        {"rows": 0, "read": 0, "embedded": 0, "reused": 0, "duplicates": 0, "carried": 0, "rejected": 0},
+        {
+            "rows": 0,
+            "read": 0,
+            "embedded": 0,
+            "reused": 0,
+            "duplicates": 0,
+            "carried": 0,
+            "rejected": 0,
+        },
         {"rows": 10**12, "embedded": 1, "recall": 0.0, "rejected": 1, "truncated": 1, "read": 1},
         {"started": "no time"},
     ],
@@ -276,7 +328,16 @@ def test_pages_of_odd_nights(values: dict[str, Any], count: int) -> None:
 
 
 def test_axes_hold_their_values_between_round_marks() -> None:
-    for values in ([0], [5], [0, 37], [99_990, 100_010], [0.981, 0.999], [1e9], [3, 3, 3], [0.0003, 0.0004]):
+    for values in (
+        [0],
+        [5],
+        [0, 37],
+        [99_990, 100_010],
+        [0.981, 0.999],
+        [1e9],
+        [3, 3, 3],
+        [0.0003, 0.0004],
+    ):
         for from_zero in (True, False):
             axis = linear_axis(values, from_zero)
             assert axis.low <= min(values) <= max(values) <= axis.high
@@ -301,7 +362,13 @@ def test_values_that_differ_by_rounding_alone_have_an_axis() -> None:
 
 def series(*values: float | None, whole: bool = True) -> Series:
     """Some nights' numbers."""
-    return Series([f"night {n}" for n in range(len(values))], values, [False] * len(values), "{:g}".format, whole)
+    return Series(
+        [f"night {n}" for n in range(len(values))],
+        values,
+        [False] * len(values),
+        "{:g}".format,
+        whole,
+    )
 
 
 def test_the_area_below_a_line_begins_at_zero_or_is_not_drawn() -> None:
@@ -322,7 +389,12 @@ def test_a_store_that_was_replaced_is_seen() -> None:
     assert added[3] == pytest.approx(deleted[3], abs=0.2)
     assert small[3] < added[3]
     assert [text for _, text in chart.ticks] == ["\N{MINUS SIGN}50", "0", "50"]
-    assert [band.shown for band in chart.bands] == ["", "+3 \N{MINUS SIGN}0", "+50 \N{MINUS SIGN}50", ""]
+    assert [band.shown for band in chart.bands] == [
+        "",
+        "+3 \N{MINUS SIGN}0",
+        "+50 \N{MINUS SIGN}50",
+        "",
+    ]
     assert not change_chart(series(None), series(None)).ticks
 
 
@@ -336,6 +408,8 @@ def test_axes_of_bars_on_both_sides_hold_their_values(values: list[float]) -> No
 
 def test_a_chart_of_a_page_has_what_was_added_and_deleted() -> None:
     night = RunSummary("r", "committed", "2026-01-01T00:00:00Z", 1.0, rows=9, added=9, deleted=0)
-    html = page("store", [night, replace(night, previous="r", deleted=9), replace(night, status="failed")])
+    html = page(
+        "store", [night, replace(night, previous="r", deleted=9), replace(night, status="failed")]
+    )
     assert html.count('class="below"') == 1
     assert ": +9 \N{MINUS SIGN}9</title>" in html

@@ -9,7 +9,9 @@ from transforms.report.history import RunSummary
 from transforms.report.openmetrics import openmetrics
 
 MEASURES = {
-    stage: summed([{figure.name: 250.0 for figure in figures}, {figure.name: 750.0 for figure in figures}])
+    stage: summed(
+        [{figure.name: 250.0 for figure in figures}, {figure.name: 750.0 for figure in figures}]
+    )
     for stage, figures in STAGES.items()
 }
 RUN = RunSummary(
@@ -35,8 +37,14 @@ def test_the_last_committed_run_is_told() -> None:
     failed = replace(RUN, run="s", status="failed", measures=None)
     values = read([replace(RUN, rows=1), RUN, failed])
     assert values["rows",] == 7
-    assert [values["work_rows", name] for name in ("embedded", "reused", "duplicates", "carried")] == [4, 2, 1, 0]
-    assert (values["runs", "committed"], values["runs", "failed"], values["last_run_committed",]) == (2, 1, 0)
+    assert [
+        values["work_rows", name] for name in ("embedded", "reused", "duplicates", "carried")
+    ] == [4, 2, 1, 0]
+    assert (
+        values["runs", "committed"],
+        values["runs", "failed"],
+        values["last_run_committed",],
+    ) == (2, 1, 0)
     assert values["committed_timestamp_seconds",] == 1767225690
     assert values["recall",] == 0.99
 
@@ -45,7 +53,10 @@ def test_pieces_are_told_where_rows_are_documents() -> None:
     assert ("pieces",) not in read([RUN])
     values = read([replace(RUN, rows=2, pieces=7)])
     assert (values["rows",], values["pieces",]) == (2, 7)
-    assert sum(values["work_rows", name] for name in ("embedded", "reused", "duplicates", "carried")) == 7
+    assert (
+        sum(values["work_rows", name] for name in ("embedded", "reused", "duplicates", "carried"))
+        == 7
+    )
 
 
 def test_times_are_in_seconds_and_the_limit_is_named() -> None:
@@ -53,9 +64,15 @@ def test_times_are_in_seconds_and_the_limit_is_named() -> None:
     assert values["embed_read_seconds", "sum"] == 1
     assert values["embed_read_seconds", "p50"] == 0.25
     assert values["embed_unit_bytes", "max"] == 750
-    assert {name[1] for name, value in values.items() if name[0] == "embed_limit" and value} == {"write"}
+    assert {name[1] for name, value in values.items() if name[0] == "embed_limit" and value} == {
+        "write"
+    }
     told = {name[0] for name in values}
-    assert all(f"{stage}_{f.name}".replace("_ms", "_seconds") in told for stage in STAGES for f in STAGES[stage])
+    assert all(
+        f"{stage}_{f.name}".replace("_ms", "_seconds") in told
+        for stage in STAGES
+        for f in STAGES[stage]
+    )
 
 
 def test_what_is_not_known_has_no_line_and_names_are_text() -> None:

@@ -1,4 +1,6 @@
-"""What the report's page says of a snapshot: what it is made of, why rows were rejected, what to look at."""
+"""What the report's page says of a snapshot: what it is made of, why rows were rejected, what to
+look at.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,16 @@ NIGHT = RunSummary(
     embedded=1, truncated=0,
     command="embed",
 )  # fmt: skip
-RECALL = {"k": 10, "value": 0.9, "low": 0.88, "high": 0.92, "queries": 400, "nprobe": 1, "rerank": 0, "target": 0.95}
+RECALL = {
+    "k": 10,
+    "value": 0.9,
+    "low": 0.88,
+    "high": 0.92,
+    "queries": 400,
+    "nprobe": 1,
+    "rerank": 0,
+    "target": 0.95,
+}
 
 
 @pytest.fixture
@@ -56,7 +67,9 @@ def test_what_a_snapshot_is_made_of_has_no_line_for_what_it_has_not(manifest: Ma
         ({"recall": None}, None),
     ],
 )
-def test_what_is_beyond_a_threshold_is_told_with_it(values: dict[str, Any], told: str | None) -> None:
+def test_what_is_beyond_a_threshold_is_told_with_it(
+    values: dict[str, Any], told: str | None
+) -> None:
     found = alerts(None, [NIGHT, replace(NIGHT, **values)])
     assert [told in line for line in found] == ([] if told is None else [True]), found
 
@@ -76,14 +89,22 @@ def test_recall_below_its_target_is_told_where_its_interval_is(
     index = {"segments": [], "factory": "IVF4,Flat", "metric": "cosine", "nprobe": 1, "rerank": 0, "rows": 5,
              "request": {"index": "auto", "metric": "auto", "target_recall": 0.95, "merge": False},
              "recall": recall}  # fmt: skip
-    data = {name: value for name, value in manifest.data.items() if name != "digest"} | {"index": index}
+    data = {name: value for name, value in manifest.data.items() if name != "digest"} | {
+        "index": index
+    }
     with_index = Manifest.of(manifest.root, data)
-    assert any("told below its target, 0.95" in line for line in alerts(with_index, [NIGHT])) == told
+    assert (
+        any("told below its target, 0.95" in line for line in alerts(with_index, [NIGHT])) == told
+    )
     assert "recall@10 0.9000" in dict(facts(with_index))["index"]
 
 
 def test_runs_of_other_commands_are_no_nights(tmp_path: Path) -> None:
-    runs = [NIGHT, replace(NIGHT, run="i", command="index"), replace(NIGHT, run="c", command="recalibrate")]
+    runs = [
+        NIGHT,
+        replace(NIGHT, run="i", command="index"),
+        replace(NIGHT, run="c", command="recalibrate"),
+    ]
     html = page("/store", runs)
     assert html.count("<title>1 Jan 02:00:") == 6  # a chart of each number, one night in it
     assert {'<td class="told">index</td>', '<td class="told">recalibrate</td>'} <= set(
@@ -93,7 +114,9 @@ def test_runs_of_other_commands_are_no_nights(tmp_path: Path) -> None:
 
 def test_hours_stand_on_axes_where_nights_lie_within_days() -> None:
     later = replace(NIGHT, started="2026-01-03T14:30:00Z")
-    assert {"1 Jan 02:00", "3 Jan 14:30"} <= {part for part in page("/s", [NIGHT, later]).replace("<", ">").split(">")}
+    assert {"1 Jan 02:00", "3 Jan 14:30"} <= {
+        part for part in page("/s", [NIGHT, later]).replace("<", ">").split(">")
+    }
     months = page("/s", [NIGHT, replace(NIGHT, started="2026-03-03T14:30:00Z")])
     assert "1 Jan 2026" in months
     assert "3 Mar 2026" in months
@@ -106,7 +129,10 @@ def test_a_currency_stands_beside_amounts() -> None:
 
 
 def test_shares_of_pieces_are_of_all_pieces_and_in_the_colours_of_the_key() -> None:
-    found = page("store", [replace(NIGHT, rows=5, pieces=400, carried=0, reused=100, duplicates=0, embedded=300)])
+    found = page(
+        "store",
+        [replace(NIGHT, rows=5, pieces=400, carried=0, reused=100, duplicates=0, embedded=300)],
+    )
     assert '<i class="work1" style="flex:100" title="reused">' in found
     assert '<i class="work3" style="flex:300" title="embedded">' in found
     assert '<b>300</b> <span class="soft">75 %</span>' in found

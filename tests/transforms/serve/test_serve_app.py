@@ -1,4 +1,6 @@
-"""A served store: hits as `search` has them, bounds, headers, a page in a browser, and snapshots that come and go."""
+"""A served store: hits as `search` has them, bounds, headers, a page in a browser, and snapshots
+that come and go.
+"""
 
 import json
 import shutil
@@ -41,8 +43,26 @@ def write(path: Path, numbers: range, *more: str) -> None:
 
 def embed(folder: Path, model: Path, *options: object) -> Path:
     """The store of a folder's files, brought up to date."""
-    command = ["embed", "--input", folder / "in" / "*.parquet", "--store", folder / "store", "--model", model]
-    command += ["--id-column", "key", "--keep-columns", "lang", "--dtype", "float32", "--max-deletes", "1", *options]
+    command = [
+        "embed",
+        "--input",
+        folder / "in" / "*.parquet",
+        "--store",
+        folder / "store",
+        "--model",
+        model,
+    ]
+    command += [
+        "--id-column",
+        "key",
+        "--keep-columns",
+        "lang",
+        "--dtype",
+        "float32",
+        "--max-deletes",
+        "1",
+        *options,
+    ]
     assert main([str(word) for word in command]) == 0
     return folder / "store"
 
@@ -82,10 +102,16 @@ def own(plain: Path, tmp_path: Path) -> Path:
 
 def test_hits_are_those_of_a_search_each_with_its_text(served: Served, made: Path) -> None:
     store = open_store(str(made))
-    for params in ({"q": "a red horse", "k": 3}, {"q": "dog"}, {"q": "dog", "where": "lang = 'en'", "k": 100}):
+    for params in (
+        {"q": "a red horse", "k": 3},
+        {"q": "dog"},
+        {"q": "dog", "where": "lang = 'en'", "k": 100},
+    ):
         found = served.get("/search", **params)
         assert found.headers["content-type"] == "application/json"
-        expected = store.search(str(params["q"]), int(str(params.get("k", 10))), where=params.get("where"))
+        expected = store.search(
+            str(params["q"]), int(str(params.get("k", 10))), where=params.get("where")
+        )
         assert found.json() == {"hits": expected}
         assert list(found.json()["hits"][0])[:4] == ["rank", "id", "score", "text"]
     assert served.get("/search", q="dog", where="lang = 'zz'").json() == {"hits": []}
@@ -115,7 +141,12 @@ def test_rows_like_a_row(served: Served, made: Path) -> None:
             400,
             "where: there is no column year; the store keeps id (string)",
         ),
-        ("/search", {"q": "x", "where": "lang = \n'en' AND"}, 400, "where cannot be read at its end"),
+        (
+            "/search",
+            {"q": "x", "where": "lang = \n'en' AND"},
+            400,
+            "where cannot be read at its end",
+        ),
         ("/search", {"q": "x" * (MOST_CHARACTERS + 1)}, 413, "8,000 are the most"),
         ("/search", {"q": "x" * 60_000}, 413, "the address has 60,0"),
         ("/similar", {}, 400, "id is missing"),
@@ -123,7 +154,9 @@ def test_rows_like_a_row(served: Served, made: Path) -> None:
         ("/nowhere", {}, 404, "there is no /nowhere; there are /, /search, /similar"),
     ],
 )
-def test_a_bad_request_is_a_line(served: Served, path: str, params: dict[str, Any], status: int, said: str) -> None:
+def test_a_bad_request_is_a_line(
+    served: Served, path: str, params: dict[str, Any], status: int, said: str
+) -> None:
     found = served.client.get(path, params=params)
     assert found.status_code == status
     assert found.text.count("\n") == 1
@@ -173,14 +206,18 @@ def test_the_page_has_no_markup_of_a_store_or_a_request(served: Served) -> None:
     assert "<script" not in found
     assert "&lt;<mark>script</mark>&gt;<mark>document</mark>.<mark>title" in found
     assert "more0&lt;i&gt;" in found
-    assert 'value="lang IS NULL OR lang = &#39;&lt;b&gt;&#39; OR id &lt;&gt; &#39;&#34;&#39;"' in found
+    assert (
+        'value="lang IS NULL OR lang = &#39;&lt;b&gt;&#39; OR id &lt;&gt; &#39;&#34;&#39;"' in found
+    )
     assert 'href="/?id=more0%3Ci%3E&amp;k=50' in found or "id=more0%3Ci%3E" in found
     assert "<script" not in served.get("/", id="<script>").text
     assert "<script" not in served.get("/report").text
     assert "inner use" in served.get("/").text
 
 
-def test_the_page_is_headed_by_the_name_and_has_filters_of_its_own_columns(served: Served, made: Path) -> None:
+def test_the_page_is_headed_by_the_name_and_has_filters_of_its_own_columns(
+    served: Served, made: Path
+) -> None:
     found = served.get("/").text
     assert "<h1>store</h1>" in found
     assert f"<code>{made}</code>" in found
@@ -202,7 +239,13 @@ def test_the_row_that_others_are_like_is_shown(served: Served) -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 def test_in_a_browser_a_text_that_is_a_script_is_a_text(served: Served, tmp_path: Path) -> None:
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr"]
+    options = [
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--enable-logging=stderr",
+    ]
     address = str(httpx.URL(f"{served.address}/", params={"q": EVIL, "k": "2"}))
     done = subprocess.run(
         [str(CHROMIUM), *options, f"--user-data-dir={tmp_path}/profile", "--dump-dom", address],
@@ -212,9 +255,13 @@ def test_in_a_browser_a_text_that_is_a_script_is_a_text(served: Served, tmp_path
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "<title>&lt;script&gt;document.title = 'owned'" in done.stdout
-    assert '<p class="text">&lt;<mark>script</mark>&gt;<mark>document</mark>.<mark>title' in done.stdout
+    assert (
+        '<p class="text">&lt;<mark>script</mark>&gt;<mark>document</mark>.<mark>title'
+        in done.stdout
+    )
     assert "<script" not in done.stdout
-    assert "Content Security Policy" not in done.stderr  # the page needs nothing that its own rules forbid
+    # the page needs nothing that its own rules forbid
+    assert "Content Security Policy" not in done.stderr
 
 
 # --- many clients
@@ -229,12 +276,17 @@ def test_fifty_clients_at_once_have_their_own_answers(served: Served, made: Path
     def ask(text: str) -> list[str]:
         with httpx.Client(base_url=served.address, timeout=60, verify=False) as client:
             ready.wait()
-            return [hit["id"] for hit in client.get("/search", params={"q": text, "k": "3"}).json()["hits"]]
+            return [
+                hit["id"]
+                for hit in client.get("/search", params={"q": text, "k": "3"}).json()["hits"]
+            ]
 
     with ThreadPoolExecutor(len(texts)) as pool:
         assert list(pool.map(ask, texts)) == own
     after = served.get("/metrics").text
-    questions, batches = (figure(after, name) - figure(before, name) for name in ("questions_total", "batches_total"))
+    questions, batches = (
+        figure(after, name) - figure(before, name) for name in ("questions_total", "batches_total")
+    )
     assert questions == len(texts)
     assert batches < len(texts)
 
@@ -243,8 +295,12 @@ def figure(text: str, name: str, **labels: str) -> float:
     """A figure of the metrics."""
     from prometheus_client.parser import text_string_to_metric_families
 
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-    (found,) = [s.value for s in samples if s.name == f"sentence_beam_serve_{name}" and s.labels == labels]
+    samples = [
+        sample for family in text_string_to_metric_families(text) for sample in family.samples
+    ]
+    (found,) = [
+        s.value for s in samples if s.name == f"sentence_beam_serve_{name}" and s.labels == labels
+    ]
     return found
 
 
@@ -317,11 +373,16 @@ def test_a_store_that_is_gone_for_a_while(own: Path) -> None:
         assert served.get("/healthz").json()["status"] == "ok"
 
 
-def test_another_model_is_followed_and_one_of_another_space_is_not(own: Path, model: Path, tmp_path: Path) -> None:
+def test_another_model_is_followed_and_one_of_another_space_is_not(
+    own: Path, model: Path, tmp_path: Path
+) -> None:
     other = save_tiny_model("mpnet", tmp_path / "other")
     with pytest.raises(SpaceMismatchError, match="is not the model of"):
         serving(own / "store", model=str(other)).__enter__()
-    with serving(own / "store", NEVER) as served, serving(own / "store", NEVER, model=str(model)) as named:
+    with (
+        serving(own / "store", NEVER) as served,
+        serving(own / "store", NEVER, model=str(model)) as named,
+    ):
         embed(own, other, "--reembed")
         for server in (served, named):
             server.followed.look()
@@ -340,15 +401,30 @@ def test_a_store_without_texts_with_values_that_json_lacks_and_then_without_rows
 ) -> None:
     odd: dict[str, Any] = {"odd": [float("nan"), float("inf")], "raw": [b"\xff", None]}
     write_parquet(tmp_path / "in" / "a.parquet", ["dog", "cat"], **odd)
-    how = ["--input", tmp_path / "in" / "*.parquet", "--store", tmp_path / "store", "--model", model, "--no-keep-text"]
+    how = [
+        "--input",
+        tmp_path / "in" / "*.parquet",
+        "--store",
+        tmp_path / "store",
+        "--model",
+        model,
+        "--no-keep-text",
+    ]
     run("embed", *how, "--keep-columns", "odd,raw").ok()
     with serving(tmp_path / "store", NEVER) as served:
         found = served.get("/search", q="dog").text
-        hits = json.loads(found, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["hits"]
+        hits = json.loads(found, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))[
+            "hits"
+        ]
         assert [hit["text"] for hit in hits] == [None] * 2
         assert {(hit["odd"], hit["raw"]) for hit in hits} == {(None, "ff"), (None, None)}
         assert served.get("/", q="dog").status_code == 200
-        write_parquet(tmp_path / "in" / "a.parquet", [], odd=pa.array([], pa.float64()), raw=pa.array([], pa.binary()))
+        write_parquet(
+            tmp_path / "in" / "a.parquet",
+            [],
+            odd=pa.array([], pa.float64()),
+            raw=pa.array([], pa.binary()),
+        )
         run("embed", *how, "--max-deletes", 1).ok()
         served.followed.look()
         assert served.get("/search", q="dog", where="any").json() == {"hits": []}
@@ -376,7 +452,9 @@ def test_documents_are_found_once_with_a_passage(run: Run, tmp_path: Path, model
         assert len({hit["id"] for hit in found}) == 6
         page = served.get("/", q="number 3", k=6).text
         assert "piece " in page
-        assert found[0]["passage"].splitlines()[0] in page.replace("<mark>", "").replace("</mark>", "")
+        assert found[0]["passage"].splitlines()[0] in page.replace("<mark>", "").replace(
+            "</mark>", ""
+        )
         like = served.get("/", id=found[0]["id"], k=1).text
         assert "piece 1 of " in like[like.index("the row") :]
 
@@ -392,12 +470,16 @@ def test_a_store_of_version_0_1_0(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert served.get("/report").status_code == 200
 
 
-def test_a_store_on_gs(gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_on_gs(
+    gcs: Gcs, gs: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for path in sorted(path for path in made.rglob("*") if path.is_file()):
         storage.overwrite(f"{gs}/store/{path.relative_to(made)}", path.read_bytes())
     with serving(f"{gs}/store", NEVER) as served:
-        assert served.ids(q="dog", k=5) == [hit["id"] for hit in open_store(str(made)).search("dog", 5)]
+        assert served.ids(q="dog", k=5) == [
+            hit["id"] for hit in open_store(str(made)).search("dog", 5)
+        ]
         with gcs.failing(refused="GET"):
             served.followed.look()
             assert served.get("/healthz").json()["status"] == "stale"

@@ -25,7 +25,9 @@ def asked(text: str) -> Question:
 
 
 @contextlib.asynccontextmanager
-async def running(answers: Callable[[Sequence[Question]], list[Answer]], told: list[int]) -> AsyncIterator[Batches]:
+async def running(
+    answers: Callable[[Sequence[Question]], list[Answer]], told: list[int]
+) -> AsyncIterator[Batches]:
     """Batches that are answered; `told` gets their sizes."""
     found = Batches(answers, told.append)
     task = asyncio.create_task(found.run())
@@ -47,7 +49,9 @@ def test_questions_at_about_the_same_time_are_one_batch_and_each_has_its_own_ans
         told: list[int] = []
         async with running(own, told) as found:
             texts = ["a", "bad", "b"]
-            return await asyncio.gather(*(found.ask(asked(text)) for text in texts), return_exceptions=True), told
+            return await asyncio.gather(
+                *(found.ask(asked(text)) for text in texts), return_exceptions=True
+            ), told
 
     (first, bad, last), told = asyncio.run(ask())
     assert (first, last) == ([{"id": "a"}], [{"id": "b"}])
@@ -67,13 +71,17 @@ def test_a_batch_is_no_larger_than_its_bound(monkeypatch: pytest.MonkeyPatch) ->
     assert asyncio.run(ask()) == [4, 4, 2]
 
 
-def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(batches, "MOST_WAITING", 2)
     monkeypatch.setattr(batches, "LONGEST", 0.05)
 
     async def ask() -> list[Any]:
         found = Batches(own)  # which nobody answers
-        return await asyncio.gather(*(found.ask(asked(text)) for text in "abc"), return_exceptions=True)
+        return await asyncio.gather(
+            *(found.ask(asked(text)) for text in "abc"), return_exceptions=True
+        )
 
     errors = asyncio.run(ask())
     assert [(type(error), error.status) for error in errors] == [(RefusedError, 503)] * 3
@@ -81,7 +89,11 @@ def test_where_too_many_wait_or_it_takes_too_long_a_question_is_refused(monkeypa
 
 
 @settings(max_examples=30)
-@given(st.lists(st.tuples(st.sampled_from(["q", "id", "k", "where", "x"]), st.text(max_size=20)), max_size=5))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["q", "id", "k", "where", "x"]), st.text(max_size=20)), max_size=5
+    )
+)
 def test_parameters_are_a_question_within_bounds_or_refused(pairs: list[tuple[str, str]]) -> None:
     try:
         found = question(pairs, "q")
@@ -96,7 +108,9 @@ def test_parameters_are_a_question_within_bounds_or_refused(pairs: list[tuple[st
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text() | st.binary() | st.dates() | st.decimals(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
     max_leaves=5,
 )
 
@@ -109,7 +123,13 @@ def test_every_value_is_json(value: object) -> None:
 
 @pytest.mark.parametrize(
     ("header", "name"),
-    [("localhost", "localhost"), ("LocalHost:8000", "localhost"), ("[::1]:80", "::1"), ("[::1]", "::1"), ("", "")]
+    [
+        ("localhost", "localhost"),
+        ("LocalHost:8000", "localhost"),
+        ("[::1]:80", "::1"),
+        ("[::1]", "::1"),
+        ("", ""),
+    ]
     + [("127.0.0.1:1", "127.0.0.1"), ("localhost.evil.example", "localhost.evil.example")],
 )
 def test_the_name_in_a_host(header: str, name: str) -> None:

@@ -1,4 +1,6 @@
-"""What the page shows of a text and of a store's columns: marked words, folded texts, filters to begin with."""
+"""What the page shows of a text and of a store's columns: marked words, folded texts, filters to
+begin with.
+"""
 
 from datetime import date
 from pathlib import Path
@@ -65,11 +67,24 @@ def test_a_long_text_is_folded_around_the_words_of_the_query() -> None:
         ({"long": ["x" * 50, "b"]}, ["text LIKE '%Elephants%'"]),
     ],
 )  # fmt: skip
-def test_filters_to_begin_with(columns: dict[str, list[Any]], found: list[str], tmp_path: Path, model: Path) -> None:
+def test_filters_to_begin_with(
+    columns: dict[str, list[Any]], found: list[str], tmp_path: Path, model: Path
+) -> None:
     write_parquet(tmp_path / "a.parquet", ["Elephants are big", "a dog"], **columns)
-    command = ["embed", "--input", tmp_path / "a.parquet", "--store", tmp_path / "store", "--model", model]
+    command = [
+        "embed",
+        "--input",
+        tmp_path / "a.parquet",
+        "--store",
+        tmp_path / "store",
+        "--model",
+        model,
+    ]
     if columns:
-        command += ["--keep-columns", ",".join(f'"{name}"' if "'" in name else name for name in columns)]
+        command += [
+            "--keep-columns",
+            ",".join(f'"{name}"' if "'" in name else name for name in columns),
+        ]
     assert main([str(word) for word in command]) == 0
     store = open_store(str(tmp_path / "store"))
     rows = SnapshotRows(store.manifest)

@@ -8,7 +8,12 @@ from transforms.space.chunks import ChunksSpec
 
 @pytest.mark.parametrize(
     "spec",
-    ["none", "sentences", "budget", "budget:tokens=96,overlap=20,by=markdown,ends=stable,combine=mean"]
+    [
+        "none",
+        "sentences",
+        "budget",
+        "budget:tokens=96,overlap=20,by=markdown,ends=stable,combine=mean",
+    ]
     + ["late", "late:window=512,overlap=0,tokens=64,by=markdown"],
 )
 def test_a_canonical_spec_is_read_and_written(spec: str) -> None:
@@ -17,7 +22,9 @@ def test_a_canonical_spec_is_read_and_written(spec: str) -> None:
 
 def test_defaults_are_left_out() -> None:
     assert str(ChunksSpec.parse("budget:combine=none,ends=greedy,overlap=0,by=text")) == "budget"
-    assert ChunksSpec.parse("budget:tokens=9,overlap=2") == ChunksSpec.parse("budget:overlap=2,tokens=9")
+    assert ChunksSpec.parse("budget:tokens=9,overlap=2") == ChunksSpec.parse(
+        "budget:overlap=2,tokens=9"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ def recipe():
 
 def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(recipe):
     assert Recipe.of({**asdict(recipe), "store": "elsewhere"}) == recipe
-    assert Recipe.of({"model": None, "normalize": False, "calibration": ""}) == Recipe(normalize=False, calibration="")
+    assert Recipe.of({"model": None, "normalize": False, "calibration": ""}) == Recipe(
+        normalize=False, calibration=""
+    )
 
 
 def test_the_space_is_that_of_the_same_options(recipe):

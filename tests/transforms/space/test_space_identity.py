@@ -30,14 +30,23 @@ from transforms.space.spec import parse_pooler
 
 def _tensors(path: Path, *names: str) -> None:
     """A safetensors file with one float32 scalar a name."""
-    header = {name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]} for i, name in enumerate(names)}
+    header = {
+        name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}
+        for i, name in enumerate(names)
+    }
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4 * len(names)))
 
 
 def _model(folder: Path, **config: object) -> Path:
     folder.mkdir()
-    said = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 2, "max_position_embeddings": 64, **config}
+    said = {
+        "model_type": "bert",
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 64,
+        **config,
+    }
     (folder / "config.json").write_text(json.dumps(said))
     (folder / "tokenizer.json").write_text("{}")
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 32}))
@@ -67,7 +76,9 @@ def _space(folder: Path, **options: object) -> Space:
         ("big_bird", "right", True),
     ],
 )
-def test_only_families_that_an_earlier_version_had_wrong_have_another_architecture(tmp_path, family, side, corrected):
+def test_only_families_that_an_earlier_version_had_wrong_have_another_architecture(
+    tmp_path, family, side, corrected
+):
     folder = _model(tmp_path / "m", model_type=family)
     (folder / "tokenizer_config.json").write_text(json.dumps({"padding_side": side}))
     said = {"hidden_size": 8, "num_hidden_layers": 2, "max_position_embeddings": 64}
@@ -134,7 +145,11 @@ def test_paths_names_and_versions_are_not_in_the_identity(model, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "field"),
-    [("model.safetensors", "weights"), ("tokenizer.json", "tokenizer"), ("config.json", "architecture")],
+    [
+        ("model.safetensors", "weights"),
+        ("tokenizer.json", "tokenizer"),
+        ("config.json", "architecture"),
+    ],
 )
 def test_every_file_is_in_the_identity(model, name, field):
     before = _space(model)
@@ -185,7 +200,12 @@ def _break(folder: Path, name: str, text: str | None) -> None:
     (folder / name).unlink(missing_ok=True) if text is None else (folder / name).write_text(text)
 
 
-_MODULES = json.dumps([{"path": "", "type": "sentence_transformers.models.Transformer"}, {"path": "1_X", "type": "%s"}])
+_MODULES = json.dumps(
+    [
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_X", "type": "%s"},
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +243,9 @@ def test_bad_directories_are_one_line(model, changes, words):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["/nowhere/model", "./nowhere", "no-such-model", "owner/no-such-model-anywhere"])
+@pytest.mark.parametrize(
+    "name", ["/nowhere/model", "./nowhere", "no-such-model", "owner/no-such-model-anywhere"]
+)
 def test_missing_models_are_one_line(name, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OptionError, match=name) as caught:
@@ -251,7 +273,10 @@ def test_a_file_of_other_bytes_has_another_hash_even_where_size_and_time_are_put
     time.sleep(0.05)  # a file system's clock has ticks
     path.write_bytes(b"two")
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert (first, sha256_file(path)) == (hashlib.sha256(b"one").hexdigest(), hashlib.sha256(b"two").hexdigest())
+    assert (first, sha256_file(path)) == (
+        hashlib.sha256(b"one").hexdigest(),
+        hashlib.sha256(b"two").hexdigest(),
+    )
 
 
 def test_canonical_json_has_one_spelling():
@@ -263,8 +288,12 @@ def test_canonical_json_has_one_spelling():
 def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
     def machine(flags: str, capabilities: str = "") -> str:
         monkeypatch.setattr("transforms.space.dtypes.platform.machine", lambda: "x86_64")
-        monkeypatch.setattr("transforms.space.dtypes.Path.read_text", lambda *_, **__: f"flags\t: fpu {flags}\n")
-        monkeypatch.setattr("transforms.space.dtypes.shutil.which", lambda _: "smi" if capabilities else None)
+        monkeypatch.setattr(
+            "transforms.space.dtypes.Path.read_text", lambda *_, **__: f"flags\t: fpu {flags}\n"
+        )
+        monkeypatch.setattr(
+            "transforms.space.dtypes.shutil.which", lambda _: "smi" if capabilities else None
+        )
         answer = subprocess.CompletedProcess([], 0, stdout=capabilities)
         monkeypatch.setattr("transforms.space.dtypes.subprocess.run", lambda *_, **__: answer)
         return " ".join(native_dtype(device) for device in ("auto", "cpu", "cuda"))
@@ -275,7 +304,9 @@ def test_native_dtype_is_bfloat16_only_with_hardware_for_it(monkeypatch):
     assert machine("avx2", "9.0\n7.5\n") == "float32 float32 float32"
 
 
-@pytest.mark.parametrize(("said", "dtype"), [("9.0", "bfloat16"), ("7.5\n9.0", "float32"), (None, "float32")])
+@pytest.mark.parametrize(
+    ("said", "dtype"), [("9.0", "bfloat16"), ("7.5\n9.0", "float32"), (None, "float32")]
+)
 def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr("transforms.space.dtypes.shutil.which", lambda _: None)
     monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path)  # a file that is there
@@ -283,7 +314,9 @@ def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkey
         monkeypatch.setattr("transforms.space.dtypes._ASK_DRIVER", f"print({said!r})")
     assert native_dtype("cuda") == dtype
     monkeypatch.setattr("transforms.space.dtypes._DRIVER", tmp_path / "none")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("no process where there is no driver"))
+    monkeypatch.setattr(
+        subprocess, "run", lambda *_, **__: pytest.fail("no process where there is no driver")
+    )
     assert native_dtype("cuda") == "float32"
 
 
@@ -301,7 +334,9 @@ def test_what_the_driver_is_asked(monkeypatch, capsys):
             return 0
 
         def cuDeviceGetAttribute(self, value, attribute, device):
-            value._obj.value = {(75, 40): 9, (76, 40): 0, (75, 41): 8, (76, 41): 6}[attribute, device.value]
+            value._obj.value = {(75, 40): 9, (76, 40): 0, (75, 41): 8, (76, 41): 6}[
+                attribute, device.value
+            ]
             return 0
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Driver())

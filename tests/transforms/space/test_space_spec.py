@@ -13,11 +13,19 @@ def test_canonical_form_holds_every_parameter():
     short, long = parse_pooler("first-last"), parse_pooler("first-last:first=embeddings,count=all")
     assert short == long
     assert hash(short) == hash(long)
-    assert short.to_json() == {"parts": [{"name": "first-last", "count": "all", "first": "embeddings"}]}
+    assert short.to_json() == {
+        "parts": [{"name": "first-last", "count": "all", "first": "embeddings"}]
+    }
 
 
 def test_keys_that_were_added_later_leave_the_ids_of_spaces_as_they_were():
-    before = {"name": "sbert-wk", "start": "auto", "window": 2, "weights": "combined", "variant": "reference"}
+    before = {
+        "name": "sbert-wk",
+        "start": "auto",
+        "window": 2,
+        "weights": "combined",
+        "variant": "reference",
+    }
     before |= {"importance": "selected", "count": "drop-last-special"}
     assert parse_pooler("sbert-wk").to_json() == {"parts": [before]}
     assert parse_pooler("sbert-wk:mix=0.5,tokens=variance").to_json() == {"parts": [before]}
@@ -48,14 +56,21 @@ def part_specs(draw, name):
     chosen = needed | draw(st.sets(st.sampled_from(sorted(keys)) if keys else st.nothing()))
     if name == "remove-biases":
         chosen = draw(st.sampled_from([set(), {"variant"}, chosen | {"table"}])) - {"variant"}
-    if name == "sbert-wk":  # a mixture is of both kinds of weights, an importance of tokens that are not even
+    # a mixture is of both kinds of weights, an importance of tokens that are not even
+    if name == "sbert-wk":
         chosen -= {"weights", "importance"} if chosen & {"mix", "tokens"} else set()
     items = []
     for key in sorted(chosen, key=lambda key: (key == "template", key)):
         numbers = st.integers(0, 99).map(str) if keys[key].number else st.nothing()
-        numbers |= st.integers(1, 999).map(lambda n: f"{n / 1000}") if keys[key].decimal else st.nothing()
+        numbers |= (
+            st.integers(1, 999).map(lambda n: f"{n / 1000}") if keys[key].decimal else st.nothing()
+        )
         free = FREE[key] if keys[key].form else st.nothing()
-        value = draw(st.one_of(st.sampled_from(keys[key].words) if keys[key].words else st.nothing(), numbers, free))
+        value = draw(
+            st.one_of(
+                st.sampled_from(keys[key].words) if keys[key].words else st.nothing(), numbers, free
+            )
+        )
         if name == "remove-biases" and value == "none":
             value = "none,variant=generic,top=0" if "top" not in chosen else "/t"
         bare = POSITIONAL.get(name) == key and not value.startswith("none") and draw(st.booleans())
@@ -66,11 +81,15 @@ def part_specs(draw, name):
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_spec_survives_text_and_json(data):
-    names = data.draw(st.lists(st.sampled_from(sorted(set(POOLERS) - {"auto"})), min_size=1, max_size=3))
+    names = data.draw(
+        st.lists(st.sampled_from(sorted(set(POOLERS) - {"auto"})), min_size=1, max_size=3)
+    )
     texts = [data.draw(part_specs(name)) for name in names]
     for text in texts:
         assert str(parse_pooler(str(parse_pooler(text)))) == str(parse_pooler(text))
-    joinable = [text for text in texts if not parse_pooler(text).parts[0].rewrites_text] or texts[:1]
+    joinable = [text for text in texts if not parse_pooler(text).parts[0].rewrites_text] or texts[
+        :1
+    ]
     spec = parse_pooler("+".join(joinable))
     assert len(spec.parts) == len(joinable)
     assert parse_pooler(str(spec)) == spec
@@ -78,10 +97,18 @@ def test_every_spec_survives_text_and_json(data):
 
 
 def test_positional_arguments_and_their_keys_are_one():
-    assert parse_pooler("ditto:1-10") == parse_pooler("ditto:head=1-10") == parse_pooler("ditto:states=first-last,1-10")
+    assert (
+        parse_pooler("ditto:1-10")
+        == parse_pooler("ditto:head=1-10")
+        == parse_pooler("ditto:states=first-last,1-10")
+    )
     assert parse_pooler("tfidf:/t") == parse_pooler("tfidf:table=/t")
-    assert parse_pooler("sif:/t") == parse_pooler("sif:table=/t,a=1e-3,states=static,count=no-special")
-    assert parse_pooler("remove-biases:/t") == parse_pooler("remove-biases:/t,variant=generic,top=36")
+    assert parse_pooler("sif:/t") == parse_pooler(
+        "sif:table=/t,a=1e-3,states=static,count=no-special"
+    )
+    assert parse_pooler("remove-biases:/t") == parse_pooler(
+        "remove-biases:/t,variant=generic,top=36"
+    )
     assert parse_pooler("remove-biases") == parse_pooler("remove-biases:variant=reference")
     assert parse_pooler("sbert-wk:start=4") != parse_pooler("sbert-wk")
 
@@ -91,11 +118,16 @@ def test_plus_in_paths_and_templates():
     assert [part.name for part in spec.parts] == ["tfidf", "mean"]
     assert spec.parts[0].table == "/a+b/c"
     template = "1 + mean, {text} = [MASK]."
-    assert parse_pooler(f"prompt:denoise=yes,template={template}").parts[0].option("template") == template
+    assert (
+        parse_pooler(f"prompt:denoise=yes,template={template}").parts[0].option("template")
+        == template
+    )
 
 
 def test_width_of_static_poolers_is_that_of_embedding_rows():
-    spec = parse_pooler("ditto:1-1,states=static+ditto:1-1+tfidf:/t+sbert-wk+remove-biases:/t,case=keep")
+    spec = parse_pooler(
+        "ditto:1-1,states=static+ditto:1-1+tfidf:/t+sbert-wk+remove-biases:/t,case=keep"
+    )
     assert spec.dim(24, 12) == 12 + 24 + 24 + 24 + 12
     assert parse_pooler("sif:/t+sif:/t,states=last").dim(24, 12) == 12 + 24
 

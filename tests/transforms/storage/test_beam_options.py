@@ -1,4 +1,6 @@
-"""The one private name of Beam that storage reads: where Beam keeps the options of its filesystems."""
+"""The one private name of Beam that storage reads: where Beam keeps the options of its
+filesystems.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from transforms.storage.beam_options import filesystem_options
 
 CHECKED = (
-    "2.77.0"  # after looking at FileSystems.set_options and get_filesystem of a newer Beam: write that version here
+    # after looking at FileSystems.set_options and get_filesystem of a newer Beam: write that
+    # version here
+    "2.77.0"
 )
 
 
@@ -22,5 +26,7 @@ def test_options_that_were_set_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_pinned_beam_is_the_version_whose_source_was_read() -> None:
-    pins = (Path(__file__).resolve().parents[3] / "constraints.txt").read_text(encoding="utf8").split()
+    pins = (
+        (Path(__file__).resolve().parents[3] / "constraints.txt").read_text(encoding="utf8").split()
+    )
     assert f"apache-beam=={CHECKED}" in pins

@@ -1,4 +1,6 @@
-"""gs:// against a real server: one winner of many, one generation read throughout, refusals and faults in one line."""
+"""gs:// against a real server: one winner of many, one generation read throughout, refusals and
+faults in one line.
+"""
 
 import hashlib
 import os
@@ -47,7 +49,10 @@ def test_of_two_runs_that_began_alike_the_second_harms_nothing(gs: str) -> None:
     first, second = begin(gs, 1, 1), begin(gs, 2, 1)
     assert finish(first, [write_unit(gs, 0, [("a", "one")])], []).status == "committed"
     late = finish(second, [write_unit(gs, 0, [("a", "other")])], [])
-    assert (late.exit_code, f"run {first.id} committed while this run worked" in late.message) == (1, True)
+    assert (late.exit_code, f"run {first.id} committed while this run worked" in late.message) == (
+        1,
+        True,
+    )
     store = open_store(gs)
     assert store.manifest.run == first.id
     assert list(faults(store.manifest)) == []
@@ -61,7 +66,9 @@ def test_of_many_leases_at_once_one_is_given(gs: str) -> None:
     def take(number: int) -> None:
         start.wait()
         try:
-            lease.acquire(gs, lease.Lease.of_this_process(f"run{number}", "FnApiRunner", "job", True))
+            lease.acquire(
+                gs, lease.Lease.of_this_process(f"run{number}", "FnApiRunner", "job", True)
+            )
         except SentenceBeamError as error:
             refused.append(str(error))
 
@@ -105,13 +112,17 @@ def test_a_listing_has_checksums_sizes_and_times_in_one_request(gs: str, gcs: Gc
         entries = storage.storage_of(gs).match(f"{gs}/in/*.txt").files
     assert len(requests) == 1
     assert len({entry.checksum for entry in entries}) == 5
-    assert all(entry.size == 1 and entry.modified > 1e9 and entry.version.isdecimal() for entry in entries)
+    assert all(
+        entry.size == 1 and entry.modified > 1e9 and entry.version.isdecimal() for entry in entries
+    )
     with gcs.counted() as requests:
         assert storage.storage_of(gs).stat(f"{gs}/in/9.txt") is None
     assert len(requests) == 1
 
 
-def test_a_long_listing_goes_side_by_side(gs: str, gcs: Gcs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_listing_goes_side_by_side(
+    gs: str, gcs: Gcs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from transforms.storage import gcs as module
 
     for number in range(60):
@@ -122,7 +133,9 @@ def test_a_long_listing_goes_side_by_side(gs: str, gcs: Gcs, monkeypatch: pytest
         assert storage.storage_of(gs).below(f"{gs}/in") == whole
     assert len(whole) == 60
     assert len(requests) > 15
-    assert not any("pageToken" in request for request in requests), "one page had to wait for another"
+    assert not any("pageToken" in request for request in requests), (
+        "one page had to wait for another"
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 100_000, 5_000_001])
@@ -146,7 +159,8 @@ def test_large_files_are_read_in_few_large_parts(gs: str, gcs: Gcs) -> None:
 
 
 def test_faults_in_between_do_not_show(gs: str, gcs: Gcs) -> None:
-    data = [os.urandom(9_000_000 if number > 7 else 300_000) for number in range(10)]  # large ones go up in sessions
+    # large ones go up in sessions
+    data = [os.urandom(9_000_000 if number > 7 else 300_000) for number in range(10)]
     with gcs.failing(unavailable=0.2, cut=0.2, slow=0.1, wait=0.2):
         for number in range(10):
             assert storage.storage_of(gs).put_if_absent(f"{gs}/{number}", data[number])
@@ -158,16 +172,29 @@ def test_faults_in_between_do_not_show(gs: str, gcs: Gcs) -> None:
 
 def test_a_missing_bucket_and_a_refusal_say_what_mends_them(gs: str, gcs: Gcs) -> None:
     place = storage.storage_of(gs)
-    for act in (lambda: place.put_if_absent("gs://nowhere/a", b""), lambda: place.match("gs://nowhere/*")):
-        with pytest.raises(SentenceBeamError, match=r"there is no bucket gs://nowhere \(404\); create it"):
+    for act in (
+        lambda: place.put_if_absent("gs://nowhere/a", b""),
+        lambda: place.match("gs://nowhere/*"),
+    ):
+        with pytest.raises(
+            SentenceBeamError, match=r"there is no bucket gs://nowhere \(404\); create it"
+        ):
             act()
     with gcs.failing(refused="."):
-        for act in (lambda: place.stat(f"{gs}/a"), lambda: place.below(gs), lambda: place.put_if_absent(gs, b"")):
-            with pytest.raises(SentenceBeamError, match=r"permission denied \(403\); the account needs"):
+        for act in (
+            lambda: place.stat(f"{gs}/a"),
+            lambda: place.below(gs),
+            lambda: place.put_if_absent(gs, b""),
+        ):
+            with pytest.raises(
+                SentenceBeamError, match=r"permission denied \(403\); the account needs"
+            ):
                 act()
 
 
-def test_without_credentials_the_line_says_where_they_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_the_line_says_where_they_come_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/none/account.json")
     with pytest.raises(SentenceBeamError, match="no valid Google credentials; run `gcloud auth"):
@@ -205,5 +232,7 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transforms.storage.gcs", None)
-    with pytest.raises(MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
+    ):
         storage.storage_of("gs://bucket/a")

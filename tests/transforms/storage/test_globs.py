@@ -20,7 +20,9 @@ from transforms.storage.local import LocalStorage
 NAMES = ["a", "b", "ab", ".a", ".b", "a.b", "a-", "]", "[a", "!a", "^", "a\\b", "a b", "{a", "é"]
 NAME = st.text("ab.*?[]!^-\\é", min_size=1, max_size=6)
 PATTERN = st.lists(
-    st.one_of(NAME, st.just("**"), st.sampled_from(["*", "a", ".*", "?", "[ab]*"])), min_size=1, max_size=4
+    st.one_of(NAME, st.just("**"), st.sampled_from(["*", "a", ".*", "?", "[ab]*"])),
+    min_size=1,
+    max_size=4,
 )
 
 
@@ -66,9 +68,14 @@ def test_a_pattern_names_what_python_finds(tree: Path, names: list[str], hidden:
 
 
 @settings(max_examples=300, deadline=None)
-@given(names=st.lists(st.text("ab.*?{},", min_size=1, max_size=8), min_size=1, max_size=3), hidden=st.booleans())
+@given(
+    names=st.lists(st.text("ab.*?{},", min_size=1, max_size=8), min_size=1, max_size=3),
+    hidden=st.booleans(),
+)
 @example(names=["**", "{a,{b,.a}}{.x,}"], hidden=False)
-def test_folders_on_the_way_to_a_name_are_entered(tree: Path, names: list[str], hidden: bool) -> None:
+def test_folders_on_the_way_to_a_name_are_entered(
+    tree: Path, names: list[str], hidden: bool
+) -> None:
     pattern = "/".join(names)
     assume(not {".", ".."} & set(names))
     every = [entry.path for entry in LocalStorage().below(str(tree))]
@@ -77,10 +84,16 @@ def test_folders_on_the_way_to_a_name_are_entered(tree: Path, names: list[str], 
     found = LocalStorage().match(f"{tree}/{pattern}", hidden)
     mine = [entry.path for entry in found.files]
     assert mine == [path for path in every if named.takes(path)]
-    listed = matched(named, [Entry(path, 0, "", "") for path in every if path.startswith(named.literal)])
+    listed = matched(
+        named, [Entry(path, 0, "", "") for path in every if path.startswith(named.literal)]
+    )
     assert [entry.path for entry in listed.files] == mine
-    with_files = [path for path in found.folders if any(one.startswith(path + "/") for one in every)]
-    assert [path for path in listed.folders if named.takes(path)] == [path for path in with_files if named.takes(path)]
+    with_files = [
+        path for path in found.folders if any(one.startswith(path + "/") for one in every)
+    ]
+    assert [path for path in listed.folders if named.takes(path)] == [
+        path for path in with_files if named.takes(path)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +190,17 @@ def place(
     for name in FILES:
         place.put_if_absent(f"{root}/{name}", b"x")
     if request.param == "beam":
-        found = [type("Match", (), {"metadata_list": [FileMetadata(f"{root}/{name}", 1) for name in FILES]})]
+        found = [
+            type(
+                "Match",
+                (),
+                {"metadata_list": [FileMetadata(f"{root}/{name}", 1) for name in FILES]},
+            )
+        ]
         beam = "transforms.storage.beam_filesystem.FileSystems"
         monkeypatch.setattr(
-            f"{beam}.match", lambda patterns: found if patterns[0].endswith("**") else pytest.fail("its own")
+            f"{beam}.match",
+            lambda patterns: found if patterns[0].endswith("**") else pytest.fail("its own"),
         )
         monkeypatch.setattr(f"{beam}.checksum", lambda path: "1")
         place = BeamStorage()
@@ -201,7 +221,11 @@ def place(
     ],
 )  # fmt: skip
 def test_every_storage_finds_the_same(
-    place: tuple[storage.Storage, str], pattern: str, hidden: bool, files: list[str], beside: list[str]
+    place: tuple[storage.Storage, str],
+    pattern: str,
+    hidden: bool,
+    files: list[str],
+    beside: list[str],
 ) -> None:
     where, root = place
     result = where.match(f"{root}/{pattern}", hidden)

@@ -1,4 +1,6 @@
-"""Long listings in parts: every name once, in less than twice the requests that there are pages, side by side."""
+"""Long listings in parts: every name once, in less than twice the requests that there are pages,
+side by side.
+"""
 
 from bisect import bisect_right
 
@@ -18,7 +20,9 @@ NAMES = {
 
 
 class Service:
-    """A bucket that lists so many names a page; `depth` is how many requests waited for each other at most."""
+    """A bucket that lists so many names a page; `depth` is how many requests waited for each other
+    at most.
+    """
 
     def __init__(self, names: list[str], size: int):
         self.names, self.size = sorted(names), size
@@ -39,7 +43,9 @@ class Service:
 
 
 @pytest.mark.parametrize("how", NAMES)
-def test_a_hundred_thousand_names_take_less_than_twice_the_requests_that_there_are_pages(how: str) -> None:
+def test_a_hundred_thousand_names_take_less_than_twice_the_requests_that_there_are_pages(
+    how: str,
+) -> None:
     names = [NAMES[how](n) for n in range(100_000)]
     service = Service(names, 100)
     assert sorted(listed(service.page, "in/")) == service.names
@@ -53,7 +59,10 @@ def test_a_short_listing_is_one_request() -> None:
     assert service.requests == 1
 
 
-@given(st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=60), st.integers(1, 5))
+@given(
+    st.sets(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=60),
+    st.integers(1, 5),
+)
 def test_every_name_is_listed_once(tails: set[str], size: int) -> None:
     service = Service([f"in/{tail}" for tail in tails], size)
     assert sorted(listed(service.page, "in/")) == service.names

@@ -8,7 +8,12 @@ import pytest
 pytest.importorskip("boto3", reason="the extra aws is not installed")
 
 from botocore.awsrequest import AWSResponse
-from botocore.exceptions import EndpointConnectionError, IncompleteReadError, NoCredentialsError, TokenRetrievalError
+from botocore.exceptions import (
+    EndpointConnectionError,
+    IncompleteReadError,
+    NoCredentialsError,
+    TokenRetrievalError,
+)
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
@@ -61,13 +66,27 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 @pytest.mark.parametrize(
     ("said", "status", "line"),
     [
-        (NoCredentialsError(), 0, "no AWS credentials (Unable to locate credentials); set AWS_ACCESS_KEY_ID"),
-        (TokenRetrievalError(provider="sso", error_msg="Token has expired"), 0, "no AWS credentials (Error when"),
-        (EndpointConnectionError(endpoint_url="http://x"), 0, "see the AWS credentials, region and endpoint"),
+        (
+            NoCredentialsError(),
+            0,
+            "no AWS credentials (Unable to locate credentials); set AWS_ACCESS_KEY_ID",
+        ),
+        (
+            TokenRetrievalError(provider="sso", error_msg="Token has expired"),
+            0,
+            "no AWS credentials (Error when",
+        ),
+        (
+            EndpointConnectionError(endpoint_url="http://x"),
+            0,
+            "see the AWS credentials, region and endpoint",
+        ),
         ("AccessDenied", 403, "permission denied (403); the account needs Get, Put, List, Delete"),
     ],
 )
-def test_a_refusal_of_every_request(answer: Callable[..., None], said: object, status: int, line: str) -> None:
+def test_a_refusal_of_every_request(
+    answer: Callable[..., None], said: object, status: int, line: str
+) -> None:
     answer(said, status)
     for call in CALLS:
         with pytest.raises(SentenceBeamError) as caught:
@@ -81,13 +100,19 @@ def test_a_refusal_of_every_request(answer: Callable[..., None], said: object, s
     ("said", "status", "line"),
     [
         ("ExpiredToken", 400, "the AWS credentials have expired (ExpiredToken); sign in again"),
-        ("InvalidAccessKeyId", 403, "the AWS credentials are refused (InvalidAccessKeyId); set AWS_ACCESS_KEY_ID"),
+        (
+            "InvalidAccessKeyId",
+            403,
+            "the AWS credentials are refused (InvalidAccessKeyId); set AWS_ACCESS_KEY_ID",
+        ),
         ("SignatureDoesNotMatch", 403, "the AWS credentials are refused (SignatureDoesNotMatch)"),
         ("IllegalLocationConstraintException", 400, "is in another region"),
         ("NoSuchBucket", 404, "there is no such bucket (404); create it or mend the path"),
     ],
 )
-def test_a_refusal_that_says_why(answer: Callable[..., None], said: str, status: int, line: str) -> None:
+def test_a_refusal_that_says_why(
+    answer: Callable[..., None], said: str, status: int, line: str
+) -> None:
     answer(said, status)
     for call in (CALLS[0], CALLS[2]):  # the answer to HEAD says nothing
         with pytest.raises(SentenceBeamError) as caught:
@@ -97,12 +122,16 @@ def test_a_refusal_that_says_why(answer: Callable[..., None], said: str, status:
 
 def test_a_refusal_that_cannot_say_why(answer: Callable[..., None]) -> None:
     answer("", 400)
-    with pytest.raises(SentenceBeamError, match=r"bad request \(400\): expired credentials, or another region"):
+    with pytest.raises(
+        SentenceBeamError, match=r"bad request \(400\): expired credentials, or another region"
+    ):
         CALLS[1]()
 
 
 def test_a_name_that_no_bucket_has() -> None:
-    with pytest.raises(SentenceBeamError, match="that can be no bucket's name; write s3://bucket/folder"):
+    with pytest.raises(
+        SentenceBeamError, match="that can be no bucket's name; write s3://bucket/folder"
+    ):
         storage.storage_of("s3:///a").read_versioned("s3:///a")
 
 
@@ -127,7 +156,9 @@ def test_bytes_that_break_off_are_asked_for_again(
             storage.storage_of(URL).read_versioned(URL)
 
 
-def test_a_part_that_breaks_off_is_completed(answer: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_breaks_off_is_completed(
+    answer: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = bytes(range(100))
 
     def get_range(_: object, request: object, start: int, stop: int) -> bytes:

@@ -56,7 +56,11 @@ class MemoryFileSystem(FileSystem):
         return False
 
     def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
-        yield from (FileMetadata(path, len(data)) for path, data in BLOBS.items() if path.startswith(dir_or_prefix))
+        yield from (
+            FileMetadata(path, len(data))
+            for path, data in BLOBS.items()
+            if path.startswith(dir_or_prefix)
+        )
 
     def match(self, patterns: list[str], limits: list[int] | None = None) -> list[MatchResult]:
         import re
@@ -64,7 +68,9 @@ class MemoryFileSystem(FileSystem):
         found = []
         for pattern in patterns:
             expression = re.compile(self.translate_pattern(pattern))
-            found.append(MatchResult(pattern, [m for m in self._list("mem://") if expression.match(m.path)]))
+            found.append(
+                MatchResult(pattern, [m for m in self._list("mem://") if expression.match(m.path)])
+            )
         return found
 
     def create(self, path: str, mime_type: str = "", compression_type: str = "") -> io.BytesIO:
@@ -99,7 +105,9 @@ class MemoryFileSystem(FileSystem):
     def delete(self, paths: list[str]) -> None:
         missing = [path for path in paths if BLOBS.pop(path, None) is None]
         if missing:
-            raise BeamIOError("Delete operation failed", dict.fromkeys(missing, FileNotFoundError()))
+            raise BeamIOError(
+                "Delete operation failed", dict.fromkeys(missing, FileNotFoundError())
+            )
 
 
 @pytest.fixture(params=["local", "mem", "gs"])
@@ -119,12 +127,16 @@ def test_put_if_absent_never_writes_over(root: str) -> None:
     assert storage.read_bytes(path) == b"first"
 
 
-def test_ensure_replaces_other_bytes_and_leaves_equal_ones(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ensure_replaces_other_bytes_and_leaves_equal_ones(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = storage.join(root, "deep", "a.bin")
     for data in (b"first", b"second"):
         storage.ensure(path, data)
         assert storage.read_bytes(path) == data
-    monkeypatch.setattr(type(storage.storage_of(path)), "replace_if", lambda *_: pytest.fail("written again"))
+    monkeypatch.setattr(
+        type(storage.storage_of(path)), "replace_if", lambda *_: pytest.fail("written again")
+    )
     storage.ensure(path, b"second")
 
 
@@ -170,9 +182,13 @@ def test_below_lists_everything_in_one_go(root: str, monkeypatch: pytest.MonkeyP
     store = storage.storage_of(root)
     for path in [*paths, storage.join(root, "ab", "no.json")]:
         store.put_if_absent(path, path.encode())
-    monkeypatch.setattr(FileSystems, "checksum", lambda path: pytest.fail("a request for every file"))
+    monkeypatch.setattr(
+        FileSystems, "checksum", lambda path: pytest.fail("a request for every file")
+    )
     found = store.below(storage.join(root, "a"))
-    assert [(entry.path, entry.size) for entry in found] == [(path, len(path)) for path in sorted(paths)]
+    assert [(entry.path, entry.size) for entry in found] == [
+        (path, len(path)) for path in sorted(paths)
+    ]
     assert store.below(storage.join(root, "none")) == []
 
 
@@ -213,12 +229,16 @@ def test_a_link_to_nothing_is_named_where_a_pattern_names_it(tmp_path: Path, pat
     assert LocalStorage().match(str(tmp_path / pattern)).broken == (str(tmp_path / "b.txt"),)
     with pytest.raises(SentenceBeamError, match=r"b\.txt is a link to a file that is not there"):
         match_inputs(str(tmp_path / pattern))
-    assert [Path(entry.path).name for entry in LocalStorage().match(str(tmp_path / "a*")).files] == ["a.txt"]
+    assert [
+        Path(entry.path).name for entry in LocalStorage().match(str(tmp_path / "a*")).files
+    ] == ["a.txt"]
     assert LocalStorage().match(str(tmp_path / "b.txt")).files == []
 
 
 @pytest.mark.parametrize("pattern", ["*/a.txt", "?/**/*.txt", "{b,c}/*"])
-def test_a_link_to_nothing_is_named_where_files_of_a_pattern_could_be_behind_it(tmp_path: Path, pattern: str) -> None:
+def test_a_link_to_nothing_is_named_where_files_of_a_pattern_could_be_behind_it(
+    tmp_path: Path, pattern: str
+) -> None:
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.txt").write_text("x")
     (tmp_path / "b").symlink_to(tmp_path / "not mounted")
@@ -237,7 +257,10 @@ UNKNOWN = [errno.EACCES, errno.EIO, errno.ESTALE]
     "list_files", [lambda place, folder: place.match(f"{folder}/**.txt").files, LocalStorage.below]
 )
 def test_a_folder_that_cannot_be_listed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, list_files: Callable[..., list[storage.Entry]]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    list_files: Callable[..., list[storage.Entry]],
 ) -> None:
     (tmp_path / "in" / "deep").mkdir(parents=True)
     (tmp_path / "in" / "a.txt").write_text("x")
@@ -248,22 +271,31 @@ def test_a_folder_that_cannot_be_listed_is_named(
 
 
 @pytest.mark.parametrize("code", UNKNOWN)
-def test_a_file_whose_status_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_a_file_whose_status_cannot_be_had_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     path = tmp_path / "b.txt"
     path.write_text("x")
     _failing(monkeypatch, "stat", str(path), code)
-    for act in (lambda: LocalStorage().stat(str(path)), lambda: LocalStorage().match(f"{tmp_path}/*")):
+    for act in (
+        lambda: LocalStorage().stat(str(path)),
+        lambda: LocalStorage().match(f"{tmp_path}/*"),
+    ):
         with pytest.raises(SentenceBeamError, match=r"b\.txt cannot be looked at"):
             act()
 
 
-def test_what_went_away_since_it_was_listed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_went_away_since_it_was_listed_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "deep").mkdir()
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("x")
     _failing(monkeypatch, "stat", str(tmp_path / "b.txt"), errno.ENOENT)
     _failing(monkeypatch, "scandir", str(tmp_path / "deep"), errno.ENOENT)
-    assert [Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/**").files] == ["a.txt"]
+    assert [Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/**").files] == [
+        "a.txt"
+    ]
 
 
 def _failing(monkeypatch: pytest.MonkeyPatch, call: str, at: str, code: int) -> None:
@@ -278,13 +310,22 @@ def _failing(monkeypatch: pytest.MonkeyPatch, call: str, at: str, code: int) -> 
     monkeypatch.setattr(os, call, failing)
 
 
-def test_only_folders_that_a_pattern_leads_into_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_folders_that_a_pattern_leads_into_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in ("a/x", "lost+found"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "a" / "x" / "1.txt").write_text("x")
     _failing(monkeypatch, "scandir", str(tmp_path / "lost+found"), errno.EACCES)
-    for pattern, found in {"*.txt": [], "a/*/*.txt": ["1.txt"], "a**": ["1.txt"], "[ab]/?/1.txt": ["1.txt"]}.items():
-        assert [Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/{pattern}").files] == found
+    for pattern, found in {
+        "*.txt": [],
+        "a/*/*.txt": ["1.txt"],
+        "a**": ["1.txt"],
+        "[ab]/?/1.txt": ["1.txt"],
+    }.items():
+        assert [
+            Path(entry.path).name for entry in LocalStorage().match(f"{tmp_path}/{pattern}").files
+        ] == found
 
 
 def test_linked_folders_are_followed_and_never_in_a_circle(tmp_path: Path) -> None:
@@ -304,7 +345,9 @@ def test_links_to_files_are_matched_and_folders_are_not(tmp_path: Path) -> None:
     (tmp_path / "folder" / "a.txt").write_text("x")
     (tmp_path / "link.txt").symlink_to(tmp_path / "folder" / "a.txt")
     (tmp_path / "to-folder.txt").symlink_to(tmp_path / "folder")
-    assert [Path(e.path).name for e in LocalStorage().match(str(tmp_path / "*")).files] == ["link.txt"]
+    assert [Path(e.path).name for e in LocalStorage().match(str(tmp_path / "*")).files] == [
+        "link.txt"
+    ]
 
 
 def test_of_many_writers_at_once_exactly_one_wins(tmp_path: Path) -> None:
@@ -330,7 +373,9 @@ def test_of_many_writers_at_once_exactly_one_wins(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.tmp-*"))
 
 
-def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -350,7 +395,8 @@ def test_local_version_sees_an_edit_of_equal_length_with_its_time_put_back(tmp_p
     assert before is not None
     assert after is not None
     assert before.version != after.version
-    assert storage.checksum_of(before) == storage.checksum_of(after)  # both read the bytes that stand there now
+    # both read the bytes that stand there now
+    assert storage.checksum_of(before) == storage.checksum_of(after)
 
 
 def test_filesystems_that_want_options_have_some(monkeypatch: pytest.MonkeyPatch) -> None:

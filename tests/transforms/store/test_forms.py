@@ -1,4 +1,6 @@
-"""Forms: equal for shards that belong together, whoever wrote them; other shards are refused by the commit."""
+"""Forms: equal for shards that belong together, whoever wrote them; other shards are refused by the
+commit.
+"""
 
 import io
 from dataclasses import replace
@@ -82,20 +84,40 @@ def form_of(space: Space, options: Options = OPTIONS, generation: int = 0) -> st
         {"text_template": "{a}"},
     ],
 )
-def test_options_that_decide_what_is_in_a_shard_give_another_form(space: Space, values: dict[str, Any]) -> None:
+def test_options_that_decide_what_is_in_a_shard_give_another_form(
+    space: Space, values: dict[str, Any]
+) -> None:
     assert form_of(space, replace(OPTIONS, **values)) != form_of(space)
 
 
 def test_options_that_do_not_give_the_same(space: Space) -> None:
-    others = {"max_rejects": 0.5, "format": "jsonl", "limit": 3, "model": "elsewhere", "metric": "l2", "hidden": True}
+    others = {
+        "max_rejects": 0.5,
+        "format": "jsonl",
+        "limit": 3,
+        "model": "elsewhere",
+        "metric": "l2",
+        "hidden": True,
+    }
     assert form_of(space, replace(OPTIONS, **others)) == form_of(space)
 
 
 def test_spaces_generations_columns_and_bounds_give_other_forms(space: Space) -> None:
-    forms = [form_of(space), form_of(replace(space, pooler={"name": "cls"})), form_of(space, generation=1)]
+    forms = [
+        form_of(space),
+        form_of(replace(space, pooler={"name": "cls"})),
+        form_of(space, generation=1),
+    ]
     assert len({*forms}) == 3
-    schemas = [None, pa.schema([("n", pa.int64())]), pa.schema([("m", pa.int64())]), pa.schema([("n", pa.string())])]
-    shards = [shard_form(forms[0], schema, ranges) for schema in schemas for ranges in (None, "a", "b")]
+    schemas = [
+        None,
+        pa.schema([("n", pa.int64())]),
+        pa.schema([("m", pa.int64())]),
+        pa.schema([("n", pa.string())]),
+    ]
+    shards = [
+        shard_form(forms[0], schema, ranges) for schema in schemas for ranges in (None, "a", "b")
+    ]
     assert len({*shards}) == 12
     assert {form[:HALF] for form in shards} == {forms[0]}
     assert {len(form) for form in shards} == {16}
@@ -103,11 +125,15 @@ def test_spaces_generations_columns_and_bounds_give_other_forms(space: Space) ->
 
 def test_shards_of_one_form_pass_and_others_are_refused(space: Space) -> None:
     ours, theirs = form_of(space), form_of(space, generation=1)
-    of_numbers, of_texts = (shard_form(ours, pa.schema([("n", kind)]), None) for kind in (pa.int64(), pa.string()))
+    of_numbers, of_texts = (
+        shard_form(ours, pa.schema([("n", kind)]), None) for kind in (pa.int64(), pa.string())
+    )
     check_forms(ours, {})
     check_forms(ours, {of_numbers: "a", ours: "b"})
     for found in ({of_numbers: "a", shard_form(theirs, None, None): "b"}, {theirs: "b"}):
-        with pytest.raises(LedgerError, match="ledger: b is of another space, or has other kept columns"):
+        with pytest.raises(
+            LedgerError, match="ledger: b is of another space, or has other kept columns"
+        ):
             check_forms(ours, found)
     with pytest.raises(LedgerError, match="ledger: the kept columns of a and of b differ"):
         check_forms(ours, {of_texts: "b", of_numbers: "a"})

@@ -1,4 +1,6 @@
-"""What a manifest must be to be believed: whole to the byte, of known types, and with paths of the store alone."""
+"""What a manifest must be to be believed: whole to the byte, of known types, and with paths of the
+store alone.
+"""
 
 import hashlib
 import json
@@ -25,7 +27,9 @@ Data = dict[str, Any]
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.rglob("manifest*/*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(FIXTURES.rglob("manifest*/*.json")), ids=lambda path: path.stem
+)
 def test_a_manifest_of_every_version_comes_back_to_the_byte(path: Path) -> None:
     whole = path.read_bytes()
     manifest = Manifest.of("/store", json.loads(whole))
@@ -37,21 +41,41 @@ def test_a_manifest_of_every_version_comes_back_to_the_byte(path: Path) -> None:
 def test_what_a_later_version_adds_is_kept_beside_what_is_changed() -> None:
     (path,) = (FIXTURES / "manifests").glob("*.json")
     data = json.loads(path.read_bytes())
-    places = (data, data["rows"], data["options"], data["index"], data["index"]["segments"][0], data["input"])
-    places += (data["index"]["trained"], data["index"]["request"], data["input"]["files"][0], data["canary"])
+    places = (
+        data,
+        data["rows"],
+        data["options"],
+        data["index"],
+        data["index"]["segments"][0],
+        data["input"],
+    )
+    places += (
+        data["index"]["trained"],
+        data["index"]["request"],
+        data["input"]["files"][0],
+        data["canary"],
+    )
     for place in places:
         place["later"] = [{"more": 1}]
     manifest = Manifest.of("/store", data)
     assert manifest.to_json() == data
     assert manifest.index is not None
-    moved = replace(manifest, index=replace(manifest.index, nprobe=3), rows=replace(manifest.rows, read=9)).to_json()
-    assert moved == {**data, "index": {**data["index"], "nprobe": 3}, "rows": {**data["rows"], "read": 9}}
+    moved = replace(
+        manifest, index=replace(manifest.index, nprobe=3), rows=replace(manifest.rows, read=9)
+    ).to_json()
+    assert moved == {
+        **data,
+        "index": {**data["index"], "nprobe": 3},
+        "rows": {**data["rows"], "read": 9},
+    }
 
 
 @pytest.mark.parametrize("later", [3, "2", None])
 def test_a_format_of_a_later_version_is_refused_in_one_line(root: Path, later: object) -> None:
     edit_manifest(root / "manifest.json", {**current(root), "format": later})
-    with pytest.raises(SentenceBeamError, match=f"has format '{later}', this version reads 1 and 2; update") as raised:
+    with pytest.raises(
+        SentenceBeamError, match=f"has format '{later}', this version reads 1 and 2; update"
+    ) as raised:
         open_store(str(root))
     assert "\n" not in str(raised.value)
 
@@ -98,7 +122,9 @@ def faults_of(root: Path) -> list[str]:
         return [str(error)]
 
 
-@pytest.mark.parametrize("key", ["options", "versions", "rows", "shards", "started", "input", "digest"])
+@pytest.mark.parametrize(
+    "key", ["options", "versions", "rows", "shards", "started", "input", "digest"]
+)
 def test_two_manifests_that_disagree_are_named_with_the_field(root: Path, key: str) -> None:
     data = current(root)
     if key == "digest":  # of an older version, which had none
@@ -107,7 +133,11 @@ def test_two_manifests_that_disagree_are_named_with_the_field(root: Path, key: s
         (root / "manifest.json").write_bytes(older)
         assert faults_of(root) == []
         return
-    others: Data = {"options": {"model": "other"}, "versions": {"torch": "0"}, "started": "2020-01-01T00:00:00Z"}
+    others: Data = {
+        "options": {"model": "other"},
+        "versions": {"torch": "0"},
+        "started": "2020-01-01T00:00:00Z",
+    }
     others |= {"rows": {"read": 8, "written": 8, "rejected": 0}, "shards": data["shards"][1:]}
     others |= {"input": {"globs": [], "files": []}}
     edit_manifest(own(root), {**data, key: others[key]})
@@ -132,7 +162,10 @@ def test_a_run_goes_on_from_the_manifest_it_began_with_and_mends_the_copy(root: 
         before = root / "manifests" / f"{run_name(number - 1)}.json"
         assert read_manifest(str(root), run_name(number - 1)) is not None
         assert before.read_bytes() != b""
-        whole, path = (root / "manifest.json").read_bytes(), root / "manifests" / f"{run_name(number)}.json"
+        whole, path = (
+            (root / "manifest.json").read_bytes(),
+            root / "manifests" / f"{run_name(number)}.json",
+        )
         assert path.read_bytes() == whole
 
 
@@ -140,10 +173,16 @@ CHANGES: dict[str, Callable[[Data], object]] = {
     "run": lambda m: m.update(run="../x"),
     "previous": lambda m: m.update(previous="a/b"),
     "canary.path": lambda m: m.update(canary={"path": "/etc/passwd", "sha256": "0"}),
-    "ranges.path": lambda m: m.update(ranges={"path": "ranges/../../x.json", "digest": "0", "space": "0"}),
-    "calibration.digest": lambda m: m.update(calibration={"path": "calibrations/x", "digest": "../x"}),
+    "ranges.path": lambda m: m.update(
+        ranges={"path": "ranges/../../x.json", "digest": "0", "space": "0"}
+    ),
+    "calibration.digest": lambda m: m.update(
+        calibration={"path": "calibrations/x", "digest": "../x"}
+    ),
     "parts[0].path": lambda m: m.update(parts=[{"path": "file:///x", "sha256": "0", "units": 1}]),
-    "buckets.bits": lambda m: m.update(buckets={"bits": 99, "rows": 1, "chosen_rows": 1, "chosen_tokens": 1}),
+    "buckets.bits": lambda m: m.update(
+        buckets={"bits": 99, "rows": 1, "chosen_rows": 1, "chosen_tokens": 1}
+    ),
     "unit_tokens": lambda m: m.update(unit_tokens=-1),
     "rows.written": lambda m: m["rows"].update(written=True),
     "work.carried": lambda m: m["work"].update(carried=1.5),
@@ -173,10 +212,18 @@ def test_values_that_no_store_has_are_named_before_they_are_used(root: Path, fie
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("paths", [("path", "embeddings/x.parquet"), ("locator", "../x.parquet"), ("new_path", "/x")])
-def test_paths_of_an_index_are_the_layouts_whatever_their_names(root: Path, paths: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "paths", [("path", "embeddings/x.parquet"), ("locator", "../x.parquet"), ("new_path", "/x")]
+)
+def test_paths_of_an_index_are_the_layouts_whatever_their_names(
+    root: Path, paths: tuple[str, str]
+) -> None:
     data = current(root)
-    entry = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"segments": [], "factory": "Flat", "metric": "ip"}
+    entry = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {
+        "segments": [],
+        "factory": "Flat",
+        "metric": "ip",
+    }
     data["index"] = {**entry, "request": {}, "recall": None, "more": [{paths[0]: paths[1]}]}
     edit_manifest(root / "manifest.json", data)
     with pytest.raises(SentenceBeamError, match=paths[0]):
@@ -186,7 +233,11 @@ def test_paths_of_an_index_are_the_layouts_whatever_their_names(root: Path, path
 def test_a_hostile_sidecar_is_no_record_of_a_unit(root: Path) -> None:
     for path in (root / "sidecars").iterdir():
         data = json.loads(path.read_bytes())
-        path.write_text(json.dumps({**data, "rejected": 1, "read": data["read"] + 1, "rejects": "../../../etc/x"}))
+        path.write_text(
+            json.dumps(
+                {**data, "rejected": 1, "read": data["read"] + 1, "rejects": "../../../etc/x"}
+            )
+        )
     run = begin(str(root), 1, 2)
     units = [write_unit(str(root), place, list(rows.items()), run.id) for place, rows in
              enumerate((numbered(0, 5), numbered(5, 9)))]  # fmt: skip
@@ -198,12 +249,21 @@ def test_a_hostile_sidecar_is_no_record_of_a_unit(root: Path) -> None:
 def test_a_record_has_only_what_records_have(root: Path) -> None:
     entry = current(root)["shards"][0]
     assert UnitRecord.from_dict(entry).to_manifest() == {**entry, "range": tuple(entry["range"])}
-    for wrong in (None, [], {}, {**entry, "more": 1}, {**entry, "range": 1}, {**entry, "damaged": 1}):
+    for wrong in (
+        None,
+        [],
+        {},
+        {**entry, "more": 1},
+        {**entry, "range": 1},
+        {**entry, "damaged": 1},
+    ):
         with pytest.raises(SentenceBeamError, match="not a unit's record"):
             UnitRecord.from_dict(wrong)  # type: ignore[arg-type]
 
 
-def test_rejected_rows_are_verified_also_where_a_unit_has_no_other(root: Path, space: Space) -> None:
+def test_rejected_rows_are_verified_also_where_a_unit_has_no_other(
+    root: Path, space: Space
+) -> None:
     store, unit = UnitStore(str(root), space), make_unit(space, [], rejects=2)
     record = store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0))
     path = root / str(record.rejects)
@@ -231,7 +291,13 @@ def test_a_dataset_checks_the_pages_that_it_reads(root: Path) -> None:
     (path, *_) = (Path(path) for path in open_store(str(root)).manifest.shard_paths)
     assert open_store(str(root)).dataset().to_table(columns=["embedding"]).num_rows == 9
     whole = path.read_bytes()
-    vectors = open_store(str(root)).dataset().to_table(columns=["embedding"])["embedding"].combine_chunks().flatten()
+    vectors = (
+        open_store(str(root))
+        .dataset()
+        .to_table(columns=["embedding"])["embedding"]
+        .combine_chunks()
+        .flatten()
+    )
     place = whole.index(vectors.to_numpy()[:4].tobytes())
     path.write_bytes(whole[:place] + b"\x00\x01" + whole[place + 2 :])
     with pytest.raises(OSError, match=r"(?i)crc|checksum"):

@@ -1,4 +1,6 @@
-"""Manifests with very many units or files: a worker reads the parts alone that can have what it asks for."""
+"""Manifests with very many units or files: a worker reads the parts alone that can have what it
+asks for.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +21,9 @@ UNITS_OF_A_FILE = 5
 
 
 def file(relative: str, checksum: str = "") -> InputFile:
-    return InputFile(f"/in/{relative}", relative, "text", "", 100, checksum or f"sum of {relative}", "v")
+    return InputFile(
+        f"/in/{relative}", relative, "text", "", 100, checksum or f"sum of {relative}", "v"
+    )
 
 
 def entry(relative: str) -> InputEntry:
@@ -52,7 +56,11 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def large(tmp_path: Path, parts: list[str]) -> Manifest:
     """A snapshot of forty files with five units each, and ten small files in groups of two bits."""
-    units = [unit(f"{file(f'{n}').key}-{place:012d}", f"{n}") for n in range(FILES) for place in range(UNITS_OF_A_FILE)]
+    units = [
+        unit(f"{file(f'{n}').key}-{place:012d}", f"{n}")
+        for n in range(FILES)
+        for place in range(UNITS_OF_A_FILE)
+    ]
     small = [f"small-{n}" for n in range(10)]
     units += [unit(name) for name in {group_name(name, 2) for name in small}]
     (path,) = (Path(__file__).parents[2] / "fixtures" / "manifests").glob("*.json")
@@ -105,7 +113,9 @@ def test_a_worker_reads_no_more_than_what_its_span_says(
     plain = Span(file("3"), 0, 0, None)
     renamed = Span(file("new name", "sum of 7"), 0, 0, None)
     new = Span(file("new"), 0, 0, None)
-    small = GroupSpan("f2-0", (Span(file("small-1"), 0, 0, None), Span(file("small-new"), 0, 0, None)))
+    small = GroupSpan(
+        "f2-0", (Span(file("small-1"), 0, 0, None), Span(file("small-new"), 0, 0, None))
+    )
     spans: list[AnySpan] = [plain, renamed, new, small]
     told = with_before(spans, large)
     assert [span.name for span in told] == [span.name for span in spans]
@@ -116,7 +126,9 @@ def test_a_worker_reads_no_more_than_what_its_span_says(
     assert {one.file for one in known.of_files([told[1].file])} == {"7"}
     assert known.of_files([told[2].file]) == []
     assert isinstance(told[3], GroupSpan)
-    assert [one.unit for one in known.of_files([one.file for one in told[3].spans])] == [group_name("small-1", 2)]
+    assert [one.unit for one in known.of_files([one.file for one in told[3].spans])] == [
+        group_name("small-1", 2)
+    ]
     assert len(parts) <= 6
     assert known.had(large.units[17])
     assert "units" not in vars(known.manifest), "the whole snapshot was read"

@@ -1,4 +1,6 @@
-"""A remote snapshot as a dataset: what is asked of the storage before the first row, and what stays in memory."""
+"""A remote snapshot as a dataset: what is asked of the storage before the first row, and what stays
+in memory.
+"""
 
 import gc
 import io
@@ -45,7 +47,9 @@ class Remote(LocalStorage):
         pytest.fail(f"a request for {path}, which the manifest knows")
 
 
-def test_a_remote_dataset_opens_what_is_read_and_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_remote_dataset_opens_what_is_read_and_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = str(tmp_path / "store")
     forty_shards(root)
     here = open_store(root).dataset().to_table()
@@ -69,7 +73,9 @@ def test_a_remote_dataset_opens_what_is_read_and_keeps_nothing(tmp_path: Path, m
 
 
 def nothing_is_kept(seconds: float = 30) -> bool:
-    """Whether every reader is let go in that time: a read ahead ends on a thread of Arrow's after its table is here."""
+    """Whether every reader is let go in that time: a read ahead ends on a thread of Arrow's after
+    its table is here.
+    """
     until = time.monotonic() + seconds
     while len(Remote.readers) and time.monotonic() < until:
         gc.collect()

@@ -1,4 +1,6 @@
-"""Facts about a store: of whole ones, of ones whose last run failed or still works, and of damaged ones."""
+"""Facts about a store: of whole ones, of ones whose last run failed or still works, and of damaged
+ones.
+"""
 
 import json
 import os
@@ -27,16 +29,33 @@ def test_what_a_store_is(root: str) -> None:
     store = open_store(root)
     found = store.info()
     assert json.loads(json.dumps(found)) == found
-    assert (found["store"], found["snapshot"], found["snapshots"], found["format"]) == (root, run_name(1), 2, 2)
+    assert (found["store"], found["snapshot"], found["snapshots"], found["format"]) == (
+        root,
+        run_name(1),
+        2,
+        2,
+    )
     assert found["model"] == "m"
     assert (found["space"]["id"], found["space"]["dim"]) == (store.space.id, 4)
     assert found["rows"] == {"read": 11, "written": 11, "rejected": 0}
     assert found["shards"] == len(store.manifest.shard_paths) == 2
-    assert found["bytes"]["shards"] == sum(os.path.getsize(path) for path in store.manifest.shard_paths)
-    assert (found["index"], found["bytes"]["index"], found["tables"], found["faults"]) == (None, 0, {}, [])
+    assert found["bytes"]["shards"] == sum(
+        os.path.getsize(path) for path in store.manifest.shard_paths
+    )
+    assert (found["index"], found["bytes"]["index"], found["tables"], found["faults"]) == (
+        None,
+        0,
+        {},
+        [],
+    )
     columns = {column["name"]: column["type"] for column in found["columns"]}
     assert (
-        columns.items() >= {"id": "string", "norm": "float", "embedding": "fixed_size_list<element: float>[4]"}.items()
+        columns.items()
+        >= {
+            "id": "string",
+            "norm": "float",
+            "embedding": "fixed_size_list<element: float>[4]",
+        }.items()
     )
     assert found["options"] == store.manifest.options.to_json()
     last = found["last_run"]
@@ -53,7 +72,10 @@ def test_a_last_run_that_failed(root: str) -> None:
     found = open_store(root).info()
     assert found["snapshot"] == run_name(1)
     assert found["last_run"]["run"] == run_name(2)
-    assert (found["last_run"]["status"], found["last_run"]["message"]) == ("failed", "no room is left")
+    assert (found["last_run"]["status"], found["last_run"]["message"]) == (
+        "failed",
+        "no room is left",
+    )
     assert found["faults"] == []
 
 
@@ -95,4 +117,9 @@ def test_a_store_without_a_row_has_no_columns_to_show(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     night(root, 0)
     found = open_store(root).info()
-    assert (found["rows"]["written"], found["shards"], found["columns"], found["faults"]) == (0, 0, None, [])
+    assert (found["rows"]["written"], found["shards"], found["columns"], found["faults"]) == (
+        0,
+        0,
+        None,
+        [],
+    )

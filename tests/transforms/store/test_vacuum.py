@@ -24,11 +24,18 @@ FOLDERS = ("embeddings", "sidecars", "rejects", "manifests", "index")
 
 def paths(store: Path, *folders: str) -> set[str]:
     """Files of a store by their path in it."""
-    found = [path for folder in folders or FOLDERS for path in (store / folder).rglob("*") if path.is_file()]
+    found = [
+        path
+        for folder in folders or FOLDERS
+        for path in (store / folder).rglob("*")
+        if path.is_file()
+    ]
     return {str(path.relative_to(store)) for path in found}
 
 
-def vacuum(store: Path, keep: int = 1, older_than: float | None = None, now: float | None = None) -> Rubbish:
+def vacuum(
+    store: Path, keep: int = 1, older_than: float | None = None, now: float | None = None
+) -> Rubbish:
     """Find and remove."""
     rubbish = find_rubbish(str(store), keep, older_than, time.time() if now is None else now)
     remove(rubbish)
@@ -36,14 +43,18 @@ def vacuum(store: Path, keep: int = 1, older_than: float | None = None, now: flo
 
 
 def check_whole(store: Path) -> None:
-    """Every snapshot whose manifest is left can be read in full, and nothing else of any unit is there."""
+    """Every snapshot whose manifest is left can be read in full, and nothing else of any unit is
+    there.
+    """
     names: set[str] = set()
     for path in (store / "manifests").glob("*.json"):
         found = open_store(str(store), path.stem).manifest
         assert not list(faults(found))
         names |= {word for unit in found.units for word in (unit.path, unit.rejects) if word}
     assert paths(store, "embeddings", "rejects") == names
-    assert {Path(path).stem for path in paths(store, "sidecars")} == {Path(name).stem for name in names}
+    assert {Path(path).stem for path in paths(store, "sidecars")} == {
+        Path(name).stem for name in names
+    }
 
 
 @pytest.fixture
@@ -95,8 +106,13 @@ def test_what_is_said_is_what_goes(nights: Path) -> None:
     rubbish = vacuum(nights)
     after = paths(nights, *FOLDERS, "runs")
     gone = {path: size for path, size in before.items() if path not in after}
-    assert {entry.path: entry.size for entry in rubbish.files} == {f"{nights}/{p}": size for p, size in gone.items()}
-    assert rubbish.by_kind["shards"] == (4, sum(size for path, size in gone.items() if path.startswith("embeddings/")))
+    assert {entry.path: entry.size for entry in rubbish.files} == {
+        f"{nights}/{p}": size for p, size in gone.items()
+    }
+    assert rubbish.by_kind["shards"] == (
+        4,
+        sum(size for path, size in gone.items() if path.startswith("embeddings/")),
+    )
     assert sum(number for number, _ in rubbish.by_kind.values()) == len(gone)
 
 
@@ -107,7 +123,9 @@ def test_young_snapshots_stay_with_all_that_they_name(nights: Path) -> None:
         os.utime(path, (now - age * 86_400, now - age * 86_400))
     vacuum(nights, older_than=3.5 * 86_400, now=now)
     # The second one was written before, and was the current one until the third was written.
-    assert {Path(path).stem for path in paths(nights, "manifests")} == {run_name(n) for n in (1, 2, 3, 4)}
+    assert {Path(path).stem for path in paths(nights, "manifests")} == {
+        run_name(n) for n in (1, 2, 3, 4)
+    }
     for number in (1, 2, 3, 4):
         assert not list(faults(open_store(str(nights), run_name(number)).manifest))
 
@@ -131,10 +149,15 @@ def test_work_of_a_run_that_did_not_end_stays_for_a_day(store: Path) -> None:
     assert not vacuum(store).files
     for older_than, hours, goes in ((50, 23, False), (50, 25, True), (26 * 3600, 25, False)):
         found = find_rubbish(str(store), 1, older_than, time.time() + hours * 3600)
-        assert {entry.path.removeprefix(f"{store}/") for entry in found.files} == (made if goes else set())
+        assert {entry.path.removeprefix(f"{store}/") for entry in found.files} == (
+            made if goes else set()
+        )
     night(str(store), 2, numbered(20, 23))  # it took nothing of it up
     assert made.isdisjoint(entry.path.removeprefix(f"{store}/") for entry in vacuum(store).files)
-    gone = {entry.path.removeprefix(f"{store}/") for entry in vacuum(store, now=time.time() + 25 * 3600).files}
+    gone = {
+        entry.path.removeprefix(f"{store}/")
+        for entry in vacuum(store, now=time.time() + 25 * 3600).files
+    }
     assert made <= gone
     check_whole(store)
 
@@ -144,7 +167,11 @@ def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
     from transforms.store.runs.plan import write_plan
 
     night(str(store), 0, numbered(0, 5))
-    names = [f"{folder}/{unit}-0123456789abcdef" for folder in ("embeddings", "sidecars") for unit in ("3-7", "3-6.1")]
+    names = [
+        f"{folder}/{unit}-0123456789abcdef"
+        for folder in ("embeddings", "sidecars")
+        for unit in ("3-7", "3-6.1")
+    ]
     others = ["embeddings/2-3-0123456789abcdef.parquet"]
     for name in (*names, *others):
         (store / f"{name}").write_text("x")
@@ -158,9 +185,9 @@ def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
 
 def test_results_stay_since_history_is_made_of_them(nights: Path) -> None:
     vacuum(nights)
-    assert {path.split("/")[1] for path in paths(nights, "runs") if path.endswith("result.json")} == {
-        run_name(number) for number in range(5)
-    }
+    assert {
+        path.split("/")[1] for path in paths(nights, "runs") if path.endswith("result.json")
+    } == {run_name(number) for number in range(5)}
     assert [path for path in paths(nights, "runs") if path.endswith("plan.parquet")] == [
         f"runs/{run_name(4)}/plan.parquet"
     ]
@@ -206,11 +233,18 @@ def test_what_a_crash_left_half_written_goes(nights: Path) -> None:
     assert not any((nights / name).exists() for name in names)
 
 
-INDEX = {"factory": "Flat", "metric": "ip", "segments": [], "request": {}, "recall": None} | dict.fromkeys(
-    ("nprobe", "rerank", "rows"), 0
-)
+INDEX = {
+    "factory": "Flat",
+    "metric": "ip",
+    "segments": [],
+    "request": {},
+    "recall": None,
+} | dict.fromkeys(("nprobe", "rerank", "rows"), 0)
 BESIDE = {
-    "calibration": ("calibrations/{}/calibration.json", lambda path: {"path": path.rpartition("/")[0], "digest": "d"}),
+    "calibration": (
+        "calibrations/{}/calibration.json",
+        lambda path: {"path": path.rpartition("/")[0], "digest": "d"},
+    ),
     "canary": ("canary/{:.16}-0.parquet", lambda path: {"path": path, "sha256": "s"}),
     "ranges": ("ranges/{}.json", lambda path: {"path": path, "digest": "d", "space": "s"}),
     "index": ("index/{}.faiss", lambda path: {**INDEX, "trained": {"path": path, "sha256": "s"}}),
@@ -218,7 +252,9 @@ BESIDE = {
 
 
 @pytest.mark.parametrize("field", BESIDE)
-def test_what_stands_beside_shards_goes_with_the_last_snapshot_that_names_it(nights: Path, field: str) -> None:
+def test_what_stands_beside_shards_goes_with_the_last_snapshot_that_names_it(
+    nights: Path, field: str
+) -> None:
     name, entry = BESIDE[field]
     used, unused = (name.format(digit * 64) for digit in "ab")
     for path in (used, unused):
@@ -253,12 +289,16 @@ def test_a_manifest_that_cannot_be_read_stops_it(nights: Path, content: bytes) -
     assert paths(nights) == before
 
 
-def test_a_crash_in_the_middle_leaves_a_readable_store(nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_in_the_middle_leaves_a_readable_store(
+    nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = LocalStorage.delete
     for stop in range(1, 40):
         done = [0]
 
-        def delete(self: LocalStorage, *all_paths: str, stop: int = stop, done: list[int] = done) -> None:
+        def delete(
+            self: LocalStorage, *all_paths: str, stop: int = stop, done: list[int] = done
+        ) -> None:
             for path in all_paths:
                 if done[0] == stop:
                     raise KeyboardInterrupt
@@ -282,7 +322,9 @@ def test_a_crash_in_the_middle_leaves_a_readable_store(nights: Path, monkeypatch
 def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has seen that the lease is its own, and nothing more has to be asked before the manifest is replaced."""
+    """It has seen that the lease is its own, and nothing more has to be asked before the manifest
+    is replaced.
+    """
     root = str(store)
     night(root, 0, numbered(0, 5))
     night(root, 1, numbered(50, 55))
@@ -290,7 +332,9 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     units = [write_unit(root, 0, list(numbered(0, 5).items()))]  # stands since the first night
     vacuum(store, now=time.time() + 2 * 86_400)
     monkeypatch.setattr("transforms.store.runs.lease.holds", lambda root, run: True)
-    for run, said in zip(frozen, ("the lease was taken from this run", "vacuum removed files while"), strict=True):
+    for run, said in zip(
+        frozen, ("the lease was taken from this run", "vacuum removed files while"), strict=True
+    ):
         begin(root, 2 if run.leased else 3, 1)  # the plan, which it had read before
         result = finish(run, units, [])
         assert (result.status, result.exit_code) == ("failed", 1)
@@ -299,7 +343,9 @@ def test_a_run_that_stood_still_before_its_commit_does_not_name_what_went(
     assert not list(faults(open_store(root).manifest))
 
 
-def test_a_vacuum_that_stood_still_stops_where_a_run_committed(nights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vacuum_that_stood_still_stops_where_a_run_committed(
+    nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("transforms.store.vacuum.BATCH", 2)
     delete, calls = LocalStorage.delete, [0]
 
@@ -307,10 +353,13 @@ def test_a_vacuum_that_stood_still_stops_where_a_run_committed(nights: Path, mon
         delete(self, *all_paths)
         if "/manifests/" in all_paths[0] and not calls[0]:
             calls[0] += 1
-            night(str(nights), 5, numbered(0, 5), numbered(5, 9), numbered(100, 110))  # units that were to go
+            # units that were to go
+            night(str(nights), 5, numbered(0, 5), numbered(5, 9), numbered(100, 110))
 
     monkeypatch.setattr(LocalStorage, "delete", slow)
-    with pytest.raises(SentenceBeamError, match=r"a run committed meanwhile; 2 of \d+ files were removed"):
+    with pytest.raises(
+        SentenceBeamError, match=r"a run committed meanwhile; 2 of \d+ files were removed"
+    ):
         vacuum(nights)
     assert calls == [1]
     assert not list(faults(open_store(str(nights)).manifest))

@@ -55,7 +55,9 @@ def test_since_a_snapshot_its_shards_are_not_read(nights: Nights, read: Read) ->
     assert 2 < len(read(Extent(0.5, before))) < 35
 
 
-def test_each_snapshot_has_another_sample_and_in_time_all_are_read(nights: Nights, read: Read) -> None:
+def test_each_snapshot_has_another_sample_and_in_time_all_are_read(
+    nights: Nights, read: Read
+) -> None:
     found, sizes = set(), []
     for number in range(12):
         sample = read(Extent(0.3))

@@ -1,4 +1,6 @@
-"""Data of a training: columns by name in every format, rows that are rejected, rows that training and dev share."""
+"""Data of a training: columns by name in every format, rows that are rejected, rows that training
+and dev share.
+"""
 
 import gzip
 import json
@@ -40,15 +42,26 @@ def write(path: Path, rows: list[dict]) -> Path:
         quoted = [['"' + str(row[name]).replace('"', '""') + '"' for name in names] for row in rows]
         path.write_text("\n".join([",".join(names), *(",".join(row) for row in quoted)]) + "\n")
     else:
-        text = "\n".join(["\t".join(names), *("\t".join(str(row[name]) for name in names) for row in rows)]) + "\n"
+        text = (
+            "\n".join(
+                ["\t".join(names), *("\t".join(str(row[name]) for name in names) for row in rows)]
+            )
+            + "\n"
+        )
         path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
     return path
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.csv", "a.jsonl", "a.json", "a.parquet", "a.arrow"])
-def test_every_format_gives_the_same_rows_whatever_the_order_of_columns(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["a.tsv", "a.tsv.gz", "a.csv", "a.jsonl", "a.json", "a.parquet", "a.arrow"]
+)
+def test_every_format_gives_the_same_rows_whatever_the_order_of_columns(
+    tmp_path: Path, name: str
+) -> None:
     turned = [{key: row[key] for key in sorted(row)} for row in ROWS]
-    paths = [write(tmp_path / f"{number}{name}", rows) for number, rows in enumerate((ROWS, turned))]
+    paths = [
+        write(tmp_path / f"{number}{name}", rows) for number, rows in enumerate((ROWS, turned))
+    ]
     found = [read_examples("--input", [f"here={path}"], options()) for path in paths]
     for examples in found:
         assert examples.columns["text1"] == [row["sentence1"] for row in ROWS]
@@ -84,7 +97,10 @@ def test_columns_are_never_taken_by_their_order() -> None:
         columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])
     with pytest.raises(OptionError, match="two columns 'label'"):
         columns_of("f", ["text1", "text2", "label", "label"], "classification", [])
-    assert columns_of("f", ["positive", "anchor"], "ranking", []) == {"anchor": "anchor", "positive": "positive"}
+    assert columns_of("f", ["positive", "anchor"], "ranking", []) == {
+        "anchor": "anchor",
+        "positive": "positive",
+    }
     assert list(columns_of("f", ["negative", "positive", "anchor"], "ranking", [])) == [
         "anchor",
         "positive",
@@ -100,7 +116,12 @@ def test_one_file_with_negatives_and_one_without(tmp_path: Path) -> None:
 
 
 def test_what_is_rejected(tmp_path: Path) -> None:
-    lines = [*(json.dumps(row) for row in ROWS * 3), "{no", json.dumps({**ROWS[0], "sentence1": 5}), "[]"]
+    lines = [
+        *(json.dumps(row) for row in ROWS * 3),
+        "{no",
+        json.dumps({**ROWS[0], "sentence1": 5}),
+        "[]",
+    ]
     lines += [json.dumps({**ROWS[0], "score": None}), json.dumps({**ROWS[0], "sentence2": None})]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(lines) + "\n")
@@ -119,9 +140,13 @@ def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
     found = read_examples("--input", [str(path)], options(objective="classification"))
     assert labels_of(found, None, ()) == ("0", "1", "2")
     assert labels_of(found, None, ("2", "0", "1")) == ("2", "0", "1")
-    snli = [{"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)]
+    snli = [
+        {"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)
+    ]
     write(tmp_path / "b.tsv", snli)
-    found = read_examples("--input", [str(tmp_path / "b.tsv")], options(objective="classification", max_rejects=0.1))
+    found = read_examples(
+        "--input", [str(tmp_path / "b.tsv")], options(objective="classification", max_rejects=0.1)
+    )
     assert found.sources[0].rejected == {"no label": 1}
 
 
@@ -130,13 +155,20 @@ HUB = [{"premise": f"a{n}", "hypothesis": f"b{n}", "label": n % 4 - 1} for n in 
 
 @pytest.mark.parametrize("recipe", ["sbert-nli", "salbert-nli"])
 def test_recipes_read_nli_as_the_hub_has_it(tmp_path: Path, recipe: str) -> None:
-    """0, 1, 2 are entailment, neutral, contradiction; -1 is no consensus. Another file may have words."""
+    """0, 1, 2 are entailment, neutral, contradiction; -1 is no consensus. Another file may have
+    words.
+    """
     words = [
-        {"premise": f"c{n}", "hypothesis": f"d{n}", "label": ("neutral", "-", "entailment")[n % 3]} for n in range(6)
+        {"premise": f"c{n}", "hypothesis": f"d{n}", "label": ("neutral", "-", "entailment")[n % 3]}
+        for n in range(6)
     ]
-    paths = tuple(str(write(tmp_path / name, rows)) for name, rows in (("a.parquet", HUB), ("b.tsv", words)))
+    paths = tuple(
+        str(write(tmp_path / name, rows)) for name, rows in (("a.parquet", HUB), ("b.tsv", words))
+    )
     given = tuple(tomllib.loads(recipes.path_of(recipe).read_text())["labels"].split(","))
-    asked = options(objective="classification", inputs=paths, labels=given, batch=2, max_rejects=0.4)
+    asked = options(
+        objective="classification", inputs=paths, labels=given, batch=2, max_rejects=0.4
+    )
     found = read_data(asked)
     assert found.labels == ("contradiction", "entailment", "neutral")
     assert [source.rejected for source in found.train.sources] == [{"no label": 6}, {"no label": 2}]
@@ -156,7 +188,13 @@ def test_minus_one_is_a_label_if_labels_say_so(tmp_path: Path) -> None:
 
 
 def test_rows_that_training_and_dev_share(tmp_path: Path) -> None:
-    other = [{**ROWS[0], "sentence1": ROWS[0]["sentence2"], "sentence2": ROWS[0]["sentence1"]}, *scored_rows(4, seed=3)]
-    paths = [write(tmp_path / "a.tsv", ROWS), write(tmp_path / "b.parquet", [{**row, "more": 1} for row in other])]
+    other = [
+        {**ROWS[0], "sentence1": ROWS[0]["sentence2"], "sentence2": ROWS[0]["sentence1"]},
+        *scored_rows(4, seed=3),
+    ]
+    paths = [
+        write(tmp_path / "a.tsv", ROWS),
+        write(tmp_path / "b.parquet", [{**row, "more": 1} for row in other]),
+    ]
     train, dev = (read_examples("--input", [str(path)], options()) for path in paths)
     assert overlap(train, dev) == 1

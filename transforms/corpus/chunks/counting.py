@@ -14,7 +14,8 @@ _MOST_AT_ONCE = 1 << 14
 class TokenCounter:
     """A tokenizer that cuts nothing off, adds nothing, and counts.
 
-    `adds_up`: parts cut between words have together the tokens of the whole, so that sums are exact.
+    `adds_up`: parts cut between words have together the tokens of the whole, so that sums are
+    exact.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -28,7 +29,9 @@ class TokenCounter:
         self.adds_up = kinds == ("WordPiece", "BertPreTokenizer")
 
     def count(self, texts: Iterable[str]) -> np.ndarray:
-        """The number of tokens of each text, [n] int64; takes a bounded number of texts at a time."""
+        """The number of tokens of each text, [n] int64; takes a bounded number of texts at a
+        time.
+        """
         lengths = array("q")
         for batch in _batches(texts):
             encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
@@ -37,7 +40,11 @@ class TokenCounter:
 
     def count_one(self, text: str) -> int:
         """The number of tokens of a text."""
-        return len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]) if text else 0
+        return (
+            len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0])
+            if text
+            else 0
+        )
 
     def tokens(self, texts: Iterable[str]) -> Iterator[Encoding]:
         """The tokens of each text, with their places and words."""
@@ -46,7 +53,9 @@ class TokenCounter:
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of texts that have together about `_AT_ONCE` characters, and no more than `_MOST_AT_ONCE` texts."""
+    """Lists of texts that have together about `_AT_ONCE` characters, and no more than
+    `_MOST_AT_ONCE` texts.
+    """
     batch: list[str] = []
     size = 0
     for text in texts:

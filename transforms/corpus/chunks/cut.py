@@ -1,4 +1,6 @@
-"""Documents to pieces: the places at which each may be cut, their tokens counted, packed up to a budget."""
+"""Documents to pieces: the places at which each may be cut, their tokens counted, packed up to a
+budget.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,22 +14,30 @@ from transforms.corpus.chunks.counting import TokenCounter
 from transforms.corpus.chunks.ends import Ends, text_ends
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
 from transforms.corpus.chunks.markdown import markdown_ends
-from transforms.corpus.chunks.pack import choose_by_content, choose_last, choose_sentence, overlapping
+from transforms.corpus.chunks.pack import (
+    choose_by_content,
+    choose_last,
+    choose_sentence,
+    overlapping,
+)
 from transforms.corpus.chunks.refine import UNKNOWN, refined
 from transforms.corpus.chunks.room import Room
 from transforms.space.chunks import ChunksSpec
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]
-_CERTAINLY_LONG = 8  # characters a token: a longer part is not worth counting before its places are read
+# characters a token: a longer part is not worth counting before its places are read
+_CERTAINLY_LONG = 8
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of one document, in its order; without overlap none begins before the one before it ends.
+    """The pieces of one document, in its order; without overlap none begins before the one before
+    it ends.
 
-    `spans` [n] characters, so that `text[start:end]` is a piece, without blanks around it; `tokens` [n] its own tokens;
-    `headings` [n] what it stands under in Markdown, `"Install > From source"`, "" elsewhere. A blank document has none.
+    `spans` [n] characters, so that `text[start:end]` is a piece, without blanks around it; `tokens`
+    [n] its own tokens; `headings` [n] what it stands under in Markdown, `"Install > From source"`,
+    "" elsewhere. A blank document has none.
     """
 
     spans: list[Span]
@@ -38,12 +48,15 @@ class Pieces:
 class Cutter:
     """Cuts documents as `chunks` say, which are not `none`.
 
-    `tokenizer` is a `tokenizers.Tokenizer`, or what transformers wraps around one; `limit` the tokens that a piece and
-    its prefix may have together: what the model takes without special tokens and `prompt`, None for any number. Raises
-    `OptionError` where that leaves none for a piece.
+    `tokenizer` is a `tokenizers.Tokenizer`, or what transformers wraps around one; `limit` the
+    tokens that a piece and its prefix may have together: what the model takes without special
+    tokens and `prompt`, None for any number. Raises `OptionError` where that leaves none for a
+    piece.
     """
 
-    def __init__(self, chunks: ChunksSpec, tokenizer: Any, limit: int | None, prompt: str = "") -> None:
+    def __init__(
+        self, chunks: ChunksSpec, tokenizer: Any, limit: int | None, prompt: str = ""
+    ) -> None:
         self._chunks, self._counter = chunks, TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
@@ -53,9 +66,11 @@ class Cutter:
             self._choose = choose_sentence
 
     def cut(self, texts: Sequence[str], prefix: Prefix | None = None) -> list[Pieces]:
-        """The pieces of each text; `prefix(number of the text, headings)` is what will stand before a piece.
+        """The pieces of each text; `prefix(number of the text, headings)` is what will stand before
+        a piece.
 
-        Raises `OptionError` for a prefix that leaves no token for its piece, and for a text that is no Unicode.
+        Raises `OptionError` for a prefix that leaves no token for its piece, and for a text that is
+        no Unicode.
         """
         try:
             ends = [self._read(text) for text in texts]
@@ -84,15 +99,22 @@ class Cutter:
             found.append(tokens)
         return found
 
-    def _pack(self, text: str, ends: Ends, tokens: np.ndarray, prefix: Callable[[str], str]) -> Pieces:
+    def _pack(
+        self, text: str, ends: Ends, tokens: np.ndarray, prefix: Callable[[str], str]
+    ) -> Pieces:
         """The pieces of one text."""
         room, overlap = self._room, self._chunks.overlap_of_pieces
         atoms = refined(
-            text, ends, tokens, min(room.budget(prefix(path)) for path in ends.headings.paths), self._counter
+            text,
+            ends,
+            tokens,
+            min(room.budget(prefix(path)) for path in ends.headings.paths),
+            self._counter,
         )
         found = Pieces([], [], [])
         first = after = start = (
-            0  # the piece begins with atom `first`, at `start`, and ends after atom `after` or later
+            # the piece begins with atom `first`, at `start`, and ends after atom `after` or later
+            0
         )
         while first < len(atoms):
             start = skip_blanks(text, start, int(atoms.places[-1]))
@@ -103,7 +125,10 @@ class Cutter:
             stop = len(atoms) if whole else self._choose(atoms, first, after, budget)
             own, excess = room.measure(atoms, first, stop, start, before)
             while excess > 0 and stop > after + 1:
-                stop = min(stop - 1, choose_last(atoms, first, after, max(1, atoms.tokens(first, stop) - excess)))
+                stop = min(
+                    stop - 1,
+                    choose_last(atoms, first, after, max(1, atoms.tokens(first, stop) - excess)),
+                )
                 own, excess = room.measure(atoms, first, stop, start, before)
             end = int(atoms.places[stop - 1])
             fits = excess <= 0 and is_boundary(text, end)
@@ -111,7 +136,9 @@ class Cutter:
                 first, start = after, atoms.start(after)
                 continue
             if not fits:  # no end between tokens will do
-                end, own = room.last_that_fits(text, start, min(end + LONGEST, int(atoms.places[-1])), before)
+                end, own = room.last_that_fits(
+                    text, start, min(end + LONGEST, int(atoms.places[-1])), before
+                )
                 stop = max(first + 1, int(np.searchsorted(atoms.places, end, "left")) + 1)
             if not text[start:end].isspace():
                 found.spans.append((start, end))
@@ -128,11 +155,14 @@ class Cutter:
 def chunk(text: str, spec: str, tokenizer: Any, limit: int | None) -> list[Span]:
     """The character spans of a text's pieces, so that `text[start:end]` is a piece.
 
-    `spec` as `--chunks` takes it; `tokenizer` and `limit`, the tokens that a piece may have, as `Encoder.tokenizer` and
-    `Encoder.room` give them. Raises `OptionError` for a SPEC that is none, or a limit that leaves no room.
+    `spec` as `--chunks` takes it; `tokenizer` and `limit`, the tokens that a piece may have, as
+    `Encoder.tokenizer` and `Encoder.room` give them. Raises `OptionError` for a SPEC that is none,
+    or a limit that leaves no room.
     """
     chunks = ChunksSpec.parse(spec)
-    return Cutter(chunks, tokenizer, limit).cut([text])[0].spans if chunks.cuts else [(0, len(text))]
+    return (
+        Cutter(chunks, tokenizer, limit).cut([text])[0].spans if chunks.cuts else [(0, len(text))]
+    )
 
 
 def _of_text(prefix: Prefix | None, number: int) -> Callable[[str], str]:
@@ -148,4 +178,6 @@ def _check_texts(texts: Sequence[str]) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             at = f"{text[error.start]!r} at character {error.start}"
-            raise OptionError(f"text {place} is no Unicode text: {at} is half of a surrogate pair") from None
+            raise OptionError(
+                f"text {place} is no Unicode text: {at} is half of a surrogate pair"
+            ) from None

@@ -1,6 +1,8 @@
-"""Where a text may be cut, and how good each place is: ends of paragraphs, sentences, clauses and words.
+"""Where a text may be cut, and how good each place is: ends of paragraphs, sentences, clauses and
+words.
 
-An end is the place after the last character before the cut; blanks that follow it belong to what comes next.
+An end is the place after the last character before the cut; blanks that follow it belong to what
+comes next.
 """
 
 import re
@@ -19,7 +21,9 @@ BLOCK = 16_384  # characters that sentences are looked for in, and that are toke
 
 
 class Level(IntEnum):
-    """How good an end is: inside a word, between words without a blank, a blank, a clause or line, ... ."""
+    """How good an end is: inside a word, between words without a blank, a blank, a clause or line,
+    ... .
+    """
 
     INSIDE = 0
     WORD = 1
@@ -44,7 +48,9 @@ class Headings:
             self._paths.append(" > ".join(name for _, name in above if name))
 
     def at(self, place: int) -> str:
-        """The headings that a place stands under, outermost first: `"Install > From source"`; "" above the first."""
+        """The headings that a place stands under, outermost first: `"Install > From source"`; ""
+        above the first.
+        """
         number = bisect_right(self._starts, place)
         return self._paths[number - 1] if number else ""
 
@@ -56,9 +62,11 @@ class Headings:
 
 @dataclass(frozen=True)
 class Ends:
-    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last ends the text.
+    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last
+    ends the text.
 
-    `begins` [n] int64: where the part before each place begins, with the last of the blanks that it follows.
+    `begins` [n] int64: where the part before each place begins, with the last of the blanks that it
+    follows.
     """
 
     begins: np.ndarray
@@ -70,7 +78,8 @@ class Ends:
 Found = dict[Level, "array[int]"]
 _PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
 _SIGN = re.compile(r"\S")
-# Ends within what is long, not nearer to each other than so many characters: of lines, of clauses, of words.
+# Ends within what is long, not nearer to each other than so many characters: of lines, of clauses,
+# of words.
 _LINE = re.compile(r"\n")
 _CLAUSE = re.compile(r"[.,;:!?)\]…–—](?=\s)|[，、；：]")
 _WORD = re.compile(r"\S(?=\s)")
@@ -90,7 +99,9 @@ def find_ends(text: str) -> Found:
     """The ends of a plain text by level; a place may stand in several."""
     stop = len(text.rstrip())
     found: Found = {level: array("q") for level in Level}
-    found[Level.PARAGRAPH].extend(end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop))
+    found[Level.PARAGRAPH].extend(
+        end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop)
+    )
     for start, end, level in _blocks(text, found[Level.PARAGRAPH], stop):
         place = end_before(text, end, start)
         if place > start:
@@ -101,17 +112,23 @@ def find_ends(text: str) -> Found:
 
 
 def merged(text: str, found: Found, headings: Headings) -> Ends:
-    """The ends by place, each once with its best level, none inside a grapheme cluster; the last ends the text."""
+    """The ends by place, each once with its best level, none inside a grapheme cluster; the last
+    ends the text.
+    """
     stop = len(text.rstrip())
     found[Level.SECTION].append(stop)
     found = {level: places for level, places in found.items() if places}
     places = np.concatenate([np.frombuffer(places, dtype=np.int64) for places in found.values()])
-    levels = np.concatenate([np.full(len(places), level, dtype=np.int8) for level, places in found.items()])
+    levels = np.concatenate(
+        [np.full(len(places), level, dtype=np.int8) for level, places in found.items()]
+    )
     order = np.lexsort((-levels, places))
     places, levels = places[order], levels[order]
     kept = (np.diff(places, prepend=0) > 0) & (places <= stop)
     if not text.isascii():
-        kept &= np.fromiter((is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places))
+        kept &= np.fromiter(
+            (is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places)
+        )
     places, levels = places[kept], levels[kept]
     return Ends(_begins(text, places), places, levels, headings)
 
@@ -120,11 +137,15 @@ def _begins(text: str, places: np.ndarray) -> np.ndarray:
     """Where the parts of a text that end at these places begin, at most one blank before each."""
     before = [0, *places[:-1].tolist()][: len(places)]
     first = (match.start() for place in before if (match := _SIGN.search(text, place)))
-    return np.maximum(np.fromiter(first, dtype=np.int64, count=len(places)) - 1, np.array(before, dtype=np.int64))
+    return np.maximum(
+        np.fromiter(first, dtype=np.int64, count=len(places)) - 1, np.array(before, dtype=np.int64)
+    )
 
 
 def _add_within(text: str, found: Found, stop: int) -> None:
-    """Add ends inside of what is long without one: of lines, else of clauses, else of words here and there."""
+    """Add ends inside of what is long without one: of lines, else of clauses, else of words here
+    and there.
+    """
     for pattern, apart, level in _WITHIN:
         known = [np.array(each, dtype=np.int64) for each in found.values()]
         places = np.sort(np.concatenate([[0, stop], *known]))
@@ -137,7 +158,9 @@ def _add_within(text: str, found: Found, stop: int) -> None:
 
 
 def end_before(text: str, place: int, least: int = 0) -> int:
-    """The place after the last character before `place` that is no blank; `least` where only blanks are between."""
+    """The place after the last character before `place` that is no blank; `least` where only blanks
+    are between.
+    """
     while place > least and text[place - 1].isspace():
         place -= 1
     return place
@@ -155,7 +178,9 @@ def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
 
 
 def _blocks(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
-    """Runs of at most `BLOCK` characters up to `stop`, cut at a paragraph, else a line, a blank, a cluster."""
+    """Runs of at most `BLOCK` characters up to `stop`, cut at a paragraph, else a line, a blank, a
+    cluster.
+    """
     start = 0
     while start < stop:
         end, level = _block_end(text, paragraphs, start, stop)
@@ -173,7 +198,9 @@ def _block_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> t
     line = text.rfind("\n", start + BLOCK // 2, far)
     if line > 0:
         return line, Level.CLAUSE
-    blank = next((place for place in range(far, far - BLOCK // 4, -1) if text[place].isspace()), None)
+    blank = next(
+        (place for place in range(far, far - BLOCK // 4, -1) if text[place].isspace()), None
+    )
     if blank is not None:
         return blank, Level.BLANK
     return boundary_before(text, far, start), Level.INSIDE

@@ -1,4 +1,6 @@
-"""Where a Markdown text may be cut: before headings, between blocks; lists, tables and code as little as can be."""
+"""Where a Markdown text may be cut: before headings, between blocks; lists, tables and code as
+little as can be.
+"""
 
 import re
 from array import array
@@ -7,7 +9,15 @@ from enum import Enum
 
 import numpy as np
 
-from transforms.corpus.chunks.ends import Ends, Found, Headings, Level, end_before, find_ends, merged
+from transforms.corpus.chunks.ends import (
+    Ends,
+    Found,
+    Headings,
+    Level,
+    end_before,
+    find_ends,
+    merged,
+)
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
@@ -30,8 +40,8 @@ class Kind(Enum):
 class Structure:
     """The regions of a text that are kept together where they fit, and its headings.
 
-    `regions` (first character, end, kind) in order; `items` ends between a region's items; `headings` (first character,
-    depth, title).
+    `regions` (first character, end, kind) in order; `items` ends between a region's items;
+    `headings` (first character, depth, title).
     """
 
     regions: list[tuple[int, int, Kind]] = field(default_factory=list)
@@ -51,7 +61,8 @@ def markdown_ends(text: str) -> Ends:
 def read_structure(text: str) -> Structure:
     """The regions and headings of a Markdown text, read line by line."""
     found = Structure()
-    fence, start, kind, end = "", 0, Kind.TEXT, 0  # the region that is open, and the end of its last line
+    # the region that is open, and the end of its last line
+    fence, start, kind, end = "", 0, Kind.TEXT, 0
     place, previous_blank = 0, True
     while place < len(text):
         stop = text.find("\n", place)
@@ -74,7 +85,11 @@ def read_structure(text: str) -> Structure:
         elif other is Kind.HEADING:
             _add_heading(found, text, place, end if not previous_blank else place, stop, line)
             other = Kind.TEXT
-        elif line and kind is other and (other is Kind.TABLE or (other is Kind.LIST and _ITEM.match(line))):
+        elif (
+            line
+            and kind is other
+            and (other is Kind.TABLE or (other is Kind.LIST and _ITEM.match(line)))
+        ):
             found.items.append(end_before(text, end))
         if line:
             kind, end = other, end_before(text, stop, place)
@@ -90,7 +105,9 @@ def _kind(line: str, open_kind: Kind, after_blank: bool) -> Kind:
         return open_kind
     if _FENCE.match(line):
         return Kind.CODE
-    if _HEADING.match(line) or (open_kind is Kind.TEXT and not after_blank and _UNDERLINE.match(line)):
+    if _HEADING.match(line) or (
+        open_kind is Kind.TEXT and not after_blank and _UNDERLINE.match(line)
+    ):
         return Kind.HEADING
     if _ITEM.match(line):
         return Kind.LIST
@@ -110,8 +127,12 @@ def _closes(line: str, fence: str) -> bool:
     return bare.startswith(fence) and not bare.strip(fence[0])
 
 
-def _add_heading(found: Structure, text: str, place: int, before: int, stop: int, line: str) -> None:
-    """Add a heading of its own line, or one whose line ends at `before` and is underlined by this one."""
+def _add_heading(
+    found: Structure, text: str, place: int, before: int, stop: int, line: str
+) -> None:
+    """Add a heading of its own line, or one whose line ends at `before` and is underlined by this
+    one.
+    """
     match = _HEADING.match(line)
     if match:
         start, depth, title = place, len(match[1]), match[2] or ""
@@ -123,7 +144,9 @@ def _add_heading(found: Structure, text: str, place: int, before: int, stop: int
 
 
 def _demoted(found: Found, structure: Structure) -> Found:
-    """The ends with those inside regions made less good, so that a region is cut only where it does not fit."""
+    """The ends with those inside regions made less good, so that a region is cut only where it does
+    not fit.
+    """
     starts = np.array([start for start, _, _ in structure.regions], dtype=np.int64)
     stops = np.array([stop for _, stop, _ in structure.regions], dtype=np.int64)
     kinds = [kind for _, _, kind in structure.regions]

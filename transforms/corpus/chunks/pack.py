@@ -1,4 +1,6 @@
-"""Filling pieces: from the ends of a text and the tokens between them to the end at which a piece ends."""
+"""Filling pieces: from the ends of a text and the tokens between them to the end at which a piece
+ends.
+"""
 
 from dataclasses import dataclass
 
@@ -29,8 +31,9 @@ _PREFERRED = tuple(
 class Atoms:
     """The parts of a text between neighbouring ends, none larger than a budget where that can be.
 
-    `places` [n] int64 where each ends, `levels` [n] int8 how good that end is, `total` [n + 1] int64 the tokens before
-    each, and behind the last; `adds_up`: a piece that is cut between words has the tokens of its atoms.
+    `places` [n] int64 where each ends, `levels` [n] int8 how good that end is, `total` [n + 1]
+    int64 the tokens before each, and behind the last; `adds_up`: a piece that is cut between words
+    has the tokens of its atoms.
     """
 
     text: str
@@ -52,7 +55,8 @@ class Atoms:
 
 
 def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """The atom before which a piece ends that begins at `first`: as far as the budget goes, at the best end there.
+    """The atom before which a piece ends that begins at `first`: as far as the budget goes, at the
+    best end there.
 
     It is above `after`, and one more than that where the budget holds nothing.
     """
@@ -74,8 +78,8 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
 def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """As `choose_last`, but at the end, past half of the budget, that the text around it names.
 
-    Of the best ends there it is the one with the smallest hash: where a piece begins matters little, so that after an
-    edit the pieces soon end where they ended before.
+    Of the best ends there it is the one with the smallest hash: where a piece begins matters
+    little, so that after an edit the pieces soon end where they ended before.
     """
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):
@@ -89,14 +93,17 @@ def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
 
 
 def choose_sentence(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """As `choose_last`, but at the first end of a sentence, where it comes before the budget's end."""
+    """As `choose_last`, but at the first end of a sentence, where it comes before the
+    budget's end.
+    """
     stop = _reach(atoms, first, after, budget)
     ends = np.flatnonzero(atoms.levels[after:stop] >= Level.INNER)
     return after + int(ends[0]) + 1 if len(ends) else choose_last(atoms, first, after, budget)
 
 
 def overlapping(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
-    """The atom with which the piece after one of `first` to `stop` begins, so that it repeats whole sentences.
+    """The atom with which the piece after one of `first` to `stop` begins, so that it repeats whole
+    sentences.
 
     These have at most `overlap` tokens, and leave room for the next sentence, or the next atom.
     """
@@ -113,7 +120,9 @@ def overlapping(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) 
 
 
 def _next_boundary(atoms: Atoms, stop: int) -> int:
-    """The atom after the cluster that atom `stop` begins inside of; `stop` where that is longer than any should be."""
+    """The atom after the cluster that atom `stop` begins inside of; `stop` where that is longer
+    than any should be.
+    """
     far = int(atoms.places[stop - 1]) + LONGEST
     for number in range(stop, len(atoms)):
         if atoms.places[number] > far:
@@ -131,8 +140,12 @@ def _reach(atoms: Atoms, first: int, after: int, budget: int) -> int:
 
 def _half(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """How many atoms from `after` on end before half of the budget."""
-    return max(0, int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left")) - 1 - after)
+    return max(
+        0, int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left")) - 1 - after
+    )
 
 
 def _hash(atoms: Atoms, end: int) -> int:
-    return xxhash.xxh3_64_intdigest(atoms.text[atoms.start(end) : int(atoms.places[end])].strip().encode())
+    return xxhash.xxh3_64_intdigest(
+        atoms.text[atoms.start(end) : int(atoms.places[end])].strip().encode()
+    )

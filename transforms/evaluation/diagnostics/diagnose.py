@@ -11,7 +11,14 @@ from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.python_names import parameters_of, python_names
 from transforms.evaluation.diagnostics import impact, pairs, tokens
-from transforms.evaluation.diagnostics.figures import FIGURES, OF_A_SENTENCE, OF_MODELS, OF_PAIRS, OF_VECTORS, Row
+from transforms.evaluation.diagnostics.figures import (
+    FIGURES,
+    OF_A_SENTENCE,
+    OF_MODELS,
+    OF_PAIRS,
+    OF_VECTORS,
+    Row,
+)
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
@@ -32,7 +39,9 @@ TOKEN_TEXTS = 1000  # texts of the sample whose tokens are looked at, as in Ditt
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The rows of figures, what was looked at (of which model, or None), and notes for their reader."""
+    """The rows of figures, what was looked at (of which model, or None), and notes for their
+    reader.
+    """
 
     source: str
     model: str | None
@@ -42,9 +51,11 @@ class Diagnosis:
 
 @python_names(parameters_of(DiagnoseOptions))
 def diagnose(options: DiagnoseOptions) -> Diagnosis:
-    """The figures that the options ask for. Raises OptionError for sources, figures and files that do not work.
+    """The figures that the options ask for. Raises OptionError for sources, figures and files that
+    do not work.
 
-    Rows have figure, pooler, layer, head, value, n, and what their figure has beside (docs/diagnostics.md).
+    Rows have figure, pooler, layer, head, value, n, and what their figure has beside
+    (docs/diagnostics.md).
     """
     source = _source(options)
     asked = _asked(options)
@@ -55,11 +66,20 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
         asked_pairs = [pairs.read(word, options.sample, options.labels) for word in options.tasks]
     work = _Work(options, model, asked, drawn, asked_pairs)
     with progress.stage("figures of vectors"):
-        rows = [row for pooler, vectors in drawn.vectors.items() for row in of_vectors(pooler, vectors, asked)]
+        rows = [
+            row
+            for pooler, vectors in drawn.vectors.items()
+            for row in of_vectors(pooler, vectors, asked)
+        ]
     rows += work.of_poolers()
     with progress.stage("figures of tokens"):
         rows += [*work.of_model(), *work.of_sentence()]
-    return Diagnosis(source, model.model if work.used_model else None, rows, _notes(options, work, drawn, asked_pairs))
+    return Diagnosis(
+        source,
+        model.model if work.used_model else None,
+        rows,
+        _notes(options, work, drawn, asked_pairs),
+    )
 
 
 def _source(options: DiagnoseOptions) -> str:
@@ -105,18 +125,30 @@ def _drawn(options: DiagnoseOptions, store: Store | None) -> Sampled:
     if store is not None:
         return of_store(store, options.sample)
     if options.input:
-        return of_files(options.input, options.format, options.delimiter, options.text_column, options.sample)
+        return of_files(
+            options.input, options.format, options.delimiter, options.text_column, options.sample
+        )
     return Sampled(0, None, {})
 
 
-def _notes(options: DiagnoseOptions, work: "_Work", drawn: Sampled, asked: Sequence[pairs.Pairs]) -> list[str]:
+def _notes(
+    options: DiagnoseOptions, work: "_Work", drawn: Sampled, asked: Sequence[pairs.Pairs]
+) -> list[str]:
     notes = []
     if drawn.total:
-        notes.append(f"{min(options.sample, drawn.total):,} of {drawn.total:,} rows, drawn by keyed hash")
+        notes.append(
+            f"{min(options.sample, drawn.total):,} of {drawn.total:,} rows, drawn by keyed hash"
+        )
     for one in asked:
-        notes.append(f"{one.name}: {len(one.first):,} pairs of {one.total:,} in its files, drawn by keyed hash")
+        notes.append(
+            f"{one.name}: {len(one.first):,} pairs of {one.total:,} in its files, drawn by keyed"
+            " hash"
+        )
         if one.made:
-            notes.append(f"{one.name}: half of the pairs are made, of questions with the answer of another question")
+            notes.append(
+                f"{one.name}: half of the pairs are made, of questions with the answer of another"
+                " question"
+            )
     if work.words_from:
         notes.append(f"words are counted in {work.words_from}")
     return notes
@@ -140,7 +172,11 @@ class _Work:
     @property
     def words_from(self) -> str:
         """What the words were counted in; empty where none were needed."""
-        return self._words.source if self.asked & {"norms", "heads", OF_A_SENTENCE} and self._has_words else ""
+        return (
+            self._words.source
+            if self.asked & {"norms", "heads", OF_A_SENTENCE} and self._has_words
+            else ""
+        )
 
     # --- poolers
 
@@ -154,31 +190,48 @@ class _Work:
     def of_poolers(self) -> list[Row]:
         """The figures of each pooler's vectors, and of the pairs that they make."""
         edits = [self._edits(one) for one in self.of_tasks]
-        rows = [row for one, known in zip(self.of_tasks, edits, strict=True) for row in pairs.of_gold(one, known)]
+        rows = [
+            row
+            for one, known in zip(self.of_tasks, edits, strict=True)
+            for row in pairs.of_gold(one, known)
+        ]
         if not self._poolers:
             return rows
         texts = self._texts
         place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
-        with progress.stage("embedding", len(place) * len(groups(self.model, self._poolers)), "texts"):
+        with progress.stage(
+            "embedding", len(place) * len(groups(self.model, self._poolers)), "texts"
+        ):
             for encoded in encode_many(self.model, list(self._poolers), list(place), progress.step):
                 vectors = encoded.rows
-                rows += of_vectors(encoded.pooler, vectors[[place[text] for text in texts]], self.asked)
+                rows += of_vectors(
+                    encoded.pooler, vectors[[place[text] for text in texts]], self.asked
+                )
                 for one, known in zip(self.of_tasks, edits, strict=True):
-                    a, b = (vectors[[place[text] for text in side]] for side in (one.first, one.second))
+                    a, b = (
+                        vectors[[place[text] for text in side]] for side in (one.first, one.second)
+                    )
                     rows += pairs.of_pairs(encoded.pooler, one, a, b, known, self.asked)
         return rows
 
     def _edits(self, one: pairs.Pairs) -> np.ndarray | None:
-        """The edit distances of pairs, in the tokens of the model in lower case; None where they are not asked for."""
+        """The edit distances of pairs, in the tokens of the model in lower case; None where they
+        are not asked for.
+        """
         if "edit-distance" not in self.asked:
             return None
-        first, second = (self._ids([text.lower() for text in side]) for side in (one.first, one.second))
+        first, second = (
+            self._ids([text.lower() for text in side]) for side in (one.first, one.second)
+        )
         return pairs.edit_distances(first, second)
 
     @cached_property
     def _texts(self) -> list[str]:
         """All texts whose vectors are looked at; both sides of every pair, repeats too."""
-        return [*(self.drawn.texts or ()), *(text for one in self.of_tasks for text in (*one.first, *one.second))]
+        return [
+            *(self.drawn.texts or ()),
+            *(text for one in self.of_tasks for text in (*one.first, *one.second)),
+        ]
 
     # --- the model itself
 
@@ -207,15 +260,24 @@ class _Work:
             return []
         mask, pieces = self._files.mask_token(), self._reader.tokenizer.pieces
         if mask is None or mask not in pieces:
-            raise OptionError(f"--sentence: the tokenizer of {self._files.folder} has no mask token; use another model")
-        ids, matrix = impact.impact(self._reader, self._files.layers, self.options.sentence, pieces.index(mask))
+            raise OptionError(
+                f"--sentence: the tokenizer of {self._files.folder} has no mask token; use another"
+                " model"
+            )
+        ids, matrix = impact.impact(
+            self._reader, self._files.layers, self.options.sentence, pieces.index(mask)
+        )
         return impact.of_sentence(ids, matrix, pieces, self._words if self._has_words else None)
 
     def _check_texts(self) -> None:
         if not self._texts:
-            what = "keeps no text; embed it with --keep-text" if self.options.store else "is missing"
+            what = (
+                "keeps no text; embed it with --keep-text" if self.options.store else "is missing"
+            )
             asked = ", ".join(sorted(self.asked & set(OF_MODELS)))
-            raise OptionError(f"--figure {asked} needs text, which {self.options.store or 'here'} {what}")
+            raise OptionError(
+                f"--figure {asked} needs text, which {self.options.store or 'here'} {what}"
+            )
 
     @cached_property
     def _files(self) -> ModelFiles:
@@ -223,18 +285,26 @@ class _Work:
 
     @cached_property
     def _heads(self) -> list[tuple[int, int]]:
-        return [(block, head) for block in range(1, self._files.layers + 1) for head in range(1, self._files.heads + 1)]
+        return [
+            (block, head)
+            for block in range(1, self._files.layers + 1)
+            for head in range(1, self._files.heads + 1)
+        ]
 
     @cached_property
     def _reader(self) -> "StateReader":
         from transforms.encoder.token_states import StateReader
         from transforms.pooling.pooler import Needs
 
-        layers = frozenset(range(self._files.layers + 1)) if "layers" in self.asked else frozenset[int]()
+        layers = (
+            frozenset(range(self._files.layers + 1)) if "layers" in self.asked else frozenset[int]()
+        )
         layers |= {self._files.layers} if OF_A_SENTENCE in self.asked else set()
         heads = frozenset(self._heads) if "heads" in self.asked else frozenset[tuple[int, int]]()
         needs = Needs(layers=layers, heads=heads)
-        return StateReader(self._files, needs, self.model.space("mean").max_tokens, self.options.device)
+        return StateReader(
+            self._files, needs, self.model.space("mean").max_tokens, self.options.device
+        )
 
     @cached_property
     def _token_texts(self) -> "Tokenized":
@@ -259,9 +329,12 @@ class _Work:
             told = read_table(self.options.table).described
             if told["tokenizer"] != tokenizer_digest(self._files):
                 raise OptionError(
-                    f"--table {self.options.table} counts tokens of another tokenizer; fit it with this model (--model)"
+                    f"--table {self.options.table} counts tokens of another tokenizer; fit it with"
+                    " this model (--model)"
                 )
-            return WordCounts.of(load_statistics(self.options.table), f"{self.options.table}, {told['method']}")
+            return WordCounts.of(
+                load_statistics(self.options.table), f"{self.options.table}, {told['method']}"
+            )
         return WordCounts.of_texts(self._ids(self._texts), self._tokenizer.vocabulary)
 
     def _ids(self, texts: Sequence[str]) -> list[np.ndarray]:

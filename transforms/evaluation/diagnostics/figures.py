@@ -23,7 +23,15 @@ def figure(
 ) -> Row:
     """One figure of `n` rows, pairs or tokens; a value that is not defined is None."""
     said = {key: _known(item) for key, item in more.items()}
-    return {"figure": name, "pooler": pooler, "layer": layer, "head": head, "value": _known(value), "n": n, **said}
+    return {
+        "figure": name,
+        "pooler": pooler,
+        "layer": layer,
+        "head": head,
+        "value": _known(value),
+        "n": n,
+        **said,
+    }
 
 
 def _known(value: Any) -> Any:

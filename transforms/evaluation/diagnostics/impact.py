@@ -1,4 +1,6 @@
-"""Perturbed masking: how much each token of a sentence matters to each other one (Wu et al., arXiv:2004.14786)."""
+"""Perturbed masking: how much each token of a sentence matters to each other one (Wu et al.,
+arXiv:2004.14786).
+"""
 
 from collections.abc import Iterable
 from itertools import combinations
@@ -20,16 +22,20 @@ LEAST_TOKENS = 3
 _AT_ONCE = 512
 
 
-def impact(reader: "StateReader", layer: int, sentence: str, mask: int) -> tuple[np.ndarray, np.ndarray]:
+def impact(
+    reader: "StateReader", layer: int, sentence: str, mask: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The sentence's token ids [N], special ones left out, and its impact matrix float64 [N, N].
 
-    F[i, j] is the distance between the last layer's states at i with i masked and with i and j masked. Raises
-    OptionError for a sentence of fewer than 3 or of more than 64 tokens.
+    F[i, j] is the distance between the last layer's states at i with i masked and with i and j
+    masked. Raises OptionError for a sentence of fewer than 3 or of more than 64 tokens.
     """
     tokenized = reader.tokenizer([sentence])
     places = np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
     if not LEAST_TOKENS <= len(places) <= MOST_TOKENS:
-        raise OptionError(f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}")
+        raise OptionError(
+            f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
+        )
     masked: list[tuple[int, ...]] = [(i,) for i in range(len(places))]
     masked += list(combinations(range(len(places)), 2))
     alone: dict[int, np.ndarray] = {}
@@ -46,8 +52,12 @@ def impact(reader: "StateReader", layer: int, sentence: str, mask: int) -> tuple
     return tokenized.ids[places], matrix
 
 
-def _states(reader: "StateReader", layer: int, tokenized: "Tokenized") -> list[tuple[int, np.ndarray]]:
-    """The last layer's states float64 [T, H] of each text, with its place, in the order of the texts."""
+def _states(
+    reader: "StateReader", layer: int, tokenized: "Tokenized"
+) -> list[tuple[int, np.ndarray]]:
+    """The last layer's states float64 [T, H] of each text, with its place, in the order of the
+    texts.
+    """
     found: dict[int, np.ndarray] = {}
     for rows, states in reader.states(tokenized):
         offsets = states.offsets.numpy()
@@ -60,7 +70,9 @@ def _states(reader: "StateReader", layer: int, tokenized: "Tokenized") -> list[t
 def _with_masks(
     tokenized: "Tokenized", places: np.ndarray, masked: Iterable[tuple[int, ...]], mask: int
 ) -> "Tokenized":
-    """The sentence as often as there are tuples, each time with the mask in the places that one names."""
+    """The sentence as often as there are tuples, each time with the mask in the places that one
+    names.
+    """
     from transforms.encoder.tokenize import Tokenized
 
     texts = []
@@ -71,22 +83,36 @@ def _with_masks(
     count, length = len(texts), len(tokenized.ids)
     types = None if tokenized.types is None else np.tile(tokenized.types, count)
     whole = np.full(count, length, np.int32)
-    return Tokenized(np.concatenate(texts), np.arange(count + 1) * length, whole, np.zeros(count, bool), types)
+    return Tokenized(
+        np.concatenate(texts), np.arange(count + 1) * length, whole, np.zeros(count, bool), types
+    )
 
 
-def of_sentence(ids: np.ndarray, matrix: np.ndarray, pieces: tuple[str, ...], words: WordCounts | None) -> list[Row]:
-    """The matrix, the influence of each token (its column's mean), and how it goes with TF-IDF (times 100)."""
+def of_sentence(
+    ids: np.ndarray, matrix: np.ndarray, pieces: tuple[str, ...], words: WordCounts | None
+) -> list[Row]:
+    """The matrix, the influence of each token (its column's mean), and how it goes with TF-IDF
+    (times 100).
+    """
     n, names = len(ids), [pieces[token] for token in ids.tolist()]
     rows = [
-        figure("impact", float(matrix[i, j]), n, token=names[i], place=i, perturbed=names[j], other=j)
+        figure(
+            "impact", float(matrix[i, j]), n, token=names[i], place=i, perturbed=names[j], other=j
+        )
         for i in range(n)
         for j in range(n)
     ]
     influence = matrix.mean(axis=0)
-    rows += [figure("influence", float(value), n, token=names[j], place=j) for j, value in enumerate(influence)]
+    rows += [
+        figure("influence", float(value), n, token=names[j], place=j)
+        for j, value in enumerate(influence)
+    ]
     if words is not None:
         weights = weights_of([ids], words)
         value = 100 * pearson(influence, weights)
-        told: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
+        told: dict[str, Any] = {
+            "spearman": 100 * spearman(influence, weights),
+            "words": words.source,
+        }
         rows.append(figure("influence-tfidf", value, n, **told))
     return rows

@@ -27,33 +27,43 @@ def _of_input(declared: Declared) -> Declared:
 
 @options
 class DiagnoseOptions:
-    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make of it.
+    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make
+    of it.
 
-    `labels` are those of answers in tasks `qa:`; empty: entailment, true and yes. `figures` empty: those that the
-    source has without more than it says (of a store, those of its vectors alone). `poolers` are run over the texts; a
-    store's vectors are looked at as they are, too. `model` None: the store's, else the bundled one. `table` is a folder
-    of token statistics. `sample`: so many texts or pairs at most.
+    `labels` are those of answers in tasks `qa:`; empty: entailment, true and yes. `figures` empty:
+    those that the source has without more than it says (of a store, those of its vectors alone).
+    `poolers` are run over the texts; a store's vectors are looked at as they are, too. `model`
+    None: the store's, else the bundled one. `table` is a folder of token statistics. `sample`: so
+    many texts or pairs at most.
     """
 
-    store: str | None = option(STORE, help="a store, whose vectors are taken as they are (default: none)", default=None)
+    store: str | None = option(
+        STORE, help="a store, whose vectors are taken as they are (default: none)", default=None
+    )
     input: tuple[str, ...] = option(named_input("texts", "none"), default=())
     tasks: tuple[str, ...] = option(
-        "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label, sentence1, "
-        "sentence2, or with two columns, question and answer; repeat for more (default: none)",
+        "pairs: [sts:]NAME=PATH[,PATH] with score, sentence1, sentence2; qa:NAME=PATH with label,"
+        " sentence1, sentence2, or with two columns, question and answer; repeat for more (default:"
+        " none)",
         metavar="[KIND:]NAME=PATH",
         several="repeat",
         flag="--task",
         default=(),
     )
     labels: tuple[str, ...] = option(
-        "labels of answers in qa: tasks (default: entailment, true, yes)", kind=values.names, metavar="A,B", default=()
+        "labels of answers in qa: tasks (default: entailment, true, yes)",
+        kind=values.names,
+        metavar="A,B",
+        default=(),
     )
     sentence: str | None = option(
-        "one sentence: how much each of its tokens matters to the others (default: none)", metavar="TEXT", default=None
+        "one sentence: how much each of its tokens matters to the others (default: none)",
+        metavar="TEXT",
+        default=None,
     )
     figures: tuple[str, ...] = option(
-        f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its vectors alone, else "
-        "all that the source has)",
+        f"only these, separated by commas: {', '.join(FIGURES)} (default: of a store those of its"
+        " vectors alone, else all that the source has)",
         kind=values.names,
         metavar="NAMES",
         flag="--figure",
@@ -66,15 +76,21 @@ class DiagnoseOptions:
         flag="--pooler",
         default=(),
     )
-    model: str | None = option(MODEL, help="as for embed (default: the store's, else minilm)", default=None)
+    model: str | None = option(
+        MODEL, help="as for embed (default: the store's, else minilm)", default=None
+    )
     revision: str | None = option(REVISION, default=None)
     table: str | None = option(
-        "folder of token statistics that fit made (default: words are counted in the texts themselves)",
+        "folder of token statistics that fit made (default: words are counted in the texts"
+        " themselves)",
         metavar="DIR",
         default=None,
     )
     sample: int = option(
-        f"rows or pairs at most, by keyed hash (default: {SAMPLE})", kind=values.positive, metavar="N", default=SAMPLE
+        f"rows or pairs at most, by keyed hash (default: {SAMPLE})",
+        kind=values.positive,
+        metavar="N",
+        default=SAMPLE,
     )
     format: str = option(_of_input(FORMAT), default="auto")
     delimiter: str | None = option(_of_input(DELIMITER), default=None)
@@ -86,5 +102,9 @@ class DiagnoseOptions:
 class DiagnoseCommandOptions(DiagnoseOptions):
     """The options of `diagnose`: those of a diagnosis, and what is written of it."""
 
-    output: str | None = option(f"{TABLE_FILE}, a row a figure (default: none)", metavar="FILE", default=None)
-    report: str | None = option("a page with the pictures (default: none)", metavar="FILE.html", default=None)
+    output: str | None = option(
+        f"{TABLE_FILE}, a row a figure (default: none)", metavar="FILE", default=None
+    )
+    report: str | None = option(
+        "a page with the pictures (default: none)", metavar="FILE.html", default=None
+    )

@@ -1,4 +1,6 @@
-"""The figures as one HTML file that needs nothing else: charts, a plane of poolers, maps of heads, layers, tokens."""
+"""The figures as one HTML file that needs nothing else: charts, a plane of poolers, maps of heads,
+layers, tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +16,15 @@ from transforms.report.html import environment
 if TYPE_CHECKING:
     from jinja2 import Template
 
-SCALARS = ("mean-cosine", "uniformity", "effective-rank", "alignment", "spearman", "edit-distance", "auc")
+SCALARS = (
+    "mean-cosine",
+    "uniformity",
+    "effective-rank",
+    "alignment",
+    "spearman",
+    "edit-distance",
+    "auc",
+)
 WIDTH, HEIGHT, MARGIN = 420, 300, 44  # of the plane of poolers, in pixels
 
 
@@ -31,7 +41,9 @@ class Dot:
 
 @dataclass(frozen=True)
 class MapCell:
-    """A value of a map, how far it is from the least (0) to the most (1) of it, and what it is of."""
+    """A value of a map, how far it is from the least (0) to the most (1) of it, and what it
+    is of.
+    """
 
     value: float | None
     share: float
@@ -40,7 +52,9 @@ class MapCell:
 
 @dataclass(frozen=True)
 class FigureMap:
-    """A map: its title, a remark, names of the columns, and for each row its name and cells; `digits` of a value."""
+    """A map: its title, a remark, names of the columns, and for each row its name and cells;
+    `digits` of a value.
+    """
 
     title: str
     remark: str
@@ -57,7 +71,11 @@ def page(found: Diagnosis) -> str:
         scalars=_scalars(rows),
         charts=_charts(rows),
         planes=_planes(rows),
-        words=[row for row in rows if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")],
+        words=[
+            row
+            for row in rows
+            if row["figure"] in ("norm", "neighbour-distance", "neighbour-product")
+        ],
         maps=[one for one in (_heads(rows), _layers(rows), _impact(rows)) if one],
         chosen=next((row for row in rows if row["figure"] == "chosen-head"), None),
         influence=next((row for row in rows if row["figure"] == "influence-tfidf"), None),
@@ -98,11 +116,17 @@ def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
         if shares:
             labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
             percent = _series(labels, [100 * row["value"] for row in shares])
-            drawn.append((pooler, f"cosines, % of the pairs of {shares[0]['n']:,} rows", line_chart(percent)))
+            drawn.append(
+                (pooler, f"cosines, % of the pairs of {shares[0]['n']:,} rows", line_chart(percent))
+            )
         if deviations:
             labels = [f"component {row['component']}" for row in deviations]
             drawn.append(
-                (pooler, "deviation by component", line_chart(_series(labels, [r["value"] for r in deviations])))
+                (
+                    pooler,
+                    "deviation by component",
+                    line_chart(_series(labels, [r["value"] for r in deviations])),
+                )
             )
     return drawn
 
@@ -112,31 +136,52 @@ def _series(labels: list[str], values: list[float | None]) -> Series:
 
 
 def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
-    """For each task the poolers by uniformity (to the right) and alignment (upwards): lower is better in both."""
+    """For each task the poolers by uniformity (to the right) and alignment (upwards): lower is
+    better in both.
+    """
     known = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
     planes = []
     aligned = [row for row in rows if row["figure"] == "alignment" and row["value"] is not None]
     for task in dict.fromkeys(row["task"] for row in aligned):
-        points = [(known[row["pooler"]], row["value"], row["pooler"]) for row in aligned if row["task"] == task
-                  and known.get(row["pooler"]) is not None]  # fmt: skip
+        points = [
+            (known[row["pooler"]], row["value"], row["pooler"])
+            for row in aligned
+            if row["task"] == task and known.get(row["pooler"]) is not None
+        ]
         across, up = ([point[axis] for point in points] for axis in (0, 1))
         planes.append(
-            (task, [Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a) for u, a, name in points])
+            (
+                task,
+                [
+                    Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a)
+                    for u, a, name in points
+                ],
+            )
         )
     return planes
 
 
 def _place(value: float, values: Sequence[float], size: int) -> float:
     least, most = min(values), max(values)
-    return round(MARGIN + (size - 2 * MARGIN) * ((value - least) / (most - least) if most > least else 0.5), 1)
+    return round(
+        MARGIN + (size - 2 * MARGIN) * ((value - least) / (most - least) if most > least else 0.5),
+        1,
+    )
 
 
 def _heat(
-    title: str, remark: str, names: tuple[list[str], list[str]], values: list[list[Any]], digits: int
+    title: str,
+    remark: str,
+    names: tuple[list[str], list[str]],
+    values: list[list[Any]],
+    digits: int,
 ) -> FigureMap:
     """The map of values, a row for each of the first names, a column for each of the others."""
     known = [value for row in values for value in row if value is not None]
-    least, spread = min(known, default=0.0), (max(known, default=0.0) - min(known, default=0.0)) or 1.0
+    least, spread = (
+        min(known, default=0.0),
+        (max(known, default=0.0) - min(known, default=0.0)) or 1.0,
+    )
     cells = [
         (name, [
             MapCell(value, 0.0 if value is None else (value - least) / spread, f"{name}, {column}")
@@ -154,7 +199,9 @@ def _heads(rows: Sequence[Row]) -> FigureMap | None:
     blocks, heads = (sorted({key[axis] for key in found}) for axis in (0, 1))
     values = [[found[block, head]["value"] for head in heads] for block in blocks]
     first = next(iter(found.values()))
-    remark = f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
+    remark = (
+        f"Pearson's correlation (times 100) over {first['n']:,} tokens; words from {first['words']}"
+    )
     return _heat(
         "Attention of a token to itself beside TF-IDF: block by head",
         remark,
@@ -170,7 +217,10 @@ def _layers(rows: Sequence[Row]) -> FigureMap | None:
         return None
     layers = sorted({layer for layer, _ in found})
     values = [[found[one, other]["value"] for other in layers] for one in layers]
-    remark = f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the first block"
+    remark = (
+        f"mean cosine of {found[0, 0]['n']:,} tokens' states in two layers; 0 is what enters the"
+        " first block"
+    )
     return _heat("Layer by layer", remark, (_named(layers), _named(layers)), values, 2)
 
 
@@ -185,5 +235,7 @@ def _impact(rows: Sequence[Row]) -> FigureMap | None:
     size = found[0]["n"]
     names = [row["perturbed"] for row in found[:size]]
     values = [[row["value"] for row in found[i * size : (i + 1) * size]] for i in range(size)]
-    remark = "how far the state of a masked token (row) moves when another one (column) is masked too"
+    remark = (
+        "how far the state of a masked token (row) moves when another one (column) is masked too"
+    )
     return _heat("Impact of each token on the others", remark, (names, names), values, 1)

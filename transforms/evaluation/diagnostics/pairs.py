@@ -1,4 +1,6 @@
-"""Figures of pairs of texts: alignment, edit distance beside the cosine, and the area under the curve of answers."""
+"""Figures of pairs of texts: alignment, edit distance beside the cosine, and the area under the
+curve of answers.
+"""
 
 import math
 from collections.abc import Collection, Sequence
@@ -25,10 +27,11 @@ OTHERS = frozenset(("not_entailment", "not entailment", "false", "no"))
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs that were drawn of `total`: two texts each, with gold scores or with answers (1) and others (0).
+    """The pairs that were drawn of `total`: two texts each, with gold scores or with answers (1)
+    and others (0).
 
-    `gold` float64 [n] and `answers` bool [n] are None where the data have none; `made` says that the others are answers
-    of other questions.
+    `gold` float64 [n] and `answers` bool [n] are None where the data have none; `made` says that
+    the others are answers of other questions.
     """
 
     name: str
@@ -50,7 +53,11 @@ def read(word: str, want: int, labels: Collection[str] = ()) -> Pairs:
     kind, name = (kind, name) if colon else ("sts", named)
     if not equals or not name or not listed or kind not in ("sts", "qa"):
         raise OptionError(f"--task {word}: say {FORM}")
-    return _scored(name, listed.split(","), want) if kind == "sts" else _questions(name, listed, want, labels)
+    return (
+        _scored(name, listed.split(","), want)
+        if kind == "sts"
+        else _questions(name, listed, want, labels)
+    )
 
 
 def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
@@ -75,14 +82,19 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
         first, second = [row[0] for row in drawn], [row[1] for row in drawn]
         return Pairs(name, len(pairs.labels), first, second, answers=answers)
     if len(header) != 2:
-        raise OptionError(f"--task qa:{name}={path}: it needs label, {', '.join(SIDES)}, or two columns: say which")
+        raise OptionError(
+            f"--task qa:{name}={path}: it needs label, {', '.join(SIDES)}, or two columns: say"
+            " which"
+        )
     rows = [(row[0], row[1], "") for _, row in tables.read_table(path, header)]
     drawn = _drawn(rows, max(want // 2, 1)) if rows else []
     if len(drawn) < 2:
         raise OptionError(f"--task qa:{name}={path} holds fewer than two pairs; check the file")
     questions, right = [row[0] for row in drawn], [row[1] for row in drawn]
     answers = np.repeat([True, False], len(drawn))
-    return Pairs(name, len(rows), questions * 2, [*right, *right[1:], right[0]], answers=answers, made=True)
+    return Pairs(
+        name, len(rows), questions * 2, [*right, *right[1:], right[0]], answers=answers, made=True
+    )
 
 
 def _answers_among(found: Sequence[str], given: Collection[str], task: str) -> set[str]:
@@ -94,30 +106,40 @@ def _answers_among(found: Sequence[str], given: Collection[str], task: str) -> s
     if given:
         unknown = sorted(set(given) - set(found))
         if unknown:
-            raise OptionError(f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}")
+            raise OptionError(
+                f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}"
+            )
         return set(given)
     words = {label: label.lower() for label in found}
     odd = next((label for label, word in words.items() if word not in ANSWERS | OTHERS), None)
     if odd is not None:
         raise OptionError(
-            f"{task}: its labels are {shown}; say which are answers by --labels, as in --labels {odd} "
-            "(on Hugging Face's hub 0 in QNLI is an answer)"
+            f"{task}: its labels are {shown}; say which are answers by --labels, as in --labels"
+            f" {odd} (on Hugging Face's hub 0 in QNLI is an answer)"
         )
     return {label for label, word in words.items() if word in ANSWERS}
 
 
 def _drawn(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str, str, Value]]:
     smallest: Smallest[tuple[str, str, Value]] = Smallest(want)
-    keys = keys_of([f"{row[0]}\0{row[1]}" for row in rows], [str(place) for place in range(len(rows))])
+    keys = keys_of(
+        [f"{row[0]}\0{row[1]}" for row in rows], [str(place) for place in range(len(rows))]
+    )
     for key, row in zip(keys, rows, strict=True):
         smallest.add(key, row)
     return smallest.taken()
 
 
 def of_pairs(
-    pooler: str, pairs: Pairs, a: np.ndarray, b: np.ndarray, edits: np.ndarray | None, asked: Collection[str]
+    pooler: str,
+    pairs: Pairs,
+    a: np.ndarray,
+    b: np.ndarray,
+    edits: np.ndarray | None,
+    asked: Collection[str],
 ) -> list[Row]:
-    """The figures of a pooler's vectors of both sides, float32 [n, d], as asked for; `edits` are `edit_distances`.
+    """The figures of a pooler's vectors of both sides, float32 [n, d], as asked for; `edits` are
+    `edit_distances`.
 
     Correlations and areas are times 100.
     """
@@ -125,7 +147,9 @@ def of_pairs(
     told: dict[str, Any] = {"task": pairs.name}
     if "alignment" in asked and pairs.gold is not None:
         aligned = int((pairs.gold > ALIGNED).sum())
-        found.append(figure("alignment", alignment(a, b, pairs.gold, ALIGNED), aligned, pooler, **told))
+        found.append(
+            figure("alignment", alignment(a, b, pairs.gold, ALIGNED), aligned, pooler, **told)
+        )
     if "edit-distance" in asked and edits is not None:
         for name, chosen in (("all", np.ones(n, bool)), (f"at most {NEAR} edits", edits <= NEAR)):
             value, count = 100 * _spearman(near[chosen], edits[chosen]), int(chosen.sum())
@@ -133,7 +157,9 @@ def of_pairs(
         if pairs.gold is not None:
             found.append(figure("spearman", 100 * _spearman(near, pairs.gold), n, pooler, **told))
     if "auc" in asked and pairs.answers is not None:
-        found.append(figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **told))
+        found.append(
+            figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **told)
+        )
     return found
 
 
@@ -150,7 +176,8 @@ def _spearman(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def area(scores: np.ndarray, answers: np.ndarray) -> float:
-    """The share of (answer, other) pairs in which the answer scores higher, ties counting half (ROC-AUC).
+    """The share of (answer, other) pairs in which the answer scores higher, ties counting half
+    (ROC-AUC).
 
     NaN where all are answers, or none.
     """
@@ -162,7 +189,9 @@ def area(scores: np.ndarray, answers: np.ndarray) -> float:
 
 
 def edit_distances(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> np.ndarray:
-    """The number of tokens to insert, delete or replace between two lists of token ids, int64 [n]."""
+    """The number of tokens to insert, delete or replace between two lists of token ids, int64
+    [n].
+    """
     return np.array([edit_distance(a, b) for a, b in zip(first, second, strict=True)], np.int64)
 
 

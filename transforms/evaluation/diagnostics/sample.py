@@ -1,4 +1,6 @@
-"""A sample by keyed hash, of a size that is known beforehand, from files, tasks and stores of any size."""
+"""A sample by keyed hash, of a size that is known beforehand, from files, tasks and stores of any
+size.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,9 @@ Item = TypeVar("Item")
 
 
 class Smallest(Generic[Item]):
-    """The items with the `want` smallest keys of all that were added; at most twice as many are held meanwhile."""
+    """The items with the `want` smallest keys of all that were added; at most twice as many are
+    held meanwhile.
+    """
 
     def __init__(self, want: int) -> None:
         self._want = want
@@ -48,7 +52,9 @@ class Smallest(Generic[Item]):
 
 @dataclass(frozen=True)
 class Sampled:
-    """What was drawn of `total` rows: their texts (None: none are kept), and vectors by pooler, float32 [n, d] each."""
+    """What was drawn of `total` rows: their texts (None: none are kept), and vectors by pooler,
+    float32 [n, d] each.
+    """
 
     total: int
     texts: list[str] | None
@@ -61,8 +67,12 @@ def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
     return sample_keys(hashes, ids).tolist()
 
 
-def of_files(patterns: Sequence[str], file_format: str, delimiter: str | None, column: str, want: int) -> Sampled:
-    """Texts of files; rows that `embed` would reject are left out. Raises OptionError where none is left."""
+def of_files(
+    patterns: Sequence[str], file_format: str, delimiter: str | None, column: str, want: int
+) -> Sampled:
+    """Texts of files; rows that `embed` would reject are left out. Raises OptionError where none is
+    left.
+    """
     smallest: Smallest[str] = Smallest(want)
     for file in _files(patterns, file_format, delimiter):
         for span in plan_file(file, column, UNIT_TOKENS):
@@ -75,32 +85,49 @@ def of_files(patterns: Sequence[str], file_format: str, delimiter: str | None, c
 
 
 def _files(patterns: Sequence[str], file_format: str, delimiter: str | None) -> Iterator[InputFile]:
-    found = {file.path: file for glob in patterns for file in match_inputs(glob, file_format, delimiter=delimiter)}
+    found = {
+        file.path: file
+        for glob in patterns
+        for file in match_inputs(glob, file_format, delimiter=delimiter)
+    }
     return (found[path] for path in sorted(found))
 
 
 def of_store(store: Store, want: int) -> Sampled:
-    """Vectors of a store's current snapshot, by the pooler that made them, and their texts where the store has them.
+    """Vectors of a store's current snapshot, by the pooler that made them, and their texts where
+    the store has them.
 
-    With a calibration there are the calibrated vectors too. Raises OptionError for a store without rows.
+    With a calibration there are the calibrated vectors too. Raises OptionError for a store without
+    rows.
     """
     paths, space = store.manifest.shard_paths, store.space
     if not paths:
         raise OptionError(f"{store.root} holds no rows; there is nothing to diagnose")
     text = "text" if store.manifest.options.keep_text else None
-    columns = ("id", "row_hash", *([text] if text else []), *(["embedding"] if space.calibration else []))
+    columns = (
+        "id",
+        "row_hash",
+        *([text] if text else []),
+        *(["embedding"] if space.calibration else []),
+    )
     smallest: Smallest[tuple[np.ndarray, np.ndarray | None, str | None]] = Smallest(want)
     for path in paths:
         for pooled, batch in read_pooled(path, space.normalize, tuple(dict.fromkeys(columns))):
-            keys = sample_keys(as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()).tolist()
+            keys = sample_keys(
+                as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()
+            ).tolist()
             final = store.vectors(batch.column("embedding")) if space.calibration else None
             for row, key in enumerate(keys):
                 said = batch.column(text)[row].as_py() if text else None
-                smallest.add(key, (pooled[row].copy(), None if final is None else final[row].copy(), said))
+                smallest.add(
+                    key, (pooled[row].copy(), None if final is None else final[row].copy(), said)
+                )
     taken = smallest.taken()
     name = store.manifest.options.pooler
     vectors = {name: np.stack([item[0] for item in taken])}
     if space.calibration:
-        vectors[f"{name}, calibrated"] = np.stack([item[1] for item in taken if item[1] is not None])
+        vectors[f"{name}, calibrated"] = np.stack(
+            [item[1] for item in taken if item[1] is not None]
+        )
     texts = [item[2] for item in taken if item[2] is not None]
     return Sampled(smallest.seen, texts if text else None, vectors)

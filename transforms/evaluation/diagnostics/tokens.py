@@ -1,4 +1,6 @@
-"""Figures of token states: heads beside TF-IDF (Ditto, table 4), layers beside layers (SBERT-WK, figure 1)."""
+"""Figures of token states: heads beside TF-IDF (Ditto, table 4), layers beside layers (SBERT-WK,
+figure 1).
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,8 +20,8 @@ MOST_TOKENS = 30_000  # without the special ones; their attention in every head 
 class TokenFigures:
     """What was gathered of `tokens` tokens, the special ones left out.
 
-    `attention` float32 [tokens, heads] of each token to itself, `ids` of each text; `layers` float64 [L + 1, L + 1] the
-    mean cosine of a token's states in two layers.
+    `attention` float32 [tokens, heads] of each token to itself, `ids` of each text; `layers`
+    float64 [L + 1, L + 1] the mean cosine of a token's states in two layers.
     """
 
     tokens: int
@@ -28,8 +30,12 @@ class TokenFigures:
     layers: np.ndarray
 
 
-def gather(batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers: int) -> TokenFigures:
-    """The figures of all batches, up to `MOST_TOKENS` tokens; `layers` 0: their cosines are not asked for."""
+def gather(
+    batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers: int
+) -> TokenFigures:
+    """The figures of all batches, up to `MOST_TOKENS` tokens; `layers` 0: their cosines are not
+    asked for.
+    """
     tokens, total = 0, np.zeros((layers + 1, layers + 1))
     attention: list[np.ndarray] = []
     ids: list[np.ndarray] = []
@@ -38,11 +44,18 @@ def gather(batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers:
         index = np.flatnonzero(plain)
         tokens += len(index)
         if heads:
-            attention.append(np.stack([states.own_attention[head].cpu().numpy()[index] for head in heads], axis=1))
+            attention.append(
+                np.stack(
+                    [states.own_attention[head].cpu().numpy()[index] for head in heads], axis=1
+                )
+            )
         if layers:
             total += _cosines(states, index, layers)
         text = np.repeat(np.arange(len(states.offsets) - 1), np.diff(states.offsets.numpy()))[index]
-        ids += np.split(states.token_ids.numpy()[index], np.searchsorted(text, np.arange(1, len(states.offsets) - 1)))
+        ids += np.split(
+            states.token_ids.numpy()[index],
+            np.searchsorted(text, np.arange(1, len(states.offsets) - 1)),
+        )
         if tokens >= MOST_TOKENS:
             break
     gathered = np.concatenate(attention) if attention else np.empty((0, len(heads)), np.float32)
@@ -70,7 +83,8 @@ def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
 
 
 def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCounts) -> list[Row]:
-    """The correlation (times 100) of each head's attention of tokens to themselves with their TF-IDF; the best head.
+    """The correlation (times 100) of each head's attention of tokens to themselves with their
+    TF-IDF; the best head.
 
     The best one is a choice of Ditto's head that needs no labels.
     """
@@ -79,23 +93,35 @@ def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCount
     for place, (layer, head) in enumerate(heads):
         own = found.attention[:, place]
         told: dict[str, Any] = {"spearman": 100 * spearman(own, weights), "words": words.source}
-        rows.append(figure("head", 100 * pearson(own, weights), found.tokens, None, layer, head, **told))
+        rows.append(
+            figure("head", 100 * pearson(own, weights), found.tokens, None, layer, head, **told)
+        )
     known = [row for row in rows if row["value"] is not None]
     if known:
         best = max(known, key=lambda row: row["value"])  # of equals the first
         pooler = f"ditto:{best['layer']}-{best['head']}"
         more: dict[str, Any] = {"spearman": best["spearman"], "words": best["words"]}
-        rows.append(figure("chosen-head", best["value"], best["n"], pooler, best["layer"], best["head"], **more))
+        rows.append(
+            figure(
+                "chosen-head", best["value"], best["n"], pooler, best["layer"], best["head"], **more
+            )
+        )
     return rows
 
 
 def of_layers(found: TokenFigures) -> list[Row]:
-    """The mean cosine of a token's states in each two layers, and in layers that are so many apart (`hops`)."""
+    """The mean cosine of a token's states in each two layers, and in layers that are so many apart
+    (`hops`).
+    """
     count = len(found.layers)
     rows = [
-        figure("layer-cosine", float(found.layers[one, other]), found.tokens, None, one, other=other)
+        figure(
+            "layer-cosine", float(found.layers[one, other]), found.tokens, None, one, other=other
+        )
         for one in range(count)
         for other in range(count)
     ]
     hops = [float(found.layers.diagonal(hop).mean()) for hop in range(1, count)]
-    return rows + [figure("hop-cosine", value, found.tokens, hops=hop) for hop, value in enumerate(hops, 1)]
+    return rows + [
+        figure("hop-cosine", value, found.tokens, hops=hop) for hop, value in enumerate(hops, 1)
+    ]

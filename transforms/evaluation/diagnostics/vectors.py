@@ -25,13 +25,19 @@ def of_vectors(pooler: str, rows: np.ndarray, asked: Collection[str]) -> list[Ro
         found.append(figure("uniformity", value, n, pooler, error=error))
     if "spectrum" in asked:
         deviations = spectrum(Moments.of(rows).covariance())
-        found.append(figure("effective-rank", effective_rank(deviations), n, pooler, dim=rows.shape[1]))
-        found += [figure("deviation", value, n, pooler, component=i) for i, value in enumerate(deviations, 1)]
+        found.append(
+            figure("effective-rank", effective_rank(deviations), n, pooler, dim=rows.shape[1])
+        )
+        found += [
+            figure("deviation", value, n, pooler, component=i)
+            for i, value in enumerate(deviations, 1)
+        ]
     return found
 
 
 def effective_rank(deviations: Collection[float]) -> float:
-    """exp of the entropy of the deviations' shares (Roy & Vetterli 2007): d where all are equal, 1 where one is not 0.
+    """exp of the entropy of the deviations' shares (Roy & Vetterli 2007): d where all are equal, 1
+    where one is not 0.
 
     NaN where all are 0.
     """

@@ -1,4 +1,6 @@
-"""Token statistics for figures, and how a model's word embeddings lie by frequency (BERT-flow, table 1)."""
+"""Token statistics for figures, and how a model's word embeddings lie by frequency (BERT-flow,
+table 1).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,9 +22,11 @@ _BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts of each token id, and the information of a token that occurs; `source` says what was counted.
+    """Counts of each token id, and the information of a token that occurs; `source` says what was
+    counted.
 
-    `information` [V] float64: log2 of documents over those that hold the token, or of tokens over its occurrences.
+    `information` [V] float64: log2 of documents over those that hold the token, or of tokens over
+    its occurrences.
     """
 
     counts: np.ndarray
@@ -35,7 +39,9 @@ class WordCounts:
         of_documents = statistics.method == "tfidf"
         total = statistics.documents if of_documents else int(statistics.counts.sum())
         return cls(
-            statistics.counts, _information(total, statistics.counts), f"{source}, {statistics.documents:,} texts"
+            statistics.counts,
+            _information(total, statistics.counts),
+            f"{source}, {statistics.documents:,} texts",
         )
 
     @classmethod
@@ -52,7 +58,9 @@ def _information(total: int, counts: np.ndarray) -> np.ndarray:
 
 
 def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-    """Ids of the tokens that occur, by frequency: first and last rank (from 0, exclusive) of a bin, its ids [m]."""
+    """Ids of the tokens that occur, by frequency: first and last rank (from 0, exclusive) of a bin,
+    its ids [m].
+    """
     plain = np.setdiff1d(np.flatnonzero(counts), special)
     ids = plain[np.argsort(-counts[plain], kind="stable")]
     bounds = [bound for bound in (*RANKS, len(ids)) if bound <= len(ids)]
@@ -60,7 +68,9 @@ def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.nda
 
 
 def of_words(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> list[Row]:
-    """Mean norm of the embeddings [V, E] of each bin, mean distance to the nearest others, dot product with these."""
+    """Mean norm of the embeddings [V, E] of each bin, mean distance to the nearest others, dot
+    product with these.
+    """
     vocabulary = np.setdiff1d(np.arange(len(matrix)), special)
     found: list[Row] = []
     for low, high, ids in bins(words.counts[: len(matrix)], special):
@@ -71,13 +81,21 @@ def of_words(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> list
         distances, products = nearest(matrix, chosen, vocabulary, max(NEIGHBOURS))
         for k in NEIGHBOURS:
             near = {**told, "neighbours": k}
-            found.append(figure("neighbour-distance", float(distances[:, :k].mean()), len(chosen), **near))
-            found.append(figure("neighbour-product", float(products[:, :k].mean()), len(chosen), **near))
+            found.append(
+                figure("neighbour-distance", float(distances[:, :k].mean()), len(chosen), **near)
+            )
+            found.append(
+                figure("neighbour-product", float(products[:, :k].mean()), len(chosen), **near)
+            )
     return found
 
 
-def nearest(matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Euclidean distances of tokens to their `k` nearest others, ascending, and dot products with them, [n, k] each."""
+def nearest(
+    matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Euclidean distances of tokens to their `k` nearest others, ascending, and dot products with
+    them, [n, k] each.
+    """
     others = matrix[among].astype(np.float32)
     squares = np.square(others, dtype=np.float64).sum(axis=1)
     k = min(k, len(among) - 1)
@@ -90,14 +108,20 @@ def nearest(matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int) -> t
         apart = own[:, None] + squares - 2 * dots
         apart[among[None, :] == block[:, None]] = np.inf
         places = np.argpartition(apart, k - 1, axis=1)[:, :k]
-        order = np.take_along_axis(places, np.take_along_axis(apart, places, 1).argsort(axis=1, kind="stable"), 1)
-        distances[start : start + size] = np.sqrt(np.maximum(np.take_along_axis(apart, order, 1), 0))
+        order = np.take_along_axis(
+            places, np.take_along_axis(apart, places, 1).argsort(axis=1, kind="stable"), 1
+        )
+        distances[start : start + size] = np.sqrt(
+            np.maximum(np.take_along_axis(apart, order, 1), 0)
+        )
         products[start : start + size] = np.take_along_axis(dots, order, 1)
     return distances, products
 
 
 def weights_of(ids: Sequence[np.ndarray], words: WordCounts) -> np.ndarray:
-    """tf * idf of each token of texts, one text after the other: its occurrences in its text times its information."""
+    """tf * idf of each token of texts, one text after the other: its occurrences in its text times
+    its information.
+    """
     parts = []
     for text in ids:
         _, inverse, times = np.unique(text, return_inverse=True, return_counts=True)

@@ -30,7 +30,8 @@ class LabelledTexts:
 
 @dataclass(frozen=True)
 class Classification:
-    """Labelled texts in one, two (training, test) or three (training, dev, test) parts; the score is the accuracy.
+    """Labelled texts in one, two (training, test) or three (training, dev, test) parts; the score
+    is the accuracy.
 
     A classifier sees vectors of length 1. One part: ten-fold cross-validation, nested; two:
     regularised by ten folds of the training rows; three: by the dev rows.
@@ -47,30 +48,39 @@ class Classification:
         """The task of one to three files with the columns label and text."""
         classifiers.check_installed()
         if len(paths) > 3:
-            raise OptionError(f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST")
+            raise OptionError(
+                f"--task classification:{name}: say PATH, or TRAIN,TEST, or TRAIN,DEV,TEST"
+            )
         parts = tuple(_read(path) for path in paths)
         check_labels(f"classification:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
 
     @classmethod
     def read_probing(cls, name: str, paths: Sequence[str], classifier: str) -> "Classification":
-        """The probing task of a file of SentEval's: tr, va or te, label and text, tab-separated, without a header."""
+        """The probing task of a file of SentEval's: tr, va or te, label and text, tab-separated,
+        without a header.
+        """
         classifiers.check_installed()
         if len(paths) != 1:
             raise OptionError(
-                f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in each line"
+                f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in"
+                " each line"
             )
         found: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
         for line, text in enumerate(tables.read_lines(paths[0]), 1):
             row = text.split("\t")
             if len(row) < 3 or row[0] not in PARTS:
-                raise tables.bad_line(paths[0], line, "not tr, va or te, a label and a text, tab-separated")
+                raise tables.bad_line(
+                    paths[0], line, "not tr, va or te, a label and a text, tab-separated"
+                )
             found[row[0]].labels.append(tables.label(paths[0], line, row[1]))
             found[row[0]].texts.append(row[2])
         if not all(part.labels for part in found.values()):
             raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
         check_labels(f"probing:{name}", [part.labels for part in found.values()])
-        return cls(name, tuple(found.values()), of_probe(tables.stem(paths[0]), classifier), "probing")
+        return cls(
+            name, tuple(found.values()), of_probe(tables.stem(paths[0]), classifier), "probing"
+        )
 
     @property
     def texts(self) -> list[str]:
@@ -91,7 +101,9 @@ class Classification:
 
 @dataclass(frozen=True)
 class Inference:
-    """Labelled pairs in training, dev and test parts, told apart by |u-v| and u*v; the score is the accuracy."""
+    """Labelled pairs in training, dev and test parts, told apart by |u-v| and u*v; the score is the
+    accuracy.
+    """
 
     name: str
     parts: tuple[LabelledPairs, ...]
@@ -101,11 +113,15 @@ class Inference:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Inference":
-        """The task of three files with the columns label, sentence1, sentence2, or of one SICK.txt."""
+        """The task of three files with the columns label, sentence1, sentence2, or of one
+        SICK.txt.
+        """
         classifiers.check_installed()
         parts = tuple(read_splits(paths, read_labelled))
         if len(parts) != 3:
-            raise OptionError(f"--task nli:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three")
+            raise OptionError(
+                f"--task nli:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three"
+            )
         check_labels(f"nli:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
 
@@ -124,7 +140,9 @@ class Inference:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
-        features = [pair_features(vectors.of(part.first), vectors.of(part.second)) for part in self.parts]
+        features = [
+            pair_features(vectors.of(part.first), vectors.of(part.second)) for part in self.parts
+        ]
         return judged(features, labels, self.classifier)
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
@@ -132,14 +150,20 @@ class Inference:
 
 
 def of_probe(probe: str, classifier: str) -> str:
-    """What judges a probing task: SentEval judges word content without a hidden layer, whatever is asked for."""
+    """What judges a probing task: SentEval judges word content without a hidden layer, whatever is
+    asked for.
+    """
     return classifiers.LOGISTIC if probe.replace("_", "-") == WORD_CONTENT else classifier
 
 
-def judged(features: Sequence[np.ndarray], labels: Sequence[np.ndarray], classifier: str) -> Predictions:
+def judged(
+    features: Sequence[np.ndarray], labels: Sequence[np.ndarray], classifier: str
+) -> Predictions:
     """Which test rows a classifier gets right, of features and labels in one to three parts."""
     if len(features) == 1:
-        return classifiers.correct(classifiers.cross_validated(features[0], labels[0], classifier), labels[0])
+        return classifiers.correct(
+            classifiers.cross_validated(features[0], labels[0], classifier), labels[0]
+        )
     dev = (features[1], labels[1]) if len(features) == 3 else None
     predicted = classifiers.held_out((features[0], labels[0]), dev, features[-1], classifier)
     return classifiers.correct(predicted, labels[-1])
@@ -152,16 +176,22 @@ def labels_as_numbers(parts: Sequence[list[str]]) -> list[np.ndarray]:
 
 
 def check_labels(task: str, parts: Sequence[list[str]]) -> None:
-    """Raise OptionError where a classifier has nothing to tell apart, or never saw a label it is asked for."""
+    """Raise OptionError where a classifier has nothing to tell apart, or never saw a label it is
+    asked for.
+    """
     numbered(parts[0], task)
     unknown = sorted(set(parts[-1]) - set(parts[0]))
     if unknown:
-        raise OptionError(f"--task {task}: test label {unknown[0]!r} is none of the training labels; check the files")
+        raise OptionError(
+            f"--task {task}: test label {unknown[0]!r} is none of the training labels; check the"
+            " files"
+        )
 
 
 def _read(path: str) -> LabelledTexts:
     rows = [
-        (tables.label(path, line, label), text) for line, (label, text) in tables.read_table(path, ("label", "text"))
+        (tables.label(path, line, label), text)
+        for line, (label, text) in tables.read_table(path, ("label", "text"))
     ]
     if not rows:
         raise OptionError(f"--task {path} holds no labelled text; check the file")

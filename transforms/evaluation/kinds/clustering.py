@@ -17,7 +17,8 @@ SEEDS = 10
 
 @dataclass(frozen=True)
 class Clustering:
-    """Labelled texts; the score is the mean v-measure of k-means from 10 seeds, as many clusters as there are labels.
+    """Labelled texts; the score is the mean v-measure of k-means from 10 seeds, as many clusters as
+    there are labels.
 
     The vectors are scaled to length 1.
     """
@@ -47,8 +48,14 @@ class Clustering:
         from sklearn.cluster import KMeans
 
         rows, number = unit(vectors.of(self.texts)).astype(np.float32), int(self.labels.max()) + 1
-        found = [KMeans(number, n_init=1, random_state=seed).fit_predict(rows) for seed in range(SEEDS)]
+        found = [
+            KMeans(number, n_init=1, random_state=seed).fit_predict(rows) for seed in range(SEEDS)
+        ]
         return {"clusters": np.stack(found).astype(np.int32)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"v_measure": Clusterings(np.stack([found["clusters"] for found in predictions]), self.labels)}
+        return {
+            "v_measure": Clusterings(
+                np.stack([found["clusters"] for found in predictions]), self.labels
+            )
+        }

@@ -18,7 +18,9 @@ YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Pairs of sentences with the label 1 (duplicates) or 0; scored by average precision and by the best F1."""
+    """Pairs of sentences with the label 1 (duplicates) or 0; scored by average precision and by the
+    best F1.
+    """
 
     name: str
     labels: np.ndarray
@@ -41,7 +43,10 @@ class Duplicates:
                 first.append(one)
                 second.append(other)
         if len(set(labels)) < 2:
-            raise OptionError(f"--task pairs:{name} needs pairs with label 1 and pairs with label 0; check the file")
+            raise OptionError(
+                f"--task pairs:{name} needs pairs with label 1 and pairs with label 0; check the"
+                " file"
+            )
         return cls(name, np.array(labels), first, second)
 
     @property

@@ -23,8 +23,8 @@ MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map
 class Judgements:
     """Judged queries: their ids and texts, and for each the grades of documents by id.
 
-    A document with the query's own id is dropped from what a search found, as BEIR and MTEB do, unless `same_ids` is
-    "keep": in some collections the queries are documents too.
+    A document with the query's own id is dropped from what a search found, as BEIR and MTEB do,
+    unless `same_ids` is "keep": in some collections the queries are documents too.
     """
 
     ids: list[str]
@@ -35,26 +35,45 @@ class Judgements:
     @property
     def unanswered(self) -> list[str]:
         """The ids of queries without a relevant document."""
-        return [name for name, grades in zip(self.ids, self.grades, strict=True) if max(grades.values()) <= 0]
+        return [
+            name
+            for name, grades in zip(self.ids, self.grades, strict=True)
+            if max(grades.values()) <= 0
+        ]
 
     def notes(self, documents: set[str]) -> list[str]:
-        """What a reader of the scores has to know, given the ids of the documents that can be found."""
+        """What a reader of the scores has to know, given the ids of the documents that can be
+        found.
+        """
         said = []
         if self.unanswered:
             count = len(self.unanswered)
-            said.append(f"{count} queries have no relevant document and count 0: {quoted(self.unanswered)}")
-        lost = [doc for grades in self.grades for doc, grade in grades.items() if grade > 0 and doc not in documents]
+            said.append(
+                f"{count} queries have no relevant document and count 0: {quoted(self.unanswered)}"
+            )
+        lost = [
+            doc
+            for grades in self.grades
+            for doc, grade in grades.items()
+            if grade > 0 and doc not in documents
+        ]
         if lost:
-            said.append(f"{len(lost)} relevant documents are not in the corpus and are never found: {quoted(lost)}")
+            said.append(
+                f"{len(lost)} relevant documents are not in the corpus and are never found:"
+                f" {quoted(lost)}"
+            )
         same = [name for name in self.ids if name in documents]
         if same and self.same_ids == DROP:
-            number = counted(len(same), "query has a document of its id", "queries have a document of their id")
+            number = counted(
+                len(same), "query has a document of its id", "queries have a document of their id"
+            )
             kept = f"{SAME_IDS}={KEEP} keeps it"
             said.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
         return said
 
     def measured(self, found: Sequence[Sequence[str]]) -> Predictions:
-        """The measures of each query, float64 [queries], of ids of documents, best first, without ties.
+        """The measures of each query, float64 [queries], of ids of documents, best first, without
+        ties.
 
         The first 100 documents count, after those that are dropped.
         """
@@ -64,7 +83,9 @@ class Judgements:
 
         names = {str(place): place for place in range(len(self.ids))}
         qrels = [
-            ir_measures.Qrel(name, doc, grade) for name, at in names.items() for doc, grade in self.grades[at].items()
+            ir_measures.Qrel(name, doc, grade)
+            for name, at in names.items()
+            for doc, grade in self.grades[at].items()
         ]
         run = [
             ir_measures.ScoredDoc(name, doc, float(len(found[at]) - rank))
@@ -85,7 +106,9 @@ class Judgements:
 
 
 def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgements:
-    """The queries (JSON lines: _id, text) that a file of relevance judgements (query-id, corpus-id, score) judges."""
+    """The queries (JSON lines: _id, text) that a file of relevance judgements (query-id, corpus-id,
+    score) judges.
+    """
     if importlib.util.find_spec("ir_measures") is None:
         raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
     texts = {}
@@ -95,7 +118,9 @@ def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgement
             raise tables.bad_line(queries, line, "no _id and text")
         texts[str(name)] = text
     grades: dict[str, dict[str, int]] = {}
-    for place, (query, document, score) in tables.read_table(qrels, ("query-id", "corpus-id", "score")):
+    for place, (query, document, score) in tables.read_table(
+        qrels, ("query-id", "corpus-id", "score")
+    ):
         grade = tables.number(qrels, place, score)
         if grade != int(grade):
             raise tables.bad_line(qrels, place, f"score {score} is no whole number")
@@ -104,16 +129,22 @@ def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgement
         grades.setdefault(query, {})[document] = int(grade)
     if not grades:
         raise OptionError(f"--task {qrels} judges no query; check the file")
-    return Judgements(list(grades), [texts[name] for name in grades], list(grades.values()), same_ids)
+    return Judgements(
+        list(grades), [texts[name] for name in grades], list(grades.values()), same_ids
+    )
 
 
 def check_finite(scores: np.ndarray, what: str) -> None:
     """Raise SentenceBeamError for scores [q, k] among which one is no number."""
     bad = np.flatnonzero(np.isnan(scores).any(axis=1))
     if bad.size:
-        raise SentenceBeamError(f"{what}: the scores of query {bad[0] + 1} are not finite; its vectors are of no use")
+        raise SentenceBeamError(
+            f"{what}: the scores of query {bad[0] + 1} are not finite; its vectors are of no use"
+        )
 
 
 def evidence_of(predictions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Evidence]:
     """The queries' measures of all methods, for each metric."""
-    return {metric: Means(np.stack([found[metric] for found in predictions])) for metric in MEASURES}
+    return {
+        metric: Means(np.stack([found[metric] for found in predictions])) for metric in MEASURES
+    }

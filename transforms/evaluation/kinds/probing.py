@@ -1,4 +1,5 @@
-"""Probing tasks made from the sentences of any text: is a surface property still to be read off a vector?
+"""Probing tasks made from the sentences of any text: is a surface property still to be read off a
+vector?
 
 As SentEval's files of these names (arXiv:1805.01070), with the words as they stand between blanks.
 """
@@ -20,7 +21,8 @@ from transforms.evaluation.kinds.classification import (
 )
 
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
-WORDS = 1000  # targets of word content, the words of rank 2,001 to 3,000 where these are frequent enough
+# targets of word content, the words of rank 2,001 to 3,000 where these are frequent enough
+WORDS = 1000
 MIDDLE = 2000
 FEWEST = 10  # rows of a label; labels with fewer are left out
 MOST = 120_000  # rows of a task, as SentEval has them
@@ -29,9 +31,11 @@ Labelled = list[tuple[str, str]]
 
 
 def make(name: str, path: str, classifier: str) -> Classification:
-    """The probing task of this name from a text file with a sentence a line: 80 % training, 10 % dev and test each.
+    """The probing task of this name from a text file with a sentence a line: 80 % training, 10 %
+    dev and test each.
 
-    Labels are equally frequent. Raises OptionError for an unknown name and for a text that has too few sentences.
+    Labels are equally frequent. Raises OptionError for an unknown name and for a text that has too
+    few sentences.
     """
     if name not in MAKERS:
         raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
@@ -44,7 +48,10 @@ def make(name: str, path: str, classifier: str) -> Classification:
         part.labels.append(label)
         part.texts.append(text)
     if len(rows) < 2 * FEWEST:
-        raise OptionError(f"--make {name}={path}: {len(rows)} sentences can be used, at least {2 * FEWEST} are needed")
+        raise OptionError(
+            f"--make {name}={path}: {len(rows)} sentences can be used, at least {2 * FEWEST} are"
+            " needed"
+        )
     check_labels(f"probing:{name}", [part.labels for part in parts])
     return Classification(name, tuple(parts), of_probe(name, classifier), "probing")
 
@@ -61,9 +68,15 @@ def sentence_lengths(sentences: Sequence[str]) -> Labelled:
 
 
 def word_contents(sentences: Sequence[str]) -> Labelled:
-    """Sentences with exactly one of 1,000 words of middling frequency, of fewer in a short text, labelled by it."""
+    """Sentences with exactly one of 1,000 words of middling frequency, of fewer in a short text,
+    labelled by it.
+    """
     counts = Counter(word for sentence in sentences for word in sentence.split() if word.isalpha())
-    ranked = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= FEWEST]
+    ranked = [
+        word
+        for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if count >= FEWEST
+    ]
     enough = len(ranked) >= MIDDLE + WORDS
     first, number = (MIDDLE, WORDS) if enough else (len(ranked) // 2, max(2, len(ranked) // FEWEST))
     targets = set(ranked[first : first + number])
@@ -76,7 +89,9 @@ def word_contents(sentences: Sequence[str]) -> Labelled:
 
 
 def bigram_shifts(sentences: Sequence[str]) -> Labelled:
-    """Sentences of which half (I) have two neighbouring words, that differ, in each other's place; the rest is O."""
+    """Sentences of which half (I) have two neighbouring words, that differ, in each other's place;
+    the rest is O.
+    """
     found = []
     for sentence in sentences:
         words = sentence.split()
@@ -101,9 +116,11 @@ MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {
 
 
 def _balanced(rows: Labelled) -> Labelled:
-    """As many rows of each label, chosen and ordered by the hash of their texts, the labels taking turns.
+    """As many rows of each label, chosen and ordered by the hash of their texts, the labels taking
+    turns.
 
-    Of ten rows of a label that follow each other eight go to the training part: a label is in all three parts.
+    Of ten rows of a label that follow each other eight go to the training part: a label is in all
+    three parts.
     """
     by: dict[str, list[str]] = {}
     for label, text in sorted(rows, key=lambda row: _key(row[1])):

@@ -15,14 +15,17 @@ from transforms.evaluation.task import Predictions, TaskVectors, overlap
 
 BINS = 5
 BATCH, RATE, SEED = 64, 1e-3, 1111
-EPOCHS, MOST_EPOCHS, PATIENCE = 50, 1000, 3  # a round; all; rounds without a better dev score before it ends
+# a round; all; rounds without a better dev score before it ends
+EPOCHS, MOST_EPOCHS, PATIENCE = 50, 1000, 3
 
 
 @dataclass(frozen=True)
 class Relatedness:
-    """Pairs with scores from 0 to 5: a softmax over 1 to 5 is trained, by dev scores it ends, on test pairs it counts.
+    """Pairs with scores from 0 to 5: a softmax over 1 to 5 is trained, by dev scores it ends, on
+    test pairs it counts.
 
-    Features are |u-v| and u*v of the vectors as they are pooled and calibrated; the score is Pearson's correlation.
+    Features are |u-v| and u*v of the vectors as they are pooled and calibrated; the score is
+    Pearson's correlation.
     """
 
     name: str
@@ -37,12 +40,15 @@ class Relatedness:
         """The task of three files, or of one SICK.txt."""
         splits = read_splits(paths, read_pairs)
         if len(splits) != 3:
-            raise OptionError(f"--task relatedness:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three")
+            raise OptionError(
+                f"--task relatedness:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three"
+            )
         for split in splits:
             outside = (split.gold < 0) | (split.gold > BINS)
             if outside.any():
                 raise OptionError(
-                    f"--task relatedness:{name}: score {split.gold[outside][0]:g} is not from 0 to {BINS}"
+                    f"--task relatedness:{name}: score {split.gold[outside][0]:g} is not from 0 to"
+                    f" {BINS}"
                 )
         train, dev, test = splits
         return cls(name, train, dev, test)
@@ -57,10 +63,14 @@ class Relatedness:
 
     @cached_property
     def notes(self) -> list[str]:
-        return overlap([*self.train.first, *self.train.second], [*self.test.first, *self.test.second])
+        return overlap(
+            [*self.train.first, *self.train.second], [*self.test.first, *self.test.second]
+        )
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        train, dev, test = (pair_features(vectors.of(s.first), vectors.of(s.second)) for s in self._splits)
+        train, dev, test = (
+            pair_features(vectors.of(s.first), vectors.of(s.second)) for s in self._splits
+        )
         best, found, waited = -np.inf, np.zeros(len(test)), 0
         for on_dev, on_test in _rounds(train, self.train.gold, dev, test):
             score = float(np.nan_to_num(correlation(on_dev[None], self.dev.gold)[0], nan=-1.0))
@@ -82,7 +92,9 @@ class Relatedness:
 
 
 def bins(gold: np.ndarray) -> np.ndarray:
-    """Scores [n] as shares of the whole numbers from 1 to 5, float32 [n, 5]; what is below 1 has a share of 0 lost."""
+    """Scores [n] as shares of the whole numbers from 1 to 5, float32 [n, 5]; what is below 1 has a
+    share of 0 lost.
+    """
     below = np.floor(gold)
     shares = np.zeros((len(gold), BINS + 2), np.float32)
     rows, place = np.arange(len(gold)), below.astype(int)
@@ -100,7 +112,9 @@ def _rounds(
     weights = generator.uniform(-bound, bound, (train.shape[1] + 1, BINS)).astype(
         np.float32
     )  # the last row is the bias
-    train, dev, test = (np.append(x, np.ones((len(x), 1), np.float32), axis=1) for x in (train, dev, test))
+    train, dev, test = (
+        np.append(x, np.ones((len(x), 1), np.float32), axis=1) for x in (train, dev, test)
+    )
     adam = _Adam(weights)
     for _ in range(MOST_EPOCHS // EPOCHS):
         for _ in range(EPOCHS):
@@ -122,7 +136,9 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _slope(shares: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The gradient of the mean squared error of shares [n, 5] with respect to what the softmax is of."""
+    """The gradient of the mean squared error of shares [n, 5] with respect to what the softmax is
+    of.
+    """
     slope = 2 * (shares - targets) / shares.size
     return shares * (slope - (slope * shares).sum(axis=1, keepdims=True))
 

@@ -1,4 +1,6 @@
-"""Retrieval: documents of a folder in BEIR's layout, found by the vectors of queries, compared with every document."""
+"""Retrieval: documents of a folder in BEIR's layout, found by the vectors of queries, compared with
+every document.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +12,14 @@ from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.kinds.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.kinds.judgements import (
+    DEPTH,
+    DROP,
+    Judgements,
+    check_finite,
+    evidence_of,
+    read_judgements,
+)
 from transforms.evaluation.task import Predictions, TaskVectors
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared
@@ -20,7 +29,9 @@ BLOCK_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Judged queries and documents; the nearest 100 documents by cosine, equal scores in the order of their ids."""
+    """Judged queries and documents; the nearest 100 documents by cosine, equal scores in the order
+    of their ids.
+    """
 
     name: str
     judgements: Judgements
@@ -32,7 +43,10 @@ class Retrieval:
     def read(cls, name: str, folder: str, same_ids: str = DROP) -> "Retrieval":
         """The task of a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv."""
         corpus = storage.join(folder, "corpus.jsonl")
-        queries, qrels = storage.join(folder, "queries.jsonl"), storage.join(folder, "qrels", "test.tsv")
+        queries, qrels = (
+            storage.join(folder, "queries.jsonl"),
+            storage.join(folder, "qrels", "test.tsv"),
+        )
         judged = read_judgements(queries, qrels, same_ids)
         documents: dict[str, str] = {}
         for line, row in tables.read_json_lines(corpus):
@@ -65,7 +79,9 @@ class Retrieval:
         )
         scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
         check_finite(scores, self.name)
-        return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found.tolist()])
+        return self.judgements.measured(
+            [[self.ids[at] for at in row if at >= 0] for row in found.tolist()]
+        )
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return evidence_of(predictions)

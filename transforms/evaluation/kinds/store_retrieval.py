@@ -1,4 +1,6 @@
-"""Retrieval from a store: what its index, its precision and its truncation cost, beside its own exact search."""
+"""Retrieval from a store: what its index, its precision and its truncation cost, beside its own
+exact search.
+"""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +11,14 @@ import numpy as np
 
 from transforms.base.arrow import as_matrix
 from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.kinds.judgements import DEPTH, DROP, Judgements, check_finite, evidence_of, read_judgements
+from transforms.evaluation.kinds.judgements import (
+    DEPTH,
+    DROP,
+    Judgements,
+    check_finite,
+    evidence_of,
+    read_judgements,
+)
 from transforms.evaluation.task import Predictions
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared, scored_by
@@ -23,11 +32,13 @@ POOLED, EXACT, INDEX = "pooled", "exact", "index"
 
 @dataclass(frozen=True)
 class StoreRetrieval:
-    """Judged queries whose documents are the rows of a store, by their ids; the nearest 100 rows by its own metric.
+    """Judged queries whose documents are the rows of a store, by their ids; the nearest 100 rows by
+    its own metric.
 
-    A store is searched by up to three methods: `pooled` compares with every row as the pooler gave it, where a
-    calibration, a truncation or a precision made it another; `exact` with every row as it is stored; `index` asks the
-    index. A document whose pieces are several rows is found by its best piece.
+    A store is searched by up to three methods: `pooled` compares with every row as the pooler gave
+    it, where a calibration, a truncation or a precision made it another; `exact` with every row as
+    it is stored; `index` asks the index. A document whose pieces are several rows is found by its
+    best piece.
     """
 
     name: str
@@ -36,7 +47,9 @@ class StoreRetrieval:
     kind: str = "retrieval"
 
     @classmethod
-    def read(cls, name: str, store: str, queries: str, qrels: str, same_ids: str = DROP) -> "StoreRetrieval":
+    def read(
+        cls, name: str, store: str, queries: str, qrels: str, same_ids: str = DROP
+    ) -> "StoreRetrieval":
         """The task of a store, a file of queries and a file of judgements."""
         return cls(name, open_store(store), read_judgements(queries, qrels, same_ids))
 
@@ -72,8 +85,12 @@ class StoreRetrieval:
         """The bytes of a row's vector: in the shards, or in the index."""
         index = self.store.manifest.index
         if method == INDEX and index is not None:
-            return sum(s.bytes for s in index.segments) / max(1, sum(s.rows for s in index.segments))
-        width = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}.get(self.store.space.precision, 1 / 8)
+            return sum(s.bytes for s in index.segments) / max(
+                1, sum(s.rows for s in index.segments)
+            )
+        width = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}.get(
+            self.store.space.precision, 1 / 8
+        )
         return self.dim(method) * (4.0 if method == POOLED else width)
 
     def _searched(self, exact: bool) -> list[list[str]]:
@@ -86,7 +103,14 @@ class StoreRetrieval:
     def _pooled(self) -> list[list[str]]:
         recipe = Recipe.of(self.store.manifest.options.to_json())
         prompt = Searcher(self.store.manifest).queries.prompt or ""
-        plain = replace(recipe, prompt=prompt, prompt_name=None, calibration="", truncate_dim=None, precision="float32")
+        plain = replace(
+            recipe,
+            prompt=prompt,
+            prompt_name=None,
+            calibration="",
+            truncate_dim=None,
+            precision="float32",
+        )
         from transforms.encoder import Encoder  # torch, which reading tasks needs not
 
         encoder = Encoder.of(replace(plain, normalize=False))

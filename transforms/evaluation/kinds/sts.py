@@ -1,4 +1,6 @@
-"""Semantic textual similarity: correlation of the vectors' cosine with the scores that people gave."""
+"""Semantic textual similarity: correlation of the vectors' cosine with the scores that people
+gave.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -36,11 +38,16 @@ class Sts:
         cosine = cosines(first, second)
         pearson = self._correlations(cosine[None], ranked=False).scores()
         figures = {f"{subset}/pearson": 100 * values[0] for subset, values in pearson.items()}
-        figures |= {f"{ALL}/{name}": value for name, value in asdict(geometry(first, second, self.gold)).items()}
+        figures |= {
+            f"{ALL}/{name}": value
+            for name, value in asdict(geometry(first, second, self.gold)).items()
+        }
         return {"cosine": cosine, **{name: np.array(value) for name, value in figures.items()}}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"spearman": self._correlations(np.stack([found["cosine"] for found in predictions]))}
+        return {
+            "spearman": self._correlations(np.stack([found["cosine"] for found in predictions]))
+        }
 
     @property
     def gold(self) -> np.ndarray:
@@ -51,12 +58,16 @@ class Sts:
         return [text for subset in self.subsets for text in getattr(subset, side)]
 
     def _correlations(self, values: np.ndarray, ranked: bool = True) -> Correlations:
-        return Correlations(values, self.gold, tuple((s.name, len(s.gold)) for s in self.subsets), ranked)
+        return Correlations(
+            values, self.gold, tuple((s.name, len(s.gold)) for s in self.subsets), ranked
+        )
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """The spread of a task's vectors: uniformity and alignment (arXiv:2005.10242), mean cosine of different rows."""
+    """The spread of a task's vectors: uniformity and alignment (arXiv:2005.10242), mean cosine of
+    different rows.
+    """
 
     uniformity: float
     alignment: float

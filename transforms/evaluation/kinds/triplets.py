@@ -16,7 +16,8 @@ COLUMNS = ("anchor", "positive", "negative")
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets of texts; the score is the share whose anchor has a larger cosine with the positive text.
+    """Triplets of texts; the score is the share whose anchor has a larger cosine with the positive
+    text.
 
     SBERT's protocol (arXiv:1908.10084, section 4.4) by cosine; equal cosines are wrong.
     """
@@ -44,7 +45,9 @@ class Triplets:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         anchors = vectors.of(self.anchors)
-        near, far = (cosines(anchors, vectors.of(side)) for side in (self.positives, self.negatives))
+        near, far = (
+            cosines(anchors, vectors.of(side)) for side in (self.positives, self.negatives)
+        )
         return {"correct": (near > far).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:

@@ -1,4 +1,5 @@
-"""Rows added, changed and deleted since the last snapshot, also as the gate counts them, and ids that occur twice.
+"""Rows added, changed and deleted since the last snapshot, also as the gate counts them, and ids
+that occur twice.
 
 All are counted by buckets of hashes.
 """
@@ -64,7 +65,9 @@ class ShardOfGate:
 
 @dataclass(frozen=True)
 class Deletes:
-    """The number of rows of the last snapshot that the coming one lacks, as the gate counts them."""
+    """The number of rows of the last snapshot that the coming one lacks, as the gate counts
+    them.
+    """
 
     rows: int
 
@@ -83,7 +86,8 @@ CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and
 
 
 def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ToRead]:
-    """What is given, and the shards to read for changes, for the gate and, if these are to be counted, for ids.
+    """What is given, and the shards to read for changes, for the gate and, if these are to be
+    counted, for ids.
 
     Where the run is to fail, none.
     """
@@ -98,7 +102,9 @@ def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[K
 
 @dataclass(frozen=True)
 class Differing:
-    """The units with rows of which only the last snapshot (`old`) or only the one to come (`new`) has a copy."""
+    """The units with rows of which only the last snapshot (`old`) or only the one to come (`new`)
+    has a copy.
+    """
 
     old: list[UnitRecord]
     new: list[UnitRecord]
@@ -120,7 +126,9 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
 def shards_of_changes(
     settled: Settled, run: Run, differ: Differing | None
 ) -> Iterator[ChangedShard | Changes | UnknownChanges]:
-    """The shards that only one of two snapshots has; Changes, or that they are unknown, where none is to be read."""
+    """The shards that only one of two snapshots has; Changes, or that they are unknown, where none
+    is to be read.
+    """
     if run.previous is None:
         yield Changes(added=settled.tally.stored)
         return
@@ -153,7 +161,9 @@ def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
 
 
 def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]]:
-    """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its own."""
+    """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its
+    own.
+    """
     if isinstance(shard, ShardOfGate):
         yield from _of_gate(shard)
         return
@@ -164,7 +174,9 @@ def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]
         try:
             for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
                 yield (IDS, number), ids
-        except SentenceBeamError as error:  # nothing may be committed that names a shard which cannot be read
+        except (
+            SentenceBeamError
+        ) as error:  # nothing may be committed that names a shard which cannot be read
             yield (KNOWN, 0), Problem.of(error)
         return
     try:
@@ -175,7 +187,9 @@ def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]
 
 
 def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | Problem]]:
-    """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that stay."""
+    """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that
+    stay.
+    """
     shard = item.shard
     try:
         for number, rows in item.keys.read(shard.path, shard.size, shard.is_new, shard.buckets):
@@ -206,7 +220,9 @@ def total(found: Iterable[Any]) -> Changes | None:
     return sum(known, Changes()) if known and len(known) == len(counted) else None
 
 
-def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[IdShard | DuplicateIds]:
+def shards_of_ids(
+    settled: Settled, run: Run, differ: Differing | None
+) -> Iterator[IdShard | DuplicateIds]:
     """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
     unchanged = differ is not None and not differ.old and not differ.new
     known = previous_duplicate_ids(run) if unchanged else None
@@ -215,7 +231,9 @@ def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Itera
         return
     yield DuplicateIds(0)
     buckets = buckets_for(settled.tally.stored)
-    yield from (IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path)
+    yield from (
+        IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path
+    )
 
 
 def previous_duplicate_ids(run: Run) -> int | None:

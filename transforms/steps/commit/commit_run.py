@@ -18,7 +18,8 @@ from transforms.store.runs.settled import Settled
 
 
 def commit_run(found: list[Any], run: Run) -> Result:
-    """Commit what was found out about a run, its units settled, problems and records; the result is on record then.
+    """Commit what was found out about a run, its units settled, problems and records; the result is
+    on record then.
 
     A problem comes before everything else.
     """
@@ -43,7 +44,8 @@ def _committed(found: list[Any], run: Run) -> Result:
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
     for path in index.scratch if index else ():
-        with contextlib.suppress(Exception):  # the run is over, and a raise would repeat it; vacuum removes what stays
+        # the run is over, and a raise would repeat it; vacuum removes what stays
+        with contextlib.suppress(Exception):
             storage.storage_of(path).delete(path)
     return result
 
@@ -62,7 +64,9 @@ def _settled(found: list[Any]) -> Settled:
 
 
 def _duplicate_ids(counted: list[int], run: Run) -> int | None:
-    """Their sum; those of the last snapshot if the run left the ids as they were, and so counted none."""
+    """Their sum; those of the last snapshot if the run left the ids as they were, and so counted
+    none.
+    """
     return sum(counted) if counted or not run.options.id_column else previous_duplicate_ids(run)
 
 

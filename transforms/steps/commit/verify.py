@@ -1,4 +1,6 @@
-"""A check of a snapshot by the workers of a pipeline: its parts, what each comes to, and the file with the lines."""
+"""A check of a snapshot by the workers of a pipeline: its parts, what each comes to, and the file
+with the lines.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,7 +17,8 @@ from transforms.store.verify import Check, Extent, Finding
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """The check of the snapshot of `run`: the part `sample` of its shards, and all that that of `since` lacks.
+    """The check of the snapshot of `run`: the part `sample` of its shards, and all that that of
+    `since` lacks.
 
     `digest` and `since_digest` are the snapshots'. The lines go to the file `output`.
     """
@@ -43,7 +46,9 @@ class Verification:
 
     @cached_property
     def _extent(self) -> Extent:
-        return Extent(self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest))
+        return Extent(
+            self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest)
+        )
 
     def checks(self) -> Iterator[Check | Finding]:
         """The parts, or the finding that the snapshot cannot be read."""

@@ -1,8 +1,10 @@
-"""A guard around work that may kill its process: it is repeated in a process of its own, so that nothing else dies.
+"""A guard around work that may kill its process: it is repeated in a process of its own, so that
+nothing else dies.
 
-An engine tries work again when a worker dies, and again, and gives up without saying what killed them. So a worker that
-begins an element leaves a mark, and one that finds the marks of two attempts before begins with this guard. One mark
-says little: where machines are taken away, a loss leaves one on every element that was in flight.
+An engine tries work again when a worker dies, and again, and gives up without saying what killed
+them. So a worker that begins an element leaves a mark, and one that finds the marks of two attempts
+before begins with this guard. One mark says little: where machines are taken away, a loss leaves
+one on every element that was in flight.
 """
 
 import multiprocessing
@@ -35,12 +37,14 @@ class Death:
 
 @contextmanager
 def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
-    """Do the body's work under a mark that stays where this process dies; from the third attempt on, `work` runs alone
-    first.
+    """Do the body's work under a mark that stays where this process dies; from the third attempt
+    on, `work` runs alone first.
 
     Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
     """
-    paths = [storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")]
+    paths = [
+        storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")
+    ]
     place = storage.storage_of(root)
     nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
     own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
@@ -48,15 +52,18 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
         death = died_of(work)
         if death is not None:
             raise SentenceBeamError(
-                f"{death.at}: the worker died of it ({death.signal}), also in a process that did nothing else; leave "
-                "its text out, or mend the library that it crashes (SIGKILL: give workers more memory)"
+                f"{death.at}: the worker died of it ({death.signal}), also in a process that did"
+                " nothing else; leave its text out, or mend the library that it crashes (SIGKILL:"
+                " give workers more memory)"
             )
     yield
     place.delete(*(paths if own is None else paths[: own + 1]))
 
 
 def died_of(work: Work) -> Death | None:
-    """Do the work in a process of its own, which tells what it is at; None where it came to an end by itself."""
+    """Do the work in a process of its own, which tells what it is at; None where it came to an end
+    by itself.
+    """
     here, there = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))
     process.start()

@@ -34,7 +34,9 @@ def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
     for rows in units:
         cut = pieces_of(rows, job)
-        yield from split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
+        yield from (
+            split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
+        )
 
 
 def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
@@ -69,12 +71,17 @@ def with_inputs(
     from transforms.encoder.late import make_windows
 
     spans = [pieces.spans for pieces in found]
-    return replace(cut, windows=make_windows(tokenizer, rows.texts, spans, chunks.window, chunks.overlap))
+    return replace(
+        cut, windows=make_windows(tokenizer, rows.texts, spans, chunks.window, chunks.overlap)
+    )
 
 
 def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
     texts = [
-        [prefix_of(rows, n, above) + rows.texts[n][s:e] for (s, e), above in zip(one.spans, one.headings, strict=True)]
+        [
+            prefix_of(rows, n, above) + rows.texts[n][s:e]
+            for (s, e), above in zip(one.spans, one.headings, strict=True)
+        ]
         for n, one in enumerate(found)
     ]
     return Parts(texts, [one.tokens for one in found])
@@ -107,4 +114,8 @@ def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:
     if job.chunks == "none":
         return texts
     cut = cutter_of(job).cut(texts)
-    return [text[start:end] for text, pieces in zip(texts, cut, strict=True) for start, end in pieces.spans]
+    return [
+        text[start:end]
+        for text, pieces in zip(texts, cut, strict=True)
+        for start, end in pieces.spans
+    ]

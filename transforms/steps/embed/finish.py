@@ -14,7 +14,9 @@ from transforms.store.shards.shards import Vectors
 
 @dataclass(frozen=True)
 class Finisher:
-    """The last stage of a space, from pooled to final vectors; its calibration is read when it is first needed."""
+    """The last stage of a space, from pooled to final vectors; its calibration is read when it is
+    first needed.
+    """
 
     space: Space
     read_calibration: Callable[[], Calibration | None]
@@ -28,13 +30,16 @@ class Finisher:
         return FittedMoments.from_info(self._calibration.info) if self._calibration else None
 
     def moved(self, vectors: Vectors) -> tuple[float, ...]:
-        """The sums that say how far final vectors are from those of the calibration's fit; none without such a fit."""
+        """The sums that say how far final vectors are from those of the calibration's fit; none
+        without such a fit.
+        """
         if vectors.pooled is None or not self.space.calibration or self._fitted is None:
             return ()
         return self._fitted.sums(vectors.pooled)
 
     def finish(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
-        """The rows of pooled vectors (in `embedding`) that get a final vector, int64 [n], and these with it.
+        """The rows of pooled vectors (in `embedding`) that get a final vector, int64 [n], and these
+        with it.
 
         The vectors of the other rows become zero or are not finite.
         """
@@ -43,7 +48,8 @@ class Finisher:
         from transforms.encoder import output
         from transforms.pooling import Status
 
-        pooled = np.require(vectors.embedding, requirements="W")  # torch warns of what it could not write to
+        # torch warns of what it could not write to
+        pooled = np.require(vectors.embedding, requirements="W")
         done = output.finish(torch.from_numpy(pooled), self.space, self._calibration)
         kept = None if done.pooled is None else done.pooled.numpy()
         good = np.flatnonzero(done.status.numpy() == int(Status.OK))

@@ -1,4 +1,6 @@
-"""What goes into the model for the rows of a unit: their texts, the pieces of documents, or documents in windows."""
+"""What goes into the model for the rows of a unit: their texts, the pieces of documents, or
+documents in windows.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +39,9 @@ class Texts:
 
 @dataclass(frozen=True)
 class PieceMeans:
-    """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each."""
+    """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of
+    `tokens` each.
+    """
 
     tokenized: "Tokenized"
     batches: "UnitBatches"
@@ -45,14 +49,21 @@ class PieceMeans:
     tokens: np.ndarray
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
-        """Hand each document's texts to the model, without waiting for it; their vectors are averaged."""
-        return partial(encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens)
+        """Hand each document's texts to the model, without waiting for it; their vectors are
+        averaged.
+        """
+        return partial(
+            encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens
+        )
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them, with the counts of all pieces of a document."""
         used, starts = np.diff(self.tokenized.offsets), self.bounds[:-1]
         counts = np.asarray(self.tokenized.counts, np.int64)
-        tokens, lost = (np.add.reduceat(n, starts).astype(np.int32) for n in (counts, np.maximum(counts - used, 0)))
+        tokens, lost = (
+            np.add.reduceat(n, starts).astype(np.int32)
+            for n in (counts, np.maximum(counts - used, 0))
+        )
         return Vectors(embedded.vectors, embedded.norms, tokens, lost > 0, lost, embedded.pooled)
 
 
@@ -79,7 +90,9 @@ class Late:
         """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
         tokens = self.windows.tokens[self.wanted].astype(np.int32)
         none = np.zeros(len(tokens), np.int32)
-        return Vectors(embedded.vectors, embedded.norms, tokens, none.astype(bool), none, embedded.pooled)
+        return Vectors(
+            embedded.vectors, embedded.norms, tokens, none.astype(bool), none, embedded.pooled
+        )
 
 
 Inputs = Texts | PieceMeans | Late
@@ -94,7 +107,9 @@ class Parts:
 
 
 def hashes_of(rows: UnitRows) -> list[bytes]:
-    """The hash of what goes into the model for each row: rows of equal hashes have equal vectors."""
+    """The hash of what goes into the model for each row: rows of equal hashes have equal
+    vectors.
+    """
     if rows.parts is not None:
         parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
         return pieces_hashes(zip(texts, tokens, strict=True) for texts, tokens in parts)
@@ -112,7 +127,9 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
     tokenized = encoder.tokenize(list(chain(*texts)))
-    return PieceMeans(tokenized, encoder.plan(tokenized), bounds, np.array(list(chain(*tokens)), np.int64))
+    return PieceMeans(
+        tokenized, encoder.plan(tokenized), bounds, np.array(list(chain(*tokens)), np.int64)
+    )
 
 
 def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:

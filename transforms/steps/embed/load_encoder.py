@@ -1,4 +1,6 @@
-"""The encoder of a run as a worker loads it: checked against the run's space and the store's canary."""
+"""The encoder of a run as a worker loads it: checked against the run's space and the store's
+canary.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -28,7 +30,8 @@ def load_checked_encoder(job: EmbedJob) -> "Encoder":
 
 
 def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
-    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run allows.
+    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run
+    allows.
 
     The first worker of a store's first run keeps what it finds.
     """
@@ -40,21 +43,27 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
     if drift > job.max_drift:
         raise DataGateError(
-            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g}, more than "
-            f"--max-drift {job.max_drift:g} allows: a library, type or processor changed since the store was begun; "
-            "go back to it, or embed everything anew with --reembed"
+            f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g},"
+            f" more than --max-drift {job.max_drift:g} allows: a library, type or processor changed"
+            " since the store was begun; go back to it, or embed everything anew with --reembed"
         )
 
 
 def load_encoder(job: EmbedJob) -> "Encoder":
-    """The run's encoder. Raises SpaceMismatchError where the files here make another space than the run's."""
+    """The run's encoder. Raises SpaceMismatchError where the files here make another space than the
+    run's.
+    """
     encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
     check_chunks(encoder, ChunksSpec.parse(job.chunks))
     return encoder
 
 
-def encoder_of(recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space) -> "Encoder":
-    """A recipe's encoder, with this calibration. Raises SpaceMismatchError where its space is not the one given."""
+def encoder_of(
+    recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space
+) -> "Encoder":
+    """A recipe's encoder, with this calibration. Raises SpaceMismatchError where its space is not
+    the one given.
+    """
     from transforms.encoder import Encoder
 
     encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration)
@@ -64,6 +73,8 @@ def encoder_of(recipe: Recipe, machine: Machine, calibration: Calibration | None
 
 
 def check_chunks(encoder: "Encoder", chunks: ChunksSpec) -> None:
-    """Raise OptionError for a model that late chunking does not go with, where that is asked for."""
+    """Raise OptionError for a model that late chunking does not go with, where that is asked
+    for.
+    """
     if chunks.kind == "late":
         encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)

@@ -1,6 +1,7 @@
 """Units of floats written again in whole numbers, between bounds fitted on all of them.
 
-Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written again.
+Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written
+again.
 """
 
 from collections.abc import Iterator
@@ -51,7 +52,10 @@ def measure(unit: UnitRecord, root: str) -> Measured:
 
 
 def _ranges(path: str) -> Ranges:
-    return reduce(Ranges.merge, (Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])))
+    return reduce(
+        Ranges.merge,
+        (Ranges.of(as_matrix(batch.column(0))) for batch in read_shard(path, ["embedding"])),
+    )
 
 
 def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
@@ -63,7 +67,9 @@ def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
 
 
 def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
-    """Write a unit of floats between the ranges; its record keeps the counts of how its rows were made."""
+    """Write a unit of floats between the ranges; its record keeps the counts of how its rows were
+    made.
+    """
     store = UnitStore(run.root, run.space, ranges, run.id, run.form)
     prepared, rows = read_written(run.root, unit, store, run.generation)
     counts = UnitCounts.of(unit)

@@ -1,4 +1,5 @@
-"""The shapes in which other people's pipelines have their rows: their texts taken, their vectors given back.
+"""The shapes in which other people's pipelines have their rows: their texts taken, their vectors
+given back.
 
 A dict, a named row (`beam.Row`, a NamedTuple), a pair of id and text, an Arrow batch of many rows.
 """
@@ -22,10 +23,16 @@ from transforms.corpus.template import Template
 OF_VECTORS = ("embedding", "norm", "tokens", "truncated")
 OF_PIECES = ("piece", "pieces", "start", "end", "headings")
 REASON = "reason"
-_TYPES = {"norm": pa.float32(), "truncated": pa.bool_(), "headings": pa.string(), REASON: pa.string()}
+_TYPES = {
+    "norm": pa.float32(),
+    "truncated": pa.bool_(),
+    "headings": pa.string(),
+    REASON: pa.string(),
+}
 
 MakeRow = Callable[..., Any]  # a named row from its fields
-Before = tuple[str, ...] | None  # what stands before the pieces of a row, cut where headings go; None: not UTF-8
+# what stands before the pieces of a row, cut where headings go; None: not UTF-8
+Before = tuple[str, ...] | None
 
 
 class NoField:
@@ -46,7 +53,8 @@ class AddedColumns:
     def fields(self, place: int) -> dict[str, Any]:
         """What one row gets."""
         values = {name: column[place] for name, column in self.others.items()}
-        return values | {"embedding": self.vectors[place].copy()}  # not a part of all the vectors, which it would keep
+        # not a part of all the vectors, which it would keep
+        return values | {"embedding": self.vectors[place].copy()}
 
 
 @dataclass(frozen=True)
@@ -71,11 +79,16 @@ class DictRow:
     def _value_as_text(self, name: str) -> str | None:
         value = value_at(dict(self.row), name)
         if isinstance(value, bytes | bytearray):
-            raise OptionError(f"field {name!r} of a row is bytes, not text (chunk_prefix); decode it, or leave it out")
+            raise OptionError(
+                f"field {name!r} of a row is bytes, not text (chunk_prefix); decode it, or leave"
+                " it out"
+            )
         return value_as_text(value)
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """What its rows become: those at `first` and after it in the columns, of the rows `owners`."""
+        """What its rows become: those at `first` and after it in the columns, of the rows
+        `owners`.
+        """
         for place in range(first, first + len(owners)):
             yield {**self.row, **columns.fields(place)}
 
@@ -129,7 +142,9 @@ class Pair:
         return [self.row[1]]
 
     def before(self, prefix: Template) -> list[Before]:
-        """What stands before its pieces, which can name no field. Raises OptionError where it does."""
+        """What stands before its pieces, which can name no field. Raises OptionError where it
+        does.
+        """
         check_prefix(prefix, [])
         return [prefix.around_headings(lambda _: None)]
 
@@ -159,27 +174,40 @@ class ArrowRows:
         """The texts of its rows. Raises OptionError where it has no such column."""
         if field not in self.rows.schema.names:
             named = ", ".join(self.rows.schema.names)
-            raise OptionError(f"an Arrow batch has no column {field!r}, but {named}; say text='...'")
+            raise OptionError(
+                f"an Arrow batch has no column {field!r}, but {named}; say text='...'"
+            )
         column = self.rows.column(field)
         try:
             found: list[Any] = column.to_pylist()
         except UnicodeDecodeError:  # what is not UTF-8 becomes text that can't be encoded
             parts = column.cast(pa.large_binary()).to_pylist()
-            found = [part if part is None else part.decode("utf8", "surrogateescape") for part in parts]
+            found = [
+                part if part is None else part.decode("utf8", "surrogateescape") for part in parts
+            ]
         return found
 
     def before(self, prefix: Template) -> list[Before]:
-        """As of a dict, row by row. Raises OptionError for a column that it lacks, and for one of bytes."""
+        """As of a dict, row by row. Raises OptionError for a column that it lacks, and for one of
+        bytes.
+        """
         check_prefix(prefix, self.names())
         for name in prefix.columns:
             kind = type_at(self.rows.schema, name)
             if kind is not None and is_bytes(kind):
-                raise OptionError(f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it")
+                raise OptionError(
+                    f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it"
+                )
         found: list[Before] = []
-        for batch in [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches():
+        for batch in (
+            [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches()
+        ):
             rows, reasons = named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
-            found += [None if why else prefix.around_headings(row.get) for row, why in zip(rows, bad, strict=True)]
+            found += [
+                None if why else prefix.around_headings(row.get)
+                for row, why in zip(rows, bad, strict=True)
+            ]
         return found
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
@@ -208,8 +236,11 @@ class ArrowRows:
 Element = DictRow | NamedRow | Pair | ArrowRows
 
 
-def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iterator[tuple[Element, list[Any]]]:
-    """The element with the texts of its rows; an Arrow batch of far more than `most_tokens` in parts.
+def elements_of(
+    given: Any, field: str, most_tokens: int, make: MakeRow
+) -> Iterator[tuple[Element, list[Any]]]:
+    """The element with the texts of its rows; an Arrow batch of far more than `most_tokens` in
+    parts.
 
     Raises OptionError for what is no row.
     """
@@ -227,8 +258,8 @@ def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iter
         element = Pair(given)
     else:
         raise OptionError(
-            f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id, text) pairs or Arrow "
-            "batches"
+            f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id,"
+            " text) pairs or Arrow batches"
         )
     yield element, element.texts(field)
 
@@ -236,7 +267,9 @@ def elements_of(given: Any, field: str, most_tokens: int, make: MakeRow) -> Iter
 def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
     """Raise OptionError where what is to stand before pieces names none of these fields of rows."""
     known = list(fields)
-    lacking = [name for name in prefix.columns if name not in known and name.partition(".")[0] not in known]
+    lacking = [
+        name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
+    ]
     if lacking:
         said = f"but {', '.join(known)}" if known else "being pairs of id and text"
         raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")

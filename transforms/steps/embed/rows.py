@@ -1,4 +1,6 @@
-"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no store."""
+"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no
+store.
+"""
 
 import os
 from collections import deque
@@ -49,7 +51,8 @@ WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are 
 
 @dataclass(frozen=True)
 class RowsJob:
-    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made, `space` which.
+    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made,
+    `space` which.
 
     `prefix` is the template of what stands before every piece of a document, "" for nothing.
     """
@@ -63,7 +66,9 @@ class RowsJob:
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
     def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
-        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not work."""
+        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not
+        work.
+        """
         ChunksSpec.parse(recipe.chunks).check_prefix(prefix)
         parse(prefix)
         folder = os.path.isdir(recipe.model)
@@ -96,7 +101,9 @@ class RowsJob:
         return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
 
     def load(self) -> "Encoder":
-        """The encoder. Raises SpaceMismatchError where this machine's files make another space than the job's."""
+        """The encoder. Raises SpaceMismatchError where this machine's files make another space than
+        the job's.
+        """
         calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
         encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
         check_chunks(encoder, self.chunks)
@@ -111,12 +118,17 @@ class RowsJob:
         """Raise OptionError for a field that has the name of one that is added."""
         taken = next((name for name in names if name in self.added), None)
         if taken is not None:
-            raise OptionError(f"rows have a field {taken!r} already, which EmbedRows would replace; rename it before")
+            raise OptionError(
+                f"rows have a field {taken!r} already, which EmbedRows would replace; rename it"
+                " before"
+            )
 
 
 @dataclass(frozen=True)
 class EmbeddedElement:
-    """What came of (a part of) an element that was given with `place`: `value`, embedded or rejected."""
+    """What came of (a part of) an element that was given with `place`: `value`, embedded or
+    rejected.
+    """
 
     place: Any
     value: Any
@@ -125,11 +137,13 @@ class EmbeddedElement:
 
 @dataclass(frozen=True)
 class Window:
-    """Elements that are embedded together: `elements` with their places and the bounds of their rows among all.
+    """Elements that are embedded together: `elements` with their places and the bounds of their
+    rows among all.
 
-    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row of each text or
-    piece, `inverse` [n] where it is among the distinct ones, of which `inputs` is what goes into the model (None where
-    there is none); `others` [n each] what rows get beside vectors.
+    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row
+    of each text or piece, `inverse` [n] where it is among the distinct ones, of which `inputs` is
+    what goes into the model (None where there is none); `others` [n each] what rows get beside
+    vectors.
     """
 
     elements: list[tuple[Element, Any]]
@@ -144,7 +158,8 @@ class Window:
 
 @dataclass(frozen=True)
 class EmbeddedWindow:
-    """What came of a window: `columns` of those that are embedded, the row of each of these, and reasons by row.
+    """What came of a window: `columns` of those that are embedded, the row of each of these, and
+    reasons by row.
 
     `counts` and `figures` are what was measured of it.
     """
@@ -159,12 +174,14 @@ class EmbeddedWindow:
 
 @dataclass
 class RowEmbedder:
-    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or all are there.
+    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or
+    all are there.
 
-    So batches have texts of about one length, whatever the bundle's order is. A window of elements is prepared and
-    handed to the model by a thread of its own while those before are computed; another puts vectors into order.
-    Results come in the order of elements. `encoder` loads the model when it is first needed, `make` makes a named row
-    of fields; `measured` is given the counts and figures of each window, by the thread that takes the results.
+    So batches have texts of about one length, whatever the bundle's order is. A window of elements
+    is prepared and handed to the model by a thread of its own while those before are computed;
+    another puts vectors into order. Results come in the order of elements. `encoder` loads the
+    model when it is first needed, `make` makes a named row of fields; `measured` is given the
+    counts and figures of each window, by the thread that takes the results.
     """
 
     job: RowsJob
@@ -196,7 +213,9 @@ class RowEmbedder:
         self._finisher.shutdown()
 
     def _turn(self) -> Iterator[EmbeddedElement]:
-        """Begin to embed what is held; the results of windows that are through, or that have too many behind them."""
+        """Begin to embed what is held; the results of windows that are through, or that have too
+        many behind them.
+        """
         held, self._held, self._tokens = self._held, [], 0
         if held:
             started = self._preparer.submit(self._started, held)
@@ -205,9 +224,13 @@ class RowEmbedder:
             yield from self._embedded(self._ahead.popleft().result())
 
     def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
-        """The window of what is held, handed to the model behind those before it; and what waits for its vectors."""
+        """The window of what is held, handed to the model behind those before it; and what waits
+        for its vectors.
+        """
         window = self._prepared(held)
-        return window, None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
+        return window, (
+            None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
+        )
 
     def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()
@@ -225,35 +248,62 @@ class RowEmbedder:
             with watch.time("tokenise_ms"):
                 inputs = inputs_of(rows, first, encoder)
         elements = [(element, place) for element, place, _ in held]
-        return Window(elements, bounds, reasons, np.array(rows.positions, np.int64), inverse, inputs, others, watch)
+        return Window(
+            elements,
+            bounds,
+            reasons,
+            np.array(rows.positions, np.int64),
+            inverse,
+            inputs,
+            others,
+            watch,
+        )
 
-    def _good_rows(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[UnitRows, dict[int, str]]:
-        """The rows that have a text, each with its place among all, and reasons against the others by place."""
+    def _good_rows(
+        self, held: list[tuple[Element, Any, list[Any]]]
+    ) -> tuple[UnitRows, dict[int, str]]:
+        """The rows that have a text, each with its place among all, and reasons against the others
+        by place.
+        """
         texts = list(chain.from_iterable(texts for _, _, texts in held))
         reasons = faults(texts, self.job.text)
         before: list[Before] = []
         if self.job.before_pieces is not None:
-            before = [each for element, _, _ in held for each in element.before(self.job.before_pieces)]
-            reasons = {place: NOT_UTF8 for place, each in enumerate(before) if each is None} | reasons
+            before = [
+                each for element, _, _ in held for each in element.before(self.job.before_pieces)
+            ]
+            reasons = {
+                place: NOT_UTF8 for place, each in enumerate(before) if each is None
+            } | reasons
         good = [place for place in range(len(texts)) if place not in reasons]
-        prefixes = [each for place in good if (each := before[place]) is not None] if before else None
+        prefixes = (
+            [each for place in good if (each := before[place]) is not None] if before else None
+        )
         own, none = [texts[place] for place in good], [""] * len(good)
         return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
 
     def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
-        """What goes into the model for the rows, the places of pieces in them, and reasons against what is not cut."""
+        """What goes into the model for the rows, the places of pieces in them, and reasons against
+        what is not cut.
+        """
         job, chunks = self.job, self.job.chunks
         if not chunks.cuts:
             return rows, {}, {}
         tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, job.recipe.chunks))
-        not_cut = {rows.positions[n]: str(one) for n, one in enumerate(tried) if isinstance(one, OptionError)}
+        not_cut = {
+            rows.positions[n]: str(one)
+            for n, one in enumerate(tried)
+            if isinstance(one, OptionError)
+        }
         if not_cut:
             rows = taken(rows, np.flatnonzero([place not in not_cut for place in rows.positions]))
         found = [one for one in tried if not isinstance(one, OptionError)]
         cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
         if cut.pieces is None:
             return cut, {}, not_cut
-        places = {name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"}
+        places = {
+            name: cut.pieces.column(name).to_pylist() for name in OF_PIECES if name != "headings"
+        }
         headings = list(chain.from_iterable(pieces.headings for pieces in found))
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
@@ -263,11 +313,15 @@ class RowEmbedder:
         self.measured(made.counts, made.figures)
         firsts = np.searchsorted(made.owners, window.bounds).tolist()
         rows = zip(pairwise(window.bounds), pairwise(firsts), strict=True)
-        for (element, place), ((start, stop), (first, end)) in zip(window.elements, rows, strict=True):
+        for (element, place), ((start, stop), (first, end)) in zip(
+            window.elements, rows, strict=True
+        ):
             own = (made.owners[first:end] - start).tolist()
             for value in element.embedded(own, made.columns, first):
                 yield EmbeddedElement(place, value)
-            against = {row - start: made.reasons[row] for row in range(start, stop) if row in made.reasons}
+            against = {
+                row - start: made.reasons[row] for row in range(start, stop) if row in made.reasons
+            }
             if against:
                 yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
@@ -275,19 +329,30 @@ class RowEmbedder:
         """What came of a window, once the model is through with it."""
         window, through = started.result()
         if window.inputs is None or through is None:
-            none, counts = np.empty((0, self.job.space.dim), np.float32), {"rejected": len(window.reasons)}
+            none, counts = (
+                np.empty((0, self.job.space.dim), np.float32),
+                {"rejected": len(window.reasons)},
+            )
             columns = AddedColumns(none, {})
-            return EmbeddedWindow(window, columns, window.owners, window.reasons, counts, window.watch.figures)
+            return EmbeddedWindow(
+                window, columns, window.owners, window.reasons, counts, window.watch.figures
+            )
         embedded = through()
         window.watch.set("forward_ms", 1000 * embedded.seconds)
-        vectors, status = window.inputs.vectors(embedded).take(window.inverse), embedded.status[window.inverse]
-        # A document of which one piece has no vector has none: half of it would be lost without a word.
+        vectors, status = (
+            window.inputs.vectors(embedded).take(window.inverse),
+            embedded.status[window.inverse],
+        )
+        # A document of which one piece has no vector has none: half of it would be lost without a
+        # word.
         bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
         kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
         vectors, reasons = vectors.take(kept), {**window.reasons, **bad}
         measured = _measured(window, vectors, status, embedded.stats, len(reasons))
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
-        others |= {name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")}
+        others |= {
+            name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")
+        }
         text = self.job.text if window.others else None
         columns = AddedColumns(vectors.embedding, others, text)
         return EmbeddedWindow(window, columns, window.owners[kept], reasons, *measured)
@@ -316,7 +381,9 @@ def _measured(
 
 
 def faults(texts: list[Any], name: str) -> dict[int, str]:
-    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of their field."""
+    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of
+    their field.
+    """
     found = {}
     for place, text in enumerate(texts):
         if not isinstance(text, str):

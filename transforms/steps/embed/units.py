@@ -1,4 +1,6 @@
-"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a time."""
+"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a
+time.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -39,9 +41,9 @@ Item = TypeVar("Item")
 class UnitWork:
     """A unit ready for the forward pass.
 
-    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of some of these, `inputs`
-    is what goes into the model for the others (None where there are none), of whose tokens so many are `known` and
-    `unknown`; `watch` has measured the stages so far.
+    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of
+    some of these, `inputs` is what goes into the model for the others (None where there are none),
+    of whose tokens so many are `known` and `unknown`; `watch` has measured the stages so far.
     """
 
     unit: PreparedUnit
@@ -57,9 +59,10 @@ class UnitWork:
 class UnitEmbedder:
     """Writes units with their vectors; the stages of several units overlap.
 
-    `encoder` loads the model on first use, so that a run with nothing to embed loads none. `on_batch` is called with
-    the rows and tokens of each batch. `last` is the snapshot whose vectors are reused, `finisher` makes final vectors
-    of those that are pooled only. `keep_text` says that shards have the texts too.
+    `encoder` loads the model on first use, so that a run with nothing to embed loads none.
+    `on_batch` is called with the rows and tokens of each batch. `last` is the snapshot whose
+    vectors are reused, `finisher` makes final vectors of those that are pooled only. `keep_text`
+    says that shards have the texts too.
     """
 
     generation: int
@@ -77,21 +80,32 @@ class UnitEmbedder:
         """The embedder of a run."""
         run, space = job.run, job.run.first_space
         ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
-        store = UnitStore(job.root, space, ranges, run.id, run_form(space, run.generation, run.options))
-        last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
+        store = UnitStore(
+            job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
+        )
+        last = LastSnapshot(
+            job.root, run.previous if job.reuse else None, space, run.previous_digest
+        )
         finisher = Finisher(space, partial(calibration_of, job))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
         """The record of every unit, each as soon as it is written, in order.
 
-        `read_ms` is the time in which their rows were read before; the first unit is given it. Only the thread that
-        writes waits for the model: a unit is handed to it while those before are computed.
+        `read_ms` is the time in which their rows were read before; the first unit is given it. Only
+        the thread that writes waits for the model: a unit is handed to it while those before are
+        computed.
         """
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as preparer, ThreadPoolExecutor(1) as writer:
+        with (
+            ThreadPoolExecutor(1) as reader,
+            ThreadPoolExecutor(1) as preparer,
+            ThreadPoolExecutor(1) as writer,
+        ):
             writing: deque[Future[UnitRecord]] = deque()
             first = True
-            prepared = ahead(preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms))))
+            prepared = ahead(
+                preparer, starmap(self._prepare, ahead(reader, with_watch(units, read_ms)))
+            )
             for item, waited in with_waits(prepared):
                 if isinstance(item, UnitWork):
                     item.watch.set("wait_ms", waited)
@@ -113,9 +127,13 @@ class UnitEmbedder:
             unit = PreparedUnit(rows, hashes, digest)
             record = self.store.finished(unit)
         if record is not None:
-            return replace(reused(record), measures=watch.figures) if self.last.had(record) else record
+            return (
+                replace(reused(record), measures=watch.figures) if self.last.had(record) else record
+            )
         if not rows.ids:
-            return self.store.write(unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch)
+            return self.store.write(
+                unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch
+            )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
             found = self._found(rows, taken(hashes, first))
@@ -125,7 +143,9 @@ class UnitEmbedder:
         if inputs is None:
             return UnitWork(unit, inverse, found, None, watch)
         words = self.encoder().words(inputs.tokenized)
-        return UnitWork(unit, inverse, found, inputs, watch, int(words.known.sum()), int(words.unknown.sum()))
+        return UnitWork(
+            unit, inverse, found, inputs, watch, int(words.known.sum()), int(words.unknown.sum())
+        )
 
     def _inputs(self, rows: UnitRows, places: list[int], watch: Stopwatch) -> Inputs:
         with watch.time("load_ms"):
@@ -134,7 +154,9 @@ class UnitEmbedder:
             return inputs_of(rows, places, encoder)
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
-        """What the last snapshot has of these texts; one that loses its vector on the way counts as not found."""
+        """What the last snapshot has of these texts; one that loses its vector on the way counts as
+        not found.
+        """
         found = self.last.of_unit(rows).find(hashes)
         if found.vectors is None or self.last.is_final:
             return found
@@ -142,10 +164,16 @@ class UnitEmbedder:
         return replace(found, places=found.places[good], vectors=vectors)
 
     def _started(self, item: UnitWork) -> "Callable[[], Embedded | None]":
-        """Hand the unit to the model, behind those before it; what is returned waits until it is through."""
-        return _no_vectors if item.inputs is None else item.inputs.start(self.encoder(), self.on_batch)
+        """Hand the unit to the model, behind those before it; what is returned waits until it is
+        through.
+        """
+        return (
+            _no_vectors if item.inputs is None else item.inputs.start(self.encoder(), self.on_batch)
+        )
 
-    def _write(self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool) -> UnitRecord:
+    def _write(
+        self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool
+    ) -> UnitRecord:
         embedded = through()
         if embedded is not None:
             item.watch.set("forward_ms", 1000 * embedded.seconds)
@@ -160,10 +188,14 @@ class UnitEmbedder:
         unit, inverse = item.unit, item.inverse
         good, late = split_by_status(unit.rows, status)
         if late:
-            unit = replace(unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good])
+            unit = replace(
+                unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good]
+            )
             vectors, inverse = vectors.take(good), inverse[good]
         counts = count(inverse, item.found, status, embedded)
-        counts = replace(counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors))
+        counts = replace(
+            counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors)
+        )
         return self.store.write(unit, vectors, late, counts, item.watch)
 
 
@@ -177,7 +209,9 @@ def calibration_of(job: EmbedJob) -> Calibration | None:
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
-    """The units, each with a stopwatch that has measured how it was read, the first one with `read_ms` beside."""
+    """The units, each with a stopwatch that has measured how it was read, the first one with
+    `read_ms` beside.
+    """
     for before in chain([read_ms], repeat(0.0)):
         watch = Stopwatch()
         watch.set("read_ms", before)
@@ -205,7 +239,9 @@ def _done(record: UnitRecord) -> "Future[UnitRecord]":
 
 
 def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
-    """Rows that hold each distinct text first, in order, and for every row the position of its text among them."""
+    """Rows that hold each distinct text first, in order, and for every row the position of its text
+    among them.
+    """
     if len(set(hashes)) == len(hashes):
         return list(range(len(hashes))), np.arange(len(hashes))
     position: dict[bytes, int] = {}
@@ -224,7 +260,9 @@ def taken(items: list[Item], places: list[int]) -> list[Item]:
     return items if len(places) == len(items) else [items[i] for i in places]
 
 
-def merge_found_and_embedded(item: UnitWork, embedded: "Embedded | None") -> tuple[Vectors, np.ndarray]:
+def merge_found_and_embedded(
+    item: UnitWork, embedded: "Embedded | None"
+) -> tuple[Vectors, np.ndarray]:
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
 
@@ -240,7 +278,9 @@ def merge_found_and_embedded(item: UnitWork, embedded: "Embedded | None") -> tup
     return Vectors.concat(parts).take(order), np.concatenate(statuses)[order]
 
 
-def count(inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None") -> UnitCounts:
+def count(
+    inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None"
+) -> UnitCounts:
     """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
     new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
     new[inverse] = True
@@ -262,7 +302,11 @@ def no_vectors(dim: int) -> Vectors:
     """The vectors of no rows."""
     none = np.empty(0)
     return Vectors(
-        np.empty((0, dim), np.float32), none, none.astype(np.int32), none.astype(bool), none.astype(np.int32)
+        np.empty((0, dim), np.float32),
+        none,
+        none.astype(np.int32),
+        none.astype(bool),
+        none.astype(np.int32),
     )
 
 
@@ -271,7 +315,10 @@ def reasons_of(status: np.ndarray) -> dict[int, str]:
     from transforms.pooling import Status
 
     names = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
-    return {int(place): names[int(status[place])] for place in np.flatnonzero(np.isin(status, list(names)))}
+    return {
+        int(place): names[int(status[place])]
+        for place in np.flatnonzero(np.isin(status, list(names)))
+    }
 
 
 def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
@@ -282,28 +329,35 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
     if rows.pieces is not None:
         first, bad = _of_whole_documents(rows, bad)
     late = [
-        Rejected(rows.ids[i], rows.positions[i], reasons[i], rows.texts[i][:EXCERPT], rows.file_of(i))
+        Rejected(
+            rows.ids[i], rows.positions[i], reasons[i], rows.texts[i][:EXCERPT], rows.file_of(i)
+        )
         for i in first.tolist()
     ]
     return np.flatnonzero(~bad), late
 
 
 def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first bad piece of each document that has one, and for every row whether its document has one.
+    """The first bad piece of each document that has one, and for every row whether its document has
+    one.
 
-    Raises DataGateError for a document of which other units have pieces too, since it can only be rejected whole.
+    Raises DataGateError for a document of which other units have pieces too, since it can only be
+    rejected whole.
     """
     columns = rows.pieces.select(["piece", "pieces", "doc_hash"]).to_pydict()  # type: ignore[union-attr]
     documents: dict[tuple[str, int, bytes, str], list[int]] = {}
-    for row, (row_id, place, doc) in enumerate(zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)):
+    for row, (row_id, place, doc) in enumerate(
+        zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)
+    ):
         documents.setdefault((row_id, place, doc, rows.file_of(row)), []).append(row)
     first, all_of = [], np.zeros(len(bad), bool)
     for (row_id, _, _, file), places in documents.items():
         found = [row for row in places if bad[row]]
         if found and len(places) != columns["pieces"][places[0]]:
             raise DataGateError(
-                f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable vector (zero, or not "
-                "finite), and other units have pieces of it; leave the document out"
+                f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable"
+                " vector (zero, or not finite), and other units have pieces of it; leave the"
+                " document out"
                 + ("" if rows.file else ", or say --partition file, which rejects it")
             )
         all_of[places] |= bool(found)

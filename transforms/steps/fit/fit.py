@@ -33,7 +33,9 @@ class FitJob:
 
 
 def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Shards in at most 64 numbered parts of even length: enough to spread, few enough accumulators."""
+    """Shards in at most 64 numbered parts of even length: enough to spread, few enough
+    accumulators.
+    """
     count = min(PARTS, len(shards))
     bounds = [len(shards) * number // count for number in range(count + 1)] if count else [0]
     return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
@@ -59,7 +61,9 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
 def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
     spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
     with progress.stage(f"fitting {job.method}"):
-        return fit_calibration(spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell)
+        return fit_calibration(
+            spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell
+        )
 
 
 def _tell(step: int, steps: int, loss: float) -> None:

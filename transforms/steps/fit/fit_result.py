@@ -30,17 +30,26 @@ def check_output(folder: str) -> None:
         raise OptionError(f"--output {folder} is a file; name a folder")
     there = storage.names_below(folder)
     if there and not {RESULT, INFO, TABLE} & set(there):
-        raise OptionError(f"--output {folder} holds {there[0]} and was not made by fit; name a new folder")
+        raise OptionError(
+            f"--output {folder} holds {there[0]} and was not made by fit; name a new folder"
+        )
 
 
 def write_result(output: str, result: FitResult) -> None:
     """Put how a fit goes beside what it makes."""
-    said = {"run": result.run, "exit_code": result.exit_code, "message": result.message, **result.figures}
+    said = {
+        "run": result.run,
+        "exit_code": result.exit_code,
+        "message": result.message,
+        **result.figures,
+    }
     storage.overwrite(storage.join(output, RESULT), (json.dumps(said, indent=1) + "\n").encode())
 
 
 def read_result(output: str) -> FitResult | None:
-    """How the last fit into a folder ended; None if there was none. Raises SentenceBeamError if its file is damaged."""
+    """How the last fit into a folder ended; None if there was none. Raises SentenceBeamError if its
+    file is damaged.
+    """
     path = storage.join(output, RESULT)
     found = storage.storage_of(output).read_versioned(path)
     if found is None:

@@ -1,6 +1,8 @@
-"""What a calibration is fitted on: moments of a store's pooled vectors, and a sample of them, from one pass.
+"""What a calibration is fitted on: moments of a store's pooled vectors, and a sample of them, from
+one pass.
 
-Shards are read where the work is. Moments travel as accumulators; a sample stays in a file and its name travels.
+Shards are read where the work is. Moments travel as accumulators; a sample stays in a file and its
+name travels.
 """
 
 import io
@@ -22,7 +24,8 @@ from transforms.store.shards.shards import read_pooled
 
 @dataclass(frozen=True)
 class GatherJob:
-    """What to gather of `rows` rows: the `want` with the smallest keyed hashes, into files named `prefix`-<part>.npz.
+    """What to gather of `rows` rows: the `want` with the smallest keyed hashes, into files named
+    `prefix`-<part>.npz.
 
     `whole`: moments of all rows too. `normalized` is the space's.
     """
@@ -35,7 +38,9 @@ class GatherJob:
 
     @property
     def below(self) -> int:
-        """The threshold on keys; a little more than wanted lie below it, and the last are left out in the end."""
+        """The threshold on keys; a little more than wanted lie below it, and the last are left out
+        in the end.
+        """
         return sample_threshold(self.want + 6 * math.isqrt(self.want) + 6, self.rows)
 
     def path(self, number: int) -> str:
@@ -45,7 +50,9 @@ class GatherJob:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Moments of a part of the rows (None: of none), files with its share of the sample, and what went wrong."""
+    """Moments of a part of the rows (None: of none), files with its share of the sample, and what
+    went wrong.
+    """
 
     moments: Moments | None = None
     samples: tuple[str, ...] = ()
@@ -62,7 +69,9 @@ class Gathered:
 
 
 def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
-    """Read a numbered part's shards once; a Problem naming shard and row where a vector is not finite."""
+    """Read a numbered part's shards once; a Problem naming shard and row where a vector is not
+    finite.
+    """
     number, shards = part
     moments: Moments | None = None
     sampled: list[tuple[np.ndarray, np.ndarray]] = []
@@ -80,7 +89,9 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
     return Gathered(moments, _left(sampled, job, number))
 
 
-def _left(sampled: list[tuple[np.ndarray, np.ndarray]], job: GatherJob, number: int) -> tuple[str, ...]:
+def _left(
+    sampled: list[tuple[np.ndarray, np.ndarray]], job: GatherJob, number: int
+) -> tuple[str, ...]:
     """The file that a part's sample is left in; none where it has none."""
     if not any(len(keys) for keys, _ in sampled):
         return ()
@@ -101,7 +112,10 @@ def _blocks(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarra
                 row = start + int(np.argmin(finite))
                 mend = "remove the shard and run embed, which makes it anew"
                 raise SentenceBeamError(f"{path}: the vector of row {row} is not finite; {mend}")
-            yield sample_keys(as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()), rows
+            yield (
+                sample_keys(as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()),
+                rows,
+            )
             start += len(rows)
 
 
@@ -112,8 +126,14 @@ def _arrays_of(path: str) -> dict[str, np.ndarray]:
 
 
 def take_sample(gathered: Gathered, want: int) -> np.ndarray:
-    """The sample, float32 [n, p], by ascending key: an order that means nothing and never changes."""
+    """The sample, float32 [n, p], by ascending key: an order that means nothing and never
+    changes.
+    """
     found = [_arrays_of(path) for path in sorted(gathered.samples)]
     keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in found)])
-    rows = np.concatenate([arrays["rows"] for arrays in found]) if found else np.empty((0, 0), np.float32)
+    rows = (
+        np.concatenate([arrays["rows"] for arrays in found])
+        if found
+        else np.empty((0, 0), np.float32)
+    )
     return rows[np.argsort(keys, kind="stable")[:want]]

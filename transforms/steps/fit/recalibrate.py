@@ -21,7 +21,9 @@ from transforms.store.shards.units import UnitCounts, UnitStore, read_written
 
 @dataclass(frozen=True)
 class RecalibrateJob:
-    """One run of `recalibrate`, and the space of the snapshot before it, which has so many units."""
+    """One run of `recalibrate`, and the space of the snapshot before it, which has so many
+    units.
+    """
 
     run: Run
     old: Space
@@ -38,10 +40,14 @@ class Recalibration:
         form = run_form(space, job.run.generation, job.run.options)
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
         digest = space.calibration
-        self._finisher = Finisher(space, lambda: kept_calibration(job.run.root, digest) if digest else None)
+        self._finisher = Finisher(
+            space, lambda: kept_calibration(job.run.root, digest) if digest else None
+        )
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
-        """Write a unit under the new calibration. Raises DataGateError for a row that gets no vector."""
+        """Write a unit under the new calibration. Raises DataGateError for a row that gets no
+        vector.
+        """
         with progress.stage("recalibrating", self._units, "units"):
             made = self._recalibrated(unit)
             progress.step()
@@ -55,7 +61,9 @@ class Recalibration:
         if finished is not None:
             return reused(finished)
         vectors = self._final(storage.join(self._run.root, unit.path), rows)
-        counts = UnitCounts(embedded=0, reused=unit.rows, duplicates=0, moved=self._finisher.moved(vectors))
+        counts = UnitCounts(
+            embedded=0, reused=unit.rows, duplicates=0, moved=self._finisher.moved(vectors)
+        )
         return self._store.write(prepared, vectors, [], counts)
 
     def _final(self, path: str, rows: pa.RecordBatch) -> Vectors:
@@ -63,7 +71,7 @@ class Recalibration:
         if len(good) < rows.num_rows:
             lost = next(row for row in range(rows.num_rows) if row not in set(good.tolist()))
             raise DataGateError(
-                f"{path}: the calibration makes a zero or non-finite vector of row {rows.column('id')[lost]}; "
-                "embed --calibration sets such rows aside"
+                f"{path}: the calibration makes a zero or non-finite vector of row"
+                f" {rows.column('id')[lost]}; embed --calibration sets such rows aside"
             )
         return vectors

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountJob:
-    """What to count (`tfidf` documents or `token-counts` occurrences), with which tokenizer, and where to write it.
+    """What to count (`tfidf` documents or `token-counts` occurrences), with which tokenizer, and
+    where to write it.
 
     `tokenizer` is the digest that the model's tokenizer must have wherever it is loaded.
     """
@@ -42,7 +43,9 @@ class CountJob:
 
 @dataclass(frozen=True)
 class Counted:
-    """Statistics of a part of the corpus (None: of nothing yet), its rejected rows, and what went wrong."""
+    """Statistics of a part of the corpus (None: of nothing yet), its rejected rows, and what went
+    wrong.
+    """
 
     statistics: "TokenStatistics | None" = None
     rejected: int = 0
@@ -95,7 +98,9 @@ class SpanCounter:
         plain = ~np.isin(tokenized.ids, tokenizer.special_ids)
         before = np.concatenate([[0], np.cumsum(plain)])
         ids, offsets = tokenized.ids[plain], before[tokenized.offsets]
-        return TokenStatistics.count(self._job.method, self._job.tokenizer, ids, offsets, tokenizer.vocabulary)
+        return TokenStatistics.count(
+            self._job.method, self._job.tokenizer, ids, offsets, tokenizer.vocabulary
+        )
 
     def _load(self) -> "TextTokenizer":
         if self._tokenizer is None:
@@ -104,7 +109,8 @@ class SpanCounter:
             files = resolve_model(self._job.model, self._job.revision)
             if tokenizer_digest(files) != self._job.tokenizer:
                 raise SpaceMismatchError(
-                    f"{self._job.model} on this worker has another tokenizer; install the same files"
+                    f"{self._job.model} on this worker has another tokenizer; install the same"
+                    " files"
                 )
             self._tokenizer = TextTokenizer(files)
         return self._tokenizer
@@ -125,7 +131,9 @@ def _result(counted: Counted, job: CountJob) -> FitResult:
     if counted.problem is not None or statistics is None or statistics.documents == 0:
         empty = OptionError("--input holds no row with text; check --input and --text-column")
         problem = counted.problem or Problem.of(empty)
-        return FitResult(job.run, problem.exit_code, problem.message, {"rejected": counted.rejected})
+        return FitResult(
+            job.run, problem.exit_code, problem.message, {"rejected": counted.rejected}
+        )
     figures = {
         "documents": statistics.documents,
         "rejected": counted.rejected,

@@ -1,4 +1,6 @@
-"""An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
+"""An index trained and built over a store's shards: sample, train, build each segment, measure
+recall.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -59,12 +61,14 @@ LEFT = "training.txt"  # names of the files that the training left behind
 
 @dataclass(frozen=True)
 class IndexJob:
-    """One index build: where, what, why, and the thresholds under which a row is sampled or held out.
+    """One index build: where, what, why, and the thresholds under which a row is sampled or held
+    out.
 
-    `times` counts the trainings up to this one, so that an index that is made again equals none before it. `update` is
-    given where an update of the last index was tried before, whose files nobody needs any more. `required`: the run
-    fails where the recall that was asked for is not reached. `choice` and the `most_lists` that a search may look into
-    are known when kinds were compared; `unit` says that all rows are of length 1.
+    `times` counts the trainings up to this one, so that an index that is made again equals none
+    before it. `update` is given where an update of the last index was tried before, whose files
+    nobody needs any more. `required`: the run fails where the recall that was asked for is not
+    reached. `choice` and the `most_lists` that a search may look into are known when kinds were
+    compared; `unit` says that all rows are of length 1.
     """
 
     root: str
@@ -97,7 +101,9 @@ class IndexJob:
 
     @property
     def sample_below(self) -> int:
-        """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows are left out."""
+        """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows
+        are left out.
+        """
         wanted = min(self.plan.train_rows, MOST_SAMPLED)
         return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
 
@@ -151,18 +157,22 @@ def begin(
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
-    `why` says in one line why the `last` index is not updated, where there is one, `unit` that all rows are of length
-    1, `after` that an update was tried first, `required` that the run fails where a recall that was asked for is not
-    reached.
+    `why` says in one line why the `last` index is not updated, where there is one, `unit` that all
+    rows are of length 1, `after` that an update was tried first, `required` that the run fails
+    where a recall that was asked for is not reached.
     """
     rows = sum(n for _, n, _ in shards)
     plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
     times = 1 + last.trained.times if last else 1
     before = job if after else None
-    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required)
+    found = IndexJob(
+        job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required
+    )
     cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
-        ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
+        ShardGroup(
+            number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part)
+        )
         for number, part in enumerate(cut)
     ]
     return [TrainingGroup(found, group) for group in groups]
@@ -174,7 +184,9 @@ def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
 
 
 def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
-    """Build and write the group's segment, and leave what it says of the queries; None if no row is left."""
+    """Build and write the group's segment, and leave what it says of the queries; None if no row is
+    left.
+    """
     folder, base = job.folder, group.number << 32
     exact = ExactNeighbours(folder.take("queries.npy"), DEEP, job.plan.metric)
     texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
@@ -194,12 +206,16 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
         return None
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
     grid = nprobe_grid(job.plan.nlist, job.most_lists)
-    leave_recall(folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), grid)
+    leave_recall(
+        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), grid
+    )
     return segment
 
 
 def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord | Problem:
-    """The index of all segments, with recall measured over all of them; a Problem where it is not what was asked."""
+    """The index of all segments, with recall measured over all of them; a Problem where it is not
+    what was asked.
+    """
     first, groups = built[0][0], [work.group for work, _ in built]
     segments = [segment for _, segment in built if segment is not None]
     scratch = scratch_files(first.job, groups)
@@ -216,11 +232,14 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
     target, half = job.request.target, held_out.tuning_half(texts)
     recall, deep = (
-        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None for k in (K, DEEP)
+        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None
+        for k in (K, DEEP)
     )
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
-    known = held_out.KnownQueries(texts[reported], gains, positions, bound, folder.take("crowded.npy"))
+    known = held_out.KnownQueries(
+        texts[reported], gains, positions, bound, folder.take("crowded.npy")
+    )
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
     entry = IndexEntry(
         request=job.request,
@@ -246,7 +265,11 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         recall_100=deep,
         change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
     )
-    return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry)) if job.choice else entry
+    return (
+        replace(entry, choice=index_choice.settled(job.choice, job.plan, entry))
+        if job.choice
+        else entry
+    )
 
 
 def tuned_recall(
@@ -258,7 +281,9 @@ def tuned_recall(
 
 
 def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
-    """The files that the steps left for each other, to be removed when none of them can be tried again."""
+    """The files that the steps left for each other, to be removed when none of them can be tried
+    again.
+    """
     names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.parsed(LEFT, lines_of)]
     for group in found:
         names += [f"{stem}-{group.number}" for stem in RECALL_FILES]

@@ -1,4 +1,6 @@
-"""The kind of an index chosen by budgets: which kinds are compared, on what, and what is said of the choice."""
+"""The kind of an index chosen by budgets: which kinds are compared, on what, and what is said of
+the choice.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +8,17 @@ import numpy as np
 
 from transforms.base.errors import DataGateError
 from transforms.index import IndexPlan, choose_index
-from transforms.index.budgets import SAMPLE, Budgets, Tried, base_plan, best, held_bytes, kinds, query_bytes, try_kinds
+from transforms.index.budgets import (
+    SAMPLE,
+    Budgets,
+    Tried,
+    base_plan,
+    best,
+    held_bytes,
+    kinds,
+    query_bytes,
+    try_kinds,
+)
 from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
 
 
@@ -18,7 +30,8 @@ def budgets_of(request: IndexRequest) -> Budgets:
 def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
     """The plan that is trained; where kinds are to be compared, the lists of all of them.
 
-    Raises OptionError where no index that is allowed can be built of so many rows, or is small enough.
+    Raises OptionError where no index that is allowed can be built of so many rows, or is small
+    enough.
     """
     budgets = budgets_of(request)
     if not budgets.choose:
@@ -29,7 +42,9 @@ def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool)
 
 
 def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
-    """The plan that a request comes to; where kinds are to be compared, that of them which holds most."""
+    """The plan that a request comes to; where kinds are to be compared, that of them which holds
+    most.
+    """
     budgets = budgets_of(request)
     if request.index == "auto" and not budgets.choose:
         return choose_index(rows, dim)
@@ -54,10 +69,11 @@ def compared(
     tuning: np.ndarray,
     required: bool,
 ) -> tuple[Tried, ChoiceEntry]:
-    """The kind that serves the budgets, as it did on a part of the sample, float32 [m, dim], and what was compared.
+    """The kind that serves the budgets, as it did on a part of the sample, float32 [m, dim], and
+    what was compared.
 
-    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError where no kind does, if that is
-    `required`.
+    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError where no kind does,
+    if that is `required`.
     """
     budgets = budgets_of(request)
     plans = kinds(request.index, rows, base.dim, base.metric, unit, budgets)
@@ -68,8 +84,8 @@ def compared(
     costs = f"{kind.row_bytes:,} bytes a row, {kind.query_bytes:,} a query"
     if required and not reached:
         raise DataGateError(
-            f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best, {kind.plan.factory} ({costs}), "
-            f"{does}; ask for less, or allow more"
+            f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best,"
+            f" {kind.plan.factory} ({costs}), {does}; ask for less, or allow more"
         )
     kinds_told = "the only kind" if len(tried) == 1 else f"of {len(tried)} kinds"
     why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
@@ -81,20 +97,36 @@ def compared(
 
 
 def _entry(kind: Tried) -> TriedEntry:
-    return TriedEntry(kind.plan.factory, kind.row_bytes, kind.query_bytes, kind.nprobe, kind.recall, kind.recall_100)
+    return TriedEntry(
+        kind.plan.factory,
+        kind.row_bytes,
+        kind.query_bytes,
+        kind.nprobe,
+        kind.recall,
+        kind.recall_100,
+    )
 
 
 def settled(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
     """The choice with the bytes that a query reads as the index was tuned over all rows."""
     uneven = entry.trained.imbalance or 1.0
-    return replace(choice, query_bytes=round(query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven)))
+    return replace(
+        choice, query_bytes=round(query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven))
+    )
 
 
 def missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
-    """What is said where a built index does not reach the recall it was asked for, by more than chance."""
+    """What is said where a built index does not reach the recall it was asked for, by more than
+    chance.
+    """
     found, budgets = entry.recall, budgets_of(request)
     if found is None or found.high >= budgets.target:
         return None
     lists = f" in {entry.nprobe} lists" if entry.nprobe else ""
-    reached = f"{entry.factory} reaches recall@{found.k} {found.value:.4f} ({found.low:.4f} to {found.high:.4f}){lists}"
-    return DataGateError(f"--target-recall {budgets.target:g}: {reached}; ask for less, or for another --index")
+    reached = (
+        f"{entry.factory} reaches recall@{found.k} {found.value:.4f} ({found.low:.4f} to"
+        f" {found.high:.4f}){lists}"
+    )
+    return DataGateError(
+        f"--target-recall {budgets.target:g}: {reached}; ask for less, or for another --index"
+    )

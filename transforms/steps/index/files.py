@@ -41,14 +41,16 @@ K = 10
 DEEP = 100  # the other k that a search is tuned for
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
-RECALL_FILES = ("exact", "found", "lists")  # what every segment leaves for the measurement, by its number
+# what every segment leaves for the measurement, by its number
+RECALL_FILES = ("exact", "found", "lists")
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The manifest's entry of the index, on its way to the commit; `scratch` are files nobody needs from then on.
+    """The manifest's entry of the index, on its way to the commit; `scratch` are files nobody needs
+    from then on.
 
     `measures` say what the steps took that made it (`measures.STAGES`).
     """
@@ -60,7 +62,9 @@ class IndexRecord:
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has them."""
+    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has
+    them.
+    """
 
     shard: str
     start: int
@@ -83,7 +87,9 @@ def lines_of(data: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is the index's."""
+    """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is
+    the index's.
+    """
 
     root: str
     run: str
@@ -133,7 +139,9 @@ class Folder:
         return data
 
     def tables(self, name: str, schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
-        """Some consecutive tables of those that an earlier step left under a name, and nothing of the others."""
+        """Some consecutive tables of those that an earlier step left under a name, and nothing of
+        the others.
+        """
         return matching.read(functools.partial(self.part, name), schema, first, count)
 
     def stored(self, path: str) -> str:
@@ -148,12 +156,18 @@ class Folder:
         return path, sha256
 
     def segment(
-        self, number: int, kind: str, made: WrittenSegment, locator: pa.Table, refine: RefineWriter | None
+        self,
+        number: int,
+        kind: str,
+        made: WrittenSegment,
+        locator: pa.Table,
+        refine: RefineWriter | None,
     ) -> SegmentEntry:
         """Write a segment, its locator, and where candidates are scored again its rows' vectors."""
         path, sha256 = self.write(made.data, "faiss")
         empty = SegmentEntry(
-            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness, self._checksum(path),
+            number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
+            self._checksum(path),
             refine=IndexFileEntry(*self.write(refine.to_bytes(), "refine")) if refine else None,
         )  # fmt: skip
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
@@ -192,7 +206,9 @@ class Folder:
     def check(self, segment: SegmentEntry) -> None:
         """Raise DamagedIndexError where a file of a segment is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
-        index_files.check(self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum)
+        index_files.check(
+            self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum
+        )
         if segment.refine:
             index_files.check(self.stored(segment.refine.path), segment.refine.sha256)
 
@@ -213,7 +229,9 @@ class Folder:
 def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) -> None:
     """Add these rows of a block, int64, to a locator."""
     if len(rows):
-        locator.add(block.shard, block.start + rows, block.ids.take(rows), block.hash_column.take(rows))
+        locator.add(
+            block.shard, block.start + rows, block.ids.take(rows), block.hash_column.take(rows)
+        )
 
 
 def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
@@ -227,7 +245,9 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
 
 
 def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
-    """The items in order, in lists whose sizes sum to at most `most` where no item alone is larger."""
+    """The items in order, in lists whose sizes sum to at most `most` where no item alone is
+    larger.
+    """
     found: list[list[Item]] = []
     room = 0
     for item in items:
@@ -248,7 +268,9 @@ def leave_recall(
     depth: int,
     nprobes: list[int],
 ) -> None:
-    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns at each nprobe."""
+    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns
+    at each nprobe.
+    """
     with folder.on_disk(segment) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
         found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
@@ -274,6 +296,8 @@ def take_recall(
 
 def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
     """Mean score of all live rows with their nearest centroid; None where no segment has lists."""
-    known = [(segment.closeness, segment.live) for segment in segments if segment.closeness is not None]
+    known = [
+        (segment.closeness, segment.live) for segment in segments if segment.closeness is not None
+    ]
     rows = sum(live for _, live in known)
     return sum(score * live for score, live in known) / rows if rows else None

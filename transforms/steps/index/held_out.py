@@ -1,8 +1,9 @@
-"""The held-out rows: texts chosen by hash that stay out of the lists, with their true neighbours, kept between runs.
+"""The held-out rows: texts chosen by hash that stay out of the lists, with their true neighbours,
+kept between runs.
 
-All rows of a held-out text are in one small Flat segment, which every search scans. Recall is measured by these texts
-over all other rows, so their true neighbours are kept in a file of the index: few of them change in a run
-that changes few rows.
+All rows of a held-out text are in one small Flat segment, which every search scans. Recall is
+measured by these texts over all other rows, so their true neighbours are kept in a file of the
+index: few of them change in a run that changes few rows.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from transforms.index import held_out_keys, sample_threshold, select
 
 HELD_OUT = 1000
 HELD_OUT_SHARE = 10  # at most one row in ten is held out
-COPIES_HELD_OUT = 20  # a text with more copies stays in the lists: the held-out segment is scanned for every query
-UNMEASURED = 0.2  # share of held-out texts whose neighbours are not known, above which all rows are read for them
+# a text with more copies stays in the lists: the held-out segment is scanned for every query
+COPIES_HELD_OUT = 20
+# share of held-out texts whose neighbours are not known, above which all rows are read for them
+UNMEASURED = 0.2
 
 
 def held_out_below(rows: int) -> int:
@@ -26,7 +29,9 @@ def held_out_below(rows: int) -> int:
 
 
 def tuning_half(texts: np.ndarray) -> np.ndarray:
-    """Which texts (hashes uint8 [q, 16]) tune nprobe, bool [q]; recall is reported on the others, in every run."""
+    """Which texts (hashes uint8 [q, 16]) tune nprobe, bool [q]; recall is reported on the others,
+    in every run.
+    """
     return texts[:, 15] % 2 == 0
 
 
@@ -39,10 +44,11 @@ def reporting_half(texts: np.ndarray) -> np.ndarray:
 def newly_held_out(
     hashes: np.ndarray, below: int, crowded: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which new rows (hashes uint8 [n, 16]) join the held-out segment, bool [n], and the texts too many for it.
+    """Which new rows (hashes uint8 [n, 16]) join the held-out segment, bool [n], and the texts too
+    many for it.
 
-    `crowded` are texts that stay in the lists, `held` those of the rows that are held out already, with repeats; both
-    as keys. The texts returned are crowded from now on.
+    `crowded` are texts that stay in the lists, `held` those of the rows that are held out already,
+    with repeats; both as keys. The texts returned are crowded from now on.
     """
     keys = as_keys(hashes)
     chosen = select(held_out_keys(hashes), below) & ~np.isin(keys, crowded)
@@ -60,10 +66,11 @@ def _count(items: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class KnownQueries:
-    """The texts that recall is reported on, and those that have the key of a held-out text but stay in the lists.
+    """The texts that recall is reported on, and those that have the key of a held-out text but stay
+    in the lists.
 
-    `texts` uint8 [q, 16] ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32 [q] as
-    `ExactNeighbours.lists` gives them; `crowded` uint8 [c, 16].
+    `texts` uint8 [q, 16] ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32
+    [q] as `ExactNeighbours.lists` gives them; `crowded` uint8 [c, 16].
     """
 
     texts: np.ndarray
@@ -77,17 +84,25 @@ class KnownQueries:
         depth = self.gains.shape[1]
         columns = {
             "row_hash": hash_column(np.concatenate([self.texts, self.crowded])),
-            "bound": pa.concat_arrays([pa.array(self.bound), pa.nulls(len(self.crowded), pa.float32())]),
+            "bound": pa.concat_arrays(
+                [pa.array(self.bound), pa.nulls(len(self.crowded), pa.float32())]
+            ),
             "gains": _lists(self.gains, len(self.crowded)),
             "positions": _lists(self.positions, len(self.crowded)),
         }
         metadata = {"depth": str(depth)}
-        return parquet_bytes(pa.table(columns).replace_schema_metadata(metadata), compression="zstd")
+        return parquet_bytes(
+            pa.table(columns).replace_schema_metadata(metadata), compression="zstd"
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
-        """The queries that a file from `to_bytes` holds. Raises DamagedIndexError for other bytes."""
-        with refuse_damage("the queries of the index are not what was written", kind=DamagedIndexError):
+        """The queries that a file from `to_bytes` holds. Raises DamagedIndexError for other
+        bytes.
+        """
+        with refuse_damage(
+            "the queries of the index are not what was written", kind=DamagedIndexError
+        ):
             table = table_of(data)
             depth = int(table.schema.metadata[b"depth"])
             hashes = as_hashes(table.column("row_hash").combine_chunks())
@@ -95,7 +110,9 @@ class KnownQueries:
             rows = table.filter(pa.array(known))
             lists = (rows.column(name).combine_chunks() for name in ("gains", "positions"))
             gains, positions = (column.flatten().to_numpy().reshape(-1, depth) for column in lists)
-            return cls(hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known])
+            return cls(
+                hashes[known], gains, positions, rows.column("bound").to_numpy(), hashes[~known]
+            )
 
 
 def _lists(values: np.ndarray, nulls: int) -> pa.Array:

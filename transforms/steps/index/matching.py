@@ -1,7 +1,8 @@
 """Which rows of rewritten shards are rows that the index has: matched by text, by id first.
 
-Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is matched keeps its
-place in the index, whatever shard it is in now; its vector is that of the same text in the same space.
+Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is
+matched keeps its place in the index, whatever shard it is in now; its vector is that of the same
+text in the same space.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +17,13 @@ from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
-ADDED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())])
+ADDED = pa.schema(
+    [("row_hash", pa.binary(16)), ("id", pa.string()), ("shard", pa.int32()), ("row", pa.int64())]
+)
 REMOVED = pa.schema([("row_hash", pa.binary(16)), ("id", pa.string()), ("local", pa.int64())])
-MOVED = pa.schema([("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())])
+MOVED = pa.schema(
+    [("local", pa.int64()), ("shard", pa.int32()), ("row", pa.int64()), ("id", pa.string())]
+)
 NEW = pa.schema([("shard", pa.int32()), ("row", pa.int64())])
 HELD = pa.schema([("row_hash", pa.binary(16)), ("local", pa.int64())])
 _OFFSET = 8  # bytes
@@ -34,7 +39,9 @@ def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
 
 
 def to_bytes(tables: Sequence[pa.Table]) -> bytes:
-    """Tables of one schema as a file from which `read` takes some: int64 [n + 1] of where they begin, and they."""
+    """Tables of one schema as a file from which `read` takes some: int64 [n + 1] of where they
+    begin, and they.
+    """
     parts = [_batch(table) for table in tables]
     ends = np.cumsum([_OFFSET * (len(parts) + 1), *map(len, parts)])
     return b"".join([ends.astype("<i8").tobytes(), *parts])
@@ -52,8 +59,11 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def read(fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
-    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives bytes.
+def read(
+    fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1
+) -> list[pa.Table]:
+    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives
+    bytes.
 
     Raises SentenceBeamError for bytes that it did not give.
     """
@@ -74,7 +84,8 @@ def _table(part: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows of the same text, each row in one pair at most: row numbers in `removed` and in `added`.
+    """Pairs of rows of the same text, each row in one pair at most: row numbers in `removed` and in
+    `added`.
 
     As many pairs as there can be; rows that also have the same id are paired first.
     """
@@ -82,9 +93,13 @@ def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]
     ids = _codes(removed.column("id"), added.column("id"))
     both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
     first = _pairs(*both)
-    left = [np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)]
+    left = [
+        np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)
+    ]
     second = _pairs(texts[0][left[0]], texts[1][left[1]])
-    a, b = (np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True))
+    a, b = (
+        np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True)
+    )
     return a, b
 
 
@@ -97,7 +112,9 @@ def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarr
 
 
 def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of equal integers in two arrays, the first in one with the first in the other, and so on."""
+    """Places of equal integers in two arrays, the first in one with the first in the other, and so
+    on.
+    """
     order_a, order_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
     a, b = a[order_a], b[order_b]
     occurrence = np.arange(len(a)) - np.searchsorted(a, a, "left")

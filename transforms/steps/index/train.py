@@ -5,11 +5,12 @@
 3. `assign`: each part's rows are sorted by their cells.
 4. `allot`: each cell gets lists in proportion to its rows.
 5. `cluster`: the lists of a cell are found by its rows alone.
-6. Passes over all rows, where there are several cells: `again`, `assign` by the nearest list, `allot`, `cluster`.
+6. Passes over all rows, where there are several cells: `again`, `assign` by the nearest list,
+   `allot`, `cluster`.
 7. `finish`: all lists and the codec make the trained index, the held-out rows a Flat segment.
 
-No step but `sample` reads shards, and none holds more than the sample once: where there are several cells, a part or a
-cell of it. Rows and lists are in an order that depends on the groups alone.
+No step but `sample` reads shards, and none holds more than the sample once: where there are several
+cells, a part or a cell of it. Rows and lists are in an order that depends on the groups alone.
 """
 
 import functools
@@ -23,14 +24,29 @@ import pyarrow as pa
 from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import SentenceBeamError
-from transforms.index import SegmentChecks, WrittenSegment, cells, flat_segment, held_out_keys, sample_keys, select
+from transforms.index import (
+    SegmentChecks,
+    WrittenSegment,
+    cells,
+    flat_segment,
+    held_out_keys,
+    sample_keys,
+    select,
+)
 from transforms.index.budgets import SAMPLE
 from transforms.index.choose import lack_of_rows
 from transforms.index.kmeans import kmeans
 from transforms.index.train import CODEC_ROWS, assembled
 from transforms.steps.index import choice as index_choice
 from transforms.steps.index import held_out
-from transforms.steps.index.build import LEFT, BuildWork, IndexJob, ShardGroup, Trained, TrainingGroup
+from transforms.steps.index.build import (
+    LEFT,
+    BuildWork,
+    IndexJob,
+    ShardGroup,
+    Trained,
+    TrainingGroup,
+)
 from transforms.steps.index.files import Folder, lines_of, locate, stack
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
@@ -45,7 +61,9 @@ BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all list
 
 @dataclass(frozen=True)
 class SampledGroup:
-    """A group of a build whose share of the sample is in the run's folder: rows in each part, and rows held out."""
+    """A group of a build whose share of the sample is in the run's folder: rows in each part, and
+    rows held out.
+    """
 
     job: IndexJob
     group: ShardGroup
@@ -63,7 +81,9 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class PartWork:
-    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: the first)."""
+    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: the
+    first).
+    """
 
     job: IndexJob
     part: SamplePart
@@ -117,7 +137,9 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
 
 
 class PartWriter:
-    """Writes sampled rows in parts; those of a part are in the order of their keys, so that its first are any of it."""
+    """Writes sampled rows in parts; those of a part are in the order of their keys, so that its
+    first are any of it.
+    """
 
     def __init__(self, job: IndexJob, group: int):
         self._job, self._group = job, group
@@ -141,7 +163,11 @@ class PartWriter:
 
     def _write(self) -> None:
         order = np.argsort(np.concatenate(self._keys), kind="stable")
-        leave_rows(self._job.folder, part_name(self._group, len(self._written)), np.concatenate(self._rows)[order])
+        leave_rows(
+            self._job.folder,
+            part_name(self._group, len(self._written)),
+            np.concatenate(self._rows)[order],
+        )
         self._written.append(len(order))
         self._rows, self._keys = [], []
 
@@ -152,7 +178,9 @@ def part_name(group: int, number: int) -> str:
 
 
 def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
-    """All parts of the sample in order; where an index needs every row, those held out are parts too."""
+    """All parts of the sample in order; where an index needs every row, those held out are parts
+    too.
+    """
     ordered = sorted(found, key=lambda sampled: sampled.group.number)
     parts = [
         SamplePart(part_name(sampled.group.number, number), rows)
@@ -160,12 +188,16 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
         for number, rows in enumerate(sampled.parts)
     ]
     if lack_of_rows(ordered[0].job.plan.factory, sum(part.rows for part in parts)):
-        parts += [SamplePart(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered]
+        parts += [
+            SamplePart(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered
+        ]
     return parts
 
 
 def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]:
-    """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists are to be found."""
+    """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists
+    are to be found.
+    """
     sampled = [item for item in found if isinstance(item, SampledGroup)]
     if len(sampled) < len(found) or not sampled[0].job.plan.nlist:
         return
@@ -182,10 +214,11 @@ def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]
 
 
 def assign(work: PartWork | CellWork) -> PartWork | CellWork:
-    """Leave a part's rows sorted by their cells, and how many each has; of a cell that is all, there is nothing to do.
+    """Leave a part's rows sorted by their cells, and how many each has; of a cell that is all,
+    there is nothing to do.
 
-    In the first pass a row's cell is the nearest one, and copies of a row are left out; later it is the cell of the
-    nearest list, whose number then stands after the row.
+    In the first pass a row's cell is the nearest one, and copies of a row are left out; later it is
+    the cell of the nearest list, whose number then stands after the row.
     """
     if isinstance(work, CellWork):
         return work
@@ -197,25 +230,38 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
             cell = numbers = cells.nearest(rows, coarse, job.plan.metric)[1][:, 0]
         else:
             count = int(folder.take(counts_name(turn - 1, work.part)).sum())
-            rows = read_rows(folder, [(sorted_name(turn - 1, work.part), 0, count)], dim + 1)[:, :dim]
-            rows, bounds, lists = np.ascontiguousarray(rows), folder.take(BOUNDS), _lists_after(folder, turn - 1)
+            rows = read_rows(folder, [(sorted_name(turn - 1, work.part), 0, count)], dim + 1)[
+                :, :dim
+            ]
+            rows, bounds, lists = (
+                np.ascontiguousarray(rows),
+                folder.take(BOUNDS),
+                _lists_after(folder, turn - 1),
+            )
             numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, job.plan.metric)
             cell = np.searchsorted(bounds, numbers, side="right") - 1
         order = np.argsort(cell, kind="stable")
         marked = np.empty((len(rows), dim + 1), np.float32)
-        marked[:, :dim], marked[:, dim] = rows[order], numbers[order].astype(np.int32).view(np.float32)
+        marked[:, :dim], marked[:, dim] = (
+            rows[order],
+            numbers[order].astype(np.int32).view(np.float32),
+        )
         leave_rows(folder, sorted_name(turn, work.part), marked)
         folder.leave(counts_name(turn, work.part), np.bincount(cell, minlength=len(coarse)))
     return work
 
 
 def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
-    """The cells, each with its lists; where its rows are in each part's file is left in the run's folder."""
+    """The cells, each with its lists; where its rows are in each part's file is left in the run's
+    folder.
+    """
     if isinstance(found[0], CellWork):
         yield from (work for work in found if isinstance(work, CellWork))
         return
     job, turn = found[0].job, found[0].turn or 0
-    counts = np.stack([job.folder.take(counts_name(turn, part)) for part in known_parts(job.folder)])
+    counts = np.stack(
+        [job.folder.take(counts_name(turn, part)) for part in known_parts(job.folder)]
+    )
     if not turn:
         given = cells.allotted(job.plan.nlist, counts.sum(axis=0))
         job.folder.leave(BOUNDS, np.concatenate([[0], np.cumsum(given)]))
@@ -228,13 +274,17 @@ def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
 
 
 def cluster(work: CellWork) -> CellWork:
-    """Leave the centroids of a cell's lists: by k-means over its rows in the first pass, later the middles of these."""
+    """Leave the centroids of a cell's lists: by k-means over its rows in the first pass, later the
+    middles of these.
+    """
     if work.found:
         return work
     folder, plan, lists = work.job.folder, work.job.plan, work.last - work.first
     with progress.stage("index: training"):
         if work.turn is None:
-            rows = read_rows(folder, [(part.name, 0, part.rows) for part in known_parts(folder)], plan.dim)
+            rows = read_rows(
+                folder, [(part.name, 0, part.rows) for part in known_parts(folder)], plan.dim
+            )
             found = kmeans(rows, min(lists, len(rows)), plan.metric)
         else:
             rows, numbers = rows_of_cell(work, work.turn)
@@ -248,7 +298,9 @@ def cluster(work: CellWork) -> CellWork:
 
 
 def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them, int32 [n]."""
+    """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them,
+    int32 [n].
+    """
     folder, parts = work.job.folder, known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
     places = folder.part(places_name(turn), work.number * size, (work.number + 1) * size)
@@ -259,7 +311,9 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
-    """The parts for the next pass over all rows; the one cell as it is where it is the whole sample."""
+    """The parts for the next pass over all rows; the one cell as it is where it is the whole
+    sample.
+    """
     job, turn = found[0].job, found[0].turn
     if turn is None:
         yield found[0]
@@ -271,7 +325,9 @@ def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
 def gathered(found: list[CellWork]) -> np.ndarray:
     """The centroids of all lists, those of a cell after those of the cells before it."""
     ordered = sorted(found, key=lambda work: work.first)
-    return np.concatenate([work.job.folder.take(cell_name(work.number, work.turn)) for work in ordered])
+    return np.concatenate(
+        [work.job.folder.take(cell_name(work.number, work.turn)) for work in ordered]
+    )
 
 
 def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork | Problem]:
@@ -281,7 +337,8 @@ def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork
         yield min(problems, key=lambda problem: problem.message)
         return
     sampled = sorted(
-        (item for item in found if isinstance(item, SampledGroup)), key=lambda sampled: sampled.group.number
+        (item for item in found if isinstance(item, SampledGroup)),
+        key=lambda sampled: sampled.group.number,
     )
     clustered = [item for item in found if isinstance(item, CellWork)]
     job = sampled[0].job
@@ -294,8 +351,11 @@ def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork
     yield from (BuildWork(job, trained, item.group) for item in sampled)
 
 
-def _trained(job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWork]) -> tuple[IndexJob, Trained]:
-    """The trained index with the held-out rows as a Flat segment, written; the job has the plan that was chosen.
+def _trained(
+    job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWork]
+) -> tuple[IndexJob, Trained]:
+    """The trained index with the held-out rows as a Flat segment, written; the job has the plan
+    that was chosen.
 
     Raises DataGateError where no index does what is asked.
     """
@@ -319,11 +379,16 @@ def _trained(job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWor
 
 
 def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
-    """The job with the kind of index that its request comes to, and the trained index of that kind."""
+    """The job with the kind of index that its request comes to, and the trained index of that
+    kind.
+    """
     request = job.request
     if not index_choice.budgets_of(request).choose:
         return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
-    queries, tuning = job.folder.take("queries.npy"), held_out.tuning_half(job.folder.take("texts.npy"))
+    queries, tuning = (
+        job.folder.take("queries.npy"),
+        held_out.tuning_half(job.folder.take("texts.npy")),
+    )
     few = np.concatenate(list(any_rows(job, parts, SAMPLE)))
     kind, choice = index_choice.compared(
         request, job.plan, trained, job.rows, job.unit, few, queries, tuning, job.required
@@ -332,15 +397,21 @@ def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[Ind
 
 
 def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, pa.Table]:
-    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the texts' hashes."""
+    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the
+    texts' hashes.
+    """
     vectors = read_rows(
-        job.folder, [(f"held-out-{item.group.number}", 0, item.held_out) for item in sampled], job.plan.dim
+        job.folder,
+        [(f"held-out-{item.group.number}", 0, item.held_out) for item in sampled],
+        job.plan.dim,
     )
     names = [f"held-out-{item.group.number}.parquet" for item in sampled]
     tables = [job.folder.parsed(name, locators.from_bytes) for name in names]
     locator = locators.concat(tables)
     hashes = as_hashes(locator.column("row_hash").combine_chunks())
-    _, first, place, copies = np.unique(as_keys(hashes), return_index=True, return_inverse=True, return_counts=True)
+    _, first, place, copies = np.unique(
+        as_keys(hashes), return_index=True, return_inverse=True, return_counts=True
+    )
     few = copies <= held_out.COPIES_HELD_OUT
     job.folder.leave("queries.npy", vectors[first[few]])
     job.folder.leave("texts.npy", hashes[first[few]])
@@ -350,12 +421,15 @@ def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, p
 
 
 def leave_rows(folder: Folder, name: str, rows: np.ndarray) -> None:
-    """Leave rows float32 [n, width] in the run's folder as their bytes alone, so that some of them can be read."""
+    """Leave rows float32 [n, width] in the run's folder as their bytes alone, so that some of them
+    can be read.
+    """
     folder.put(name, rows.astype("<f4", copy=False).tobytes())
 
 
 def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) -> np.ndarray:
-    """Rows float32 [n, width] of files that `leave_rows` left: of each from the first up to the last.
+    """Rows float32 [n, width] of files that `leave_rows` left: of each from the first up to the
+    last.
 
     They are read by pieces into the one array that holds them.
     """
@@ -367,7 +441,9 @@ def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) ->
     return found
 
 
-def read_pieces(folder: Folder, wanted: list[tuple[str, int, int]], width: int) -> Iterator[np.ndarray]:
+def read_pieces(
+    folder: Folder, wanted: list[tuple[str, int, int]], width: int
+) -> Iterator[np.ndarray]:
     """The same rows, in pieces of a few megabytes that cannot be written to."""
     size, most = 4 * width, max(1, PIECE_BYTES // (4 * width))
     for name, start, last in wanted:
@@ -377,10 +453,14 @@ def read_pieces(folder: Folder, wanted: list[tuple[str, int, int]], width: int) 
 
 
 def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
-    """About so many rows of the sample, or all, in pieces: of each part its first, which are any of it."""
+    """About so many rows of the sample, or all, in pieces: of each part its first, which are any of
+    it.
+    """
     rows = sum(part.rows for part in parts)
     share = min(1.0, most / max(1, rows))
-    return read_pieces(job.folder, [(part.name, 0, math.ceil(part.rows * share)) for part in parts], job.plan.dim)
+    return read_pieces(
+        job.folder, [(part.name, 0, math.ceil(part.rows * share)) for part in parts], job.plan.dim
+    )
 
 
 def known_parts(folder: Folder) -> list[SamplePart]:
@@ -410,7 +490,9 @@ def counts_name(turn: int, part: SamplePart) -> str:
 
 
 def places_name(turn: int) -> str:
-    """The name of the file that says where the rows of each cell are: int64 [cells, 2, parts], first and last."""
+    """The name of the file that says where the rows of each cell are: int64 [cells, 2, parts],
+    first and last.
+    """
     return f"places-{turn}"
 
 
@@ -424,7 +506,9 @@ def cell_name(number: int, turn: int | None) -> str:
     return f"lists-{number}-{0 if turn is None else turn}.npy"
 
 
-def _left(sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[CellWork]) -> Iterator[str]:
+def _left(
+    sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[CellWork]
+) -> Iterator[str]:
     """The names of the files that the training left behind."""
     yield LEFT
     for item in sampled:
@@ -434,9 +518,19 @@ def _left(sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[
         return
     last = clustered[0].turn
     yield PARTS
-    yield from (cell_name(work.number, turn) for work in clustered for turn in range(1 + (last or 0)))
+    yield from (
+        cell_name(work.number, turn) for work in clustered for turn in range(1 + (last or 0))
+    )
     if last is not None:
-        yield from (COARSE, BOUNDS, *map(places_name, range(last + 1)), *map(lists_name, range(last)))
         yield from (
-            name(turn, part) for name in (sorted_name, counts_name) for turn in range(last + 1) for part in parts
+            COARSE,
+            BOUNDS,
+            *map(places_name, range(last + 1)),
+            *map(lists_name, range(last)),
+        )
+        yield from (
+            name(turn, part)
+            for name in (sorted_name, counts_name)
+            for turn in range(last + 1)
+            for part in parts
         )

@@ -1,18 +1,24 @@
-"""An index brought up to date with its store: what is known of one update, kept in a file for all of its steps.
+"""An index brought up to date with its store: what is known of one update, kept in a file for all
+of its steps.
 
 The steps, each spread over workers where its line says so:
 
-1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are gone (removed).
-2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by bucket of their hash.
-   Where no shard came or went, each segment is only compared with its checksums.
-3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its place, as its
-   vector is the same; the other removed rows are deleted, the other added rows are new.
+1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are
+   gone (removed).
+2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by
+   bucket of their hash. Where no shard came or went, each segment is only compared with its
+   checksums.
+3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its
+   place, as its vector is the same; the other removed rows are deleted, the other added rows are
+   new.
 4. `index_update_segments.decide`: which segments stay, which are rewritten, where new rows go.
-5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows of it changed.
-6. `index_update_recall.conclude`: recall measured again; the manifest's entry, or why the index has to be retrained.
+5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows
+   of it changed.
+6. `index_update_recall.conclude`: recall measured again; the manifest's entry, or why the index has
+   to be retrained.
 
-A file of the index that is not what was written is never read any further: the index is trained and built anew from the
-shards, and those are checked then too.
+A file of the index that is not what was written is never read any further: the index is trained and
+built anew from the shards, and those are checked then too.
 """
 
 import functools
@@ -46,9 +52,9 @@ ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha
 class IndexUpdate(JsonEntry):
     """What is known before any row is read.
 
-    `current` is the manifest's entry of the index to update, `added` the shards that it does not know, in groups,
-    `removed` those that are gone, `shards` all that the new snapshot has. `merge` asks for one segment;
-    `unit` says that all rows in the index are of length 1.
+    `current` is the manifest's entry of the index to update, `added` the shards that it does not
+    know, in groups, `removed` those that are gone, `shards` all that the new snapshot has. `merge`
+    asks for one segment; `unit` says that all rows in the index are of length 1.
     """
 
     current: IndexEntry
@@ -72,7 +78,9 @@ class IndexUpdate(JsonEntry):
 
     @property
     def is_none(self) -> bool:
-        """Whether the index stays as it is: no shard came or went, and there is nothing to merge."""
+        """Whether the index stays as it is: no shard came or went, and there is nothing to
+        merge.
+        """
         in_lists = sum(segment.kind != HELD_OUT for segment in self.segments.values())
         return not (self.added or self.removed or (self.merge and in_lists > 1))
 
@@ -89,7 +97,9 @@ class IndexUpdate(JsonEntry):
     @property
     def held_out(self) -> SegmentEntry | None:
         """The current held-out segment."""
-        return next((segment for segment in self.segments.values() if segment.kind == HELD_OUT), None)
+        return next(
+            (segment for segment in self.segments.values() if segment.kind == HELD_OUT), None
+        )
 
     @cached_property
     def added_shards(self) -> tuple[str, ...]:
@@ -104,7 +114,9 @@ class IndexUpdate(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexUpdateJob:
-    """Store, run, dimension and the index's metric: where the steps of an update find everything else."""
+    """Store, run, dimension and the index's metric: where the steps of an update find everything
+    else.
+    """
 
     root: str
     run: str
@@ -127,7 +139,9 @@ class IndexUpdateJob:
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
         """The held-out texts whose true neighbours were known before this update."""
         named = update.current.queries
-        return KnownQueries.from_bytes(index_files.read(self.folder.stored(named.path), named.sha256))
+        return KnownQueries.from_bytes(
+            index_files.read(self.folder.stored(named.path), named.sha256)
+        )
 
 
 @functools.lru_cache(1)
@@ -136,7 +150,8 @@ def _on_record(job: IndexUpdateJob) -> IndexUpdate:
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
-    """Put the update on record; what has to be read: groups of added shards, segments that rows may be gone from.
+    """Put the update on record; what has to be read: groups of added shards, segments that rows may
+    be gone from.
 
     Where the index stays as it is, its segments are read to see whether they are what was written.
     """
@@ -160,7 +175,9 @@ class SegmentState:
     def _moves(self) -> pa.Table:
         place, folder = list(self.update.segments).index(self.segment.number), self.job.folder
         buckets = range(self.update.buckets)
-        found = [folder.tables(f"moved-{bucket}.arrow", matching.MOVED, place) for bucket in buckets]
+        found = [
+            folder.tables(f"moved-{bucket}.arrow", matching.MOVED, place) for bucket in buckets
+        ]
         return pa.concat_tables([table for (table,) in found])
 
     @property
@@ -171,7 +188,9 @@ class SegmentState:
     @cached_property
     def table(self) -> pa.Table:
         """Its locator, with the moves in it."""
-        return moved(self.update, locators.from_bytes(self.job.folder.locator(self.segment)), self._moves)
+        return moved(
+            self.update, locators.from_bytes(self.job.folder.locator(self.segment)), self._moves
+        )
 
     @cached_property
     def keep(self) -> np.ndarray:
@@ -191,12 +210,27 @@ def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
 
 
 def scratch_files(job: IndexUpdateJob) -> list[str]:
-    """The files that the steps left for each other, to be removed when none of them can be tried again."""
+    """The files that the steps left for each other, to be removed when none of them can be tried
+    again.
+    """
     update = job.update()
-    names = [PLAN, "decision.json", "queries.npy", "texts.npy", "known.npy", "crowded.npy", CROWDED, "held-out.arrow"]
+    names = [
+        PLAN,
+        "decision.json",
+        "queries.npy",
+        "texts.npy",
+        "known.npy",
+        "crowded.npy",
+        CROWDED,
+        "held-out.arrow",
+    ]
     names += [f"added-{group}.arrow" for group in range(len(update.added))]
     names += [f"removed-{number}.arrow" for number in update.segments]
-    names += [f"{kind}-{bucket}.arrow" for kind in ("moved", "new", "held") for bucket in range(update.buckets)]
+    names += [
+        f"{kind}-{bucket}.arrow"
+        for kind in ("moved", "new", "held")
+        for bucket in range(update.buckets)
+    ]
     if storage.storage_of(job.root).stat(job.folder.scratch("decision.json")):
         decision = job.folder.parsed("decision.json", json.loads)
         numbers = [target["number"] for target in decision["targets"]]

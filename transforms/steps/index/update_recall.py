@@ -1,4 +1,6 @@
-"""Recall of an updated index: by held-out texts, whose true neighbours are kept from one update to the next."""
+"""Recall of an updated index: by held-out texts, whose true neighbours are kept from one update to
+the next.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,9 +19,22 @@ from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps.index import build as index_build
 from transforms.steps.index import held_out
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import DEEP, IndexRecord, K, closeness_of, leave_recall, take_recall
+from transforms.steps.index.files import (
+    DEEP,
+    IndexRecord,
+    K,
+    closeness_of,
+    leave_recall,
+    take_recall,
+)
 from transforms.steps.index.held_out import KnownQueries
-from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState, scratch_files
+from transforms.steps.index.update import (
+    HELD_OUT,
+    IndexUpdate,
+    IndexUpdateJob,
+    SegmentState,
+    scratch_files,
+)
 from transforms.store.entries import (
     ChangeEntry,
     IndexEntry,
@@ -41,9 +56,11 @@ class BuiltSegment:
 
 
 def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
-    """Leave the held-out texts to report on: vectors, hashes, and their places among the known ones (-1: none).
+    """Leave the held-out texts to report on: vectors, hashes, and their places among the known ones
+    (-1: none).
 
-    A text whose neighbours are not known is left out, until there are so many that all rows are read for them.
+    A text whose neighbours are not known is left out, until there are so many that all rows are
+    read for them.
     """
     known, folder = job.known_queries(update), job.folder
     new_crowded = np.frombuffer(bytes.fromhex("".join(crowded)), np.uint8).reshape(-1, 16)
@@ -102,8 +119,9 @@ def known_neighbours(
 ) -> ExactNeighbours:
     """The queries' true neighbours among rows that the index had before the update.
 
-    `numbers` maps local rows of current segments to local rows of the target, -1 for deleted ones; `locator` gives the
-    target's locator as far as these rows go. For queries whose neighbours are not known all those rows are read.
+    `numbers` maps local rows of current segments to local rows of the target, -1 for deleted ones;
+    `locator` gives the target's locator as far as these rows go. For queries whose neighbours are
+    not known all those rows are read.
     """
     queries, place = job.folder.take("queries.npy"), job.folder.take("known.npy")
     exact = ExactNeighbours(queries, DEEP, update.metric)
@@ -118,27 +136,39 @@ def known_neighbours(
         positions[had[query], column] = local[theirs[here] & 0xFFFFFFFF] | target << 32
     unknown = np.flatnonzero(place < 0)
     if len(unknown):
-        found = _search(job, ExactNeighbours(queries[unknown], DEEP, update.metric), locator(), target)
+        found = _search(
+            job, ExactNeighbours(queries[unknown], DEEP, update.metric), locator(), target
+        )
         gains[unknown], positions[unknown], bound[unknown] = found.lists()
     return ExactNeighbours.of_lists(queries, DEEP, update.metric, gains, positions, bound)
 
 
-def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, target: int) -> ExactNeighbours:
+def _search(
+    job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, target: int
+) -> ExactNeighbours:
     """Neighbours among all live rows of a locator, read from their shards."""
     shards, names = locators.shards_of(locator)
     row = locator.column("row").to_numpy()
     for number, name in enumerate(names):
         local = np.flatnonzero(shards == number)
         if len(local):
-            vectors = take_rows(job.folder.stored(name), row[local], ["embedding"]).column(0).combine_chunks()
+            vectors = (
+                take_rows(job.folder.stored(name), row[local], ["embedding"])
+                .column(0)
+                .combine_chunks()
+            )
             exact.add(job.folder.vectors(vectors), local + (target << 32))
     return exact
 
 
-def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator[IndexRecord | TrainingGroup]:
-    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be trained.
+def conclude(
+    found: list[tuple[IndexUpdateJob, BuiltSegment | str]],
+) -> Iterator[IndexRecord | TrainingGroup]:
+    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be
+    trained.
 
-    These too where a file of the last index is damaged, of which there is a line then instead of a segment.
+    These too where a file of the last index is damaged, of which there is a line then instead of a
+    segment.
     """
     job, built = found[0][0], [segment for _, segment in found if isinstance(segment, BuiltSegment)]
     damaged = sorted(line for _, line in found if isinstance(line, str))
@@ -157,11 +187,15 @@ def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
-    return index_build.begin(job, shards, update.request, update.current, why, unit=update.unit, after=True)
+    return index_build.begin(
+        job, shards, update.request, update.current, why, unit=update.unit, after=True
+    )
 
 
 def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry, str | None]:
-    """The manifest's entry of the index, with recall measured again; and why to retrain instead, if at all."""
+    """The manifest's entry of the index, with recall measured again; and why to retrain instead, if
+    at all.
+    """
     update, folder = job.update(), job.folder
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
@@ -178,7 +212,9 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         recall=recall,
         recall_changed=changed,
         recall_100=deep,
-        change=folder.parsed("decision.json", lambda data: ChangeEntry.from_json(json.loads(data)["change"])),
+        change=folder.parsed(
+            "decision.json", lambda data: ChangeEntry.from_json(json.loads(data)["change"])
+        ),
     )
     then, high = update.current.trained, recall.high if recall else None
     before = Fit(then.imbalance, then.closeness, then.recall)
@@ -189,14 +225,24 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
 def _measured(
     update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
-    """Recall of the index as it is searched, over all rows and over the new ones; None where none can be measured."""
+    """Recall of the index as it is searched, over all rows and over the new ones; None where none
+    can be measured.
+    """
     if found is None:
         return None, None
-    nprobe, depth = max(1, update.current.nprobe_for(exact.k)), depth_for(exact.k, update.current.rerank)
+    nprobe, depth = (
+        max(1, update.current.nprobe_for(exact.k)),
+        depth_for(exact.k, update.current.rerank),
+    )
     positions = found.positions(nprobe, depth)
-    recall, changed = recall_of(exact, positions), recall_among(exact, positions, _new_positions(built))
+    recall, changed = (
+        recall_of(exact, positions),
+        recall_among(exact, positions, _new_positions(built)),
+    )
     rerank, target = depth if depth > exact.k else 0, update.request.target
-    tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
+    tuned = (
+        TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
+    )
     return tuned, RecallEntry(**changed) if changed else None
 
 

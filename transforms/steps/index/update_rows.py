@@ -1,4 +1,6 @@
-"""The rows of an index update: which rows of the added shards the index has already, and which are new."""
+"""The rows of an index update: which rows of the added shards the index has already, and which are
+new.
+"""
 
 from dataclasses import dataclass
 
@@ -10,7 +12,14 @@ from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps.index import matching
 from transforms.steps.index.held_out import newly_held_out
-from transforms.steps.index.update import ADDED, CROWDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update import (
+    ADDED,
+    CROWDED,
+    HELD_OUT,
+    STANDING,
+    IndexUpdate,
+    IndexUpdateJob,
+)
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
@@ -19,9 +28,11 @@ from transforms.store.shards.shards import check_shard, read_shard
 
 @dataclass(frozen=True)
 class BucketMatch:
-    """The counts of matching one bucket: rows deleted by segment, new rows of the lists by group, rows that moved.
+    """The counts of matching one bucket: rows deleted by segment, new rows of the lists by group,
+    rows that moved.
 
-    `held` new rows are held out; `crowded` are texts (hex) that have too many copies from now on to be held out.
+    `held` new rows are held out; `crowded` are texts (hex) that have too many copies from now on to
+    be held out.
     """
 
     deleted: dict[int, int]
@@ -35,19 +46,26 @@ class BucketMatch:
 def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
     """Leave the texts and ids of a group or a segment by bucket.
 
-    Returns why the index cannot be updated, where a file of it is damaged, and a Problem for a shard that is.
+    Returns why the index cannot be updated, where a file of it is damaged, and a Problem for a
+    shard that is.
     """
     update = job.update()
     try:
         if kind == STANDING:
             job.folder.check(update.segments[number])
             return None
-        found = _rows_of_group(job, update, number) if kind == ADDED else _rows_of_segment(job, update, number)
+        found = (
+            _rows_of_group(job, update, number)
+            if kind == ADDED
+            else _rows_of_segment(job, update, number)
+        )
     except DamagedIndexError as error:
         return job.folder.relative(error)
     except SentenceBeamError as error:
         return Problem.of(error)
-    job.folder.put(f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(found, update.buckets)))
+    job.folder.put(
+        f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(found, update.buckets))
+    )
     return None
 
 
@@ -66,13 +84,17 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
 
 
 def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> pa.Table:
-    """The rows of a segment that are in removed shards; left by bucket too, for the held-out segment: all its rows."""
+    """The rows of a segment that are in removed shards; left by bucket too, for the held-out
+    segment: all its rows.
+    """
     segment = update.segments[number]
     if segment.kind == HELD_OUT:
         job.folder.check(segment)  # its vectors are read by each of the next steps
         locator = locators.from_bytes(job.folder.locator(segment), ["row_hash", "shard"])
         live = np.flatnonzero(locator.column("shard").is_valid().to_numpy())
-        held = locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
+        held = (
+            locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
+        )
         buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
         job.folder.put("held-out.arrow", matching.to_bytes(buckets))
     found = rows_in(job.root, segment, set(update.removed))
@@ -81,17 +103,27 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
 
 @progress.stage("index: matching rows")
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
-    """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group those that are new."""
+    """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group
+    those that are new.
+    """
     update, folder = job.update(), job.folder
-    by_segment = {n: folder.tables(f"removed-{n}.arrow", matching.REMOVED, bucket)[0] for n in update.segments}
-    groups = [folder.tables(f"added-{g}.arrow", matching.ADDED, bucket)[0] for g in range(len(update.added))]
+    by_segment = {
+        n: folder.tables(f"removed-{n}.arrow", matching.REMOVED, bucket)[0] for n in update.segments
+    }
+    groups = [
+        folder.tables(f"added-{g}.arrow", matching.ADDED, bucket)[0]
+        for g in range(len(update.added))
+    ]
     removed = pa.concat_tables(by_segment.values())
     added = pa.concat_tables([matching.ADDED.empty_table(), *groups])
     kept, place = matching.matched(removed, added)
 
     ends = np.cumsum([0, *map(len, by_segment.values())])
     table = _moves(removed, added, kept, place)
-    moves = {n: table.slice(start, len(by_segment[n])) for n, start in zip(by_segment, ends, strict=False)}
+    moves = {
+        n: table.slice(start, len(by_segment[n]))
+        for n, start in zip(by_segment, ends, strict=False)
+    }
     folder.put(f"moved-{bucket}.arrow", matching.to_bytes(list(moves.values())))
 
     unmatched = np.ones(len(added), bool)
@@ -102,7 +134,10 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
         folder.put(f"new-{bucket}.arrow", matching.to_bytes(new))
     folder.put(f"held-{bucket}.arrow", matching.to_bytes([held]))
     return BucketMatch(
-        deleted={n: int(np.count_nonzero(table.column("shard").to_numpy() < 0)) for n, table in moves.items()},
+        deleted={
+            n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
+            for n, table in moves.items()
+        },
         new={group: len(table) for group, table in enumerate(new)},
         moved=len(kept),
         held=len(held),
@@ -116,23 +151,35 @@ def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarr
     where[kept] = place
     found = added.select(["shard", "row", "id"]).take(pa.array(where, mask=where < 0))
     shard, row = (found.column(name).combine_chunks().fill_null(-1) for name in ("shard", "row"))
-    return pa.table([removed.column("local"), shard, row, found.column("id")], schema=matching.MOVED)
+    return pa.table(
+        [removed.column("local"), shard, row, found.column("id")], schema=matching.MOVED
+    )
 
 
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, rows: pa.Table, held_texts: np.ndarray
 ) -> tuple[list[pa.Table], pa.Table, tuple[str, ...]]:
-    """New rows of the lists by group, in order; those held out; the texts that have too many copies to be held out."""
+    """New rows of the lists by group, in order; those held out; the texts that have too many copies
+    to be held out.
+    """
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
     held, crowded = newly_held_out(hashes, below, as_keys(job.folder.take(CROWDED)), held_texts)
     table = rows.select(["shard", "row"]).cast(matching.NEW)
     group = np.searchsorted(update.group_starts, table.column("shard").to_numpy(), "right") - 1
-    by_group = [table.filter(pa.array((group == number) & ~held)) for number in range(len(update.added))]
-    return by_group, table.filter(pa.array(held)), tuple(text.ljust(16, b"\0").hex() for text in crowded.tolist())
+    by_group = [
+        table.filter(pa.array((group == number) & ~held)) for number in range(len(update.added))
+    ]
+    return (
+        by_group,
+        table.filter(pa.array(held)),
+        tuple(text.ljust(16, b"\0").hex() for text in crowded.tolist()),
+    )
 
 
-def _held_texts(job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: dict[int, pa.Table]) -> np.ndarray:
+def _held_texts(
+    job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: dict[int, pa.Table]
+) -> np.ndarray:
     """Keys of the bucket's rows that stay held out."""
     if update.held_out is None:
         return np.empty(0, "S16")

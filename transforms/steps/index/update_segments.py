@@ -1,6 +1,8 @@
-"""The segments of an index update: new rows as a delta, deleted and moved rows in the locators, compaction.
+"""The segments of an index update: new rows as a delta, deleted and moved rows in the locators,
+compaction.
 
-A segment's file is never written again. Where segments are compacted, their codes are copied into a new one.
+A segment's file is never written again. Where segments are compacted, their codes are copied into a
+new one.
 """
 
 import json
@@ -20,7 +22,12 @@ from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps.index import matching
 from transforms.steps.index.files import most_rows, packed
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
-from transforms.steps.index.update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
+from transforms.steps.index.update_recall import (
+    BuiltSegment,
+    known_neighbours,
+    leave_queries,
+    leave_segment_recall,
+)
 from transforms.steps.index.update_rows import BucketMatch
 from transforms.store.entries import ChangeEntry
 from transforms.store.index_files import files as index_files
@@ -32,7 +39,8 @@ BLOCK_ROWS = 10_000
 
 @dataclass(frozen=True)
 class TargetSegment:
-    """A segment of the updated index: the current segments and the groups with new rows that make it.
+    """A segment of the updated index: the current segments and the groups with new rows that make
+    it.
 
     Where it is not to be rewritten it is its only source, whose file stays.
     """
@@ -44,16 +52,21 @@ class TargetSegment:
     rewrite: bool = True
 
 
-def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
-    """The segments of the updated index, each to be built; left for that: the queries, and the counts of the change.
+def decide(
+    matches: list[tuple[IndexUpdateJob, BucketMatch]],
+) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
+    """The segments of the updated index, each to be built; left for that: the queries, and the
+    counts of the change.
 
     1. A segment that has no row left goes.
-    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have piled up; where one
-       segment is asked for, it is all of them. A segment that would be rewritten alone, and for no deleted rows, stays:
-       it is a base segment from now on.
-    3. The other segments stay as files. Those to rewrite are packed in order into new base segments, together with the
-       new rows if the compaction takes these in; otherwise new rows become delta segments. Each gets a new number.
-    4. The held-out segment is written again as a whole where rows join it: it is small, and every search scans it.
+    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
+       piled up; where one segment is asked for, it is all of them. A segment that would be
+       rewritten alone, and for no deleted rows, stays: it is a base segment from now on.
+    3. The other segments stay as files. Those to rewrite are packed in order into new base
+       segments, together with the new rows if the compaction takes these in; otherwise new rows
+       become delta segments. Each gets a new number.
+    4. The held-out segment is written again as a whole where rows join it: it is small, and every
+       search scans it.
     """
     job, found = matches[0][0], [match for _, match in matches]
     update = job.update()
@@ -62,7 +75,12 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
     held = sum(match.held for match in found)
 
     parts = [
-        SegmentRows(segment.number, segment.kind == "delta", segment.rows, segment.live - deleted[segment.number])
+        SegmentRows(
+            segment.number,
+            segment.kind == "delta",
+            segment.rows,
+            segment.live - deleted[segment.number],
+        )
         for segment in update.segments.values()
         if segment.kind != HELD_OUT and segment.live > deleted[segment.number]
     ]
@@ -88,12 +106,18 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
     written += [("delta", items) for items in packed(into_deltas, size, limit)]
     for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
         sources = tuple(item.number for item in items if isinstance(item, SegmentRows))
-        targets.append(TargetSegment(number, kind, sources, tuple(item for item in items if isinstance(item, int))))
+        targets.append(
+            TargetSegment(
+                number, kind, sources, tuple(item for item in items if isinstance(item, int))
+            )
+        )
     compacted = any(target.rewrite and target.sources for target in targets)
 
     current = update.held_out
     if current is not None and (held or current.live > deleted[current.number]):
-        targets.append(TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=bool(held)))
+        targets.append(
+            TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=bool(held))
+        )
     elif held:
         number = 1 + max([*update.segments, *(target.number for target in targets)])
         targets.append(TargetSegment(number, HELD_OUT, ()))
@@ -112,11 +136,15 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
 
 
 def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
-    """The segments due to be rewritten; all of them where one segment is wanted and there is a reason to rewrite."""
+    """The segments due to be rewritten; all of them where one segment is wanted and there is a
+    reason to rewrite.
+    """
     due, everything = compaction(parts, new_rows), frozenset(part.number for part in parts)
     if update.merge and len(parts) + (new_rows > 0) > 1:
         return Compaction(everything, True, "one segment was asked for")
-    return replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
+    return (
+        replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
+    )
 
 
 @progress.stage("index: writing segments")
@@ -128,21 +156,31 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment | str:
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
-        return _rewritten(job, update, target, sources) if target.rewrite else _kept(job, update, target, sources[0])
+        return (
+            _rewritten(job, update, target, sources)
+            if target.rewrite
+            else _kept(job, update, target, sources[0])
+        )
     except DamagedIndexError as error:
         return job.folder.relative(error)
 
 
-def _kept(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state: SegmentState) -> BuiltSegment:
+def _kept(
+    job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state: SegmentState
+) -> BuiltSegment:
     """A segment whose file stays; its locator too, if none of its rows moved or was deleted."""
     segment = replace(state.segment, kind=target.kind)
     if state.touched:
         segment = job.folder.located(segment, state.table)
     if target.kind != HELD_OUT:
         numbers = np.where(state.keep, np.arange(segment.rows), -1)
-        exact = known_neighbours(job, update, target.number, {target.number: numbers}, lambda: state.table)
+        exact = known_neighbours(
+            job, update, target.number, {target.number: numbers}, lambda: state.table
+        )
         keep = state.keep if segment.deleted else None
-        leave_segment_recall(job, update, (segment, TrainedIndex.of(_trained(job, update))), exact, keep)
+        leave_segment_recall(
+            job, update, (segment, TrainedIndex.of(_trained(job, update))), exact, keep
+        )
     return BuiltSegment(segment, segment.rows)
 
 
@@ -153,7 +191,9 @@ def _rewritten(
     writer, numbers = SegmentWriter(_empty(job, update, target)), {}
     refine = RefineWriter(job.dim) if update.current.rerank else None
     for source in sources:
-        numbers[source.segment.number] = np.where(source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1)
+        numbers[source.segment.number] = np.where(
+            source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1
+        )
         with job.folder.on_disk(source.segment) as path:
             writer.copy(SegmentFile(path, source.keep), source.segment.closeness)
         if refine:
@@ -169,17 +209,23 @@ def _rewritten(
         writer.add(vectors)
         if refine:
             refine.add(vectors)
-    segment = job.folder.segment(target.number, target.kind, writer.finish(), locator.table(), refine)
+    segment = job.folder.segment(
+        target.number, target.kind, writer.finish(), locator.table(), refine
+    )
     if exact is not None:
         leave_segment_recall(job, update, (segment, writer.trained), exact, None)
     return BuiltSegment(segment, first_new)
 
 
 def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWriter) -> None:
-    """Append the vectors of a segment's live rows; those of one of an earlier version are read from the shards."""
+    """Append the vectors of a segment's live rows; those of one of an earlier version are read from
+    the shards.
+    """
     kept = source.segment.refine
     if kept:
-        rows = np.frombuffer(index_files.read(job.folder.stored(kept.path), kept.sha256), row_type(job.dim))
+        rows = np.frombuffer(
+            index_files.read(job.folder.stored(kept.path), kept.sha256), row_type(job.dim)
+        )
         refine.copy(rows[source.keep])
         return
     live = source.table.filter(pa.array(source.keep))
@@ -198,12 +244,16 @@ def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWrite
 def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> bytes:
     """The index without rows, as bytes, that a rewritten segment starts from."""
     if target.kind == HELD_OUT:
-        return train(plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32))
+        return train(
+            plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32)
+        )
     return _trained(job, update)
 
 
 def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
-    """The trained index that the segments share. Raises DamagedIndexError where its file is not what was written."""
+    """The trained index that the segments share. Raises DamagedIndexError where its file is not
+    what was written.
+    """
     trained = update.current.trained
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
 
@@ -211,12 +261,19 @@ def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, groups: tuple[int, ...], held: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Shards with their new rows, ascending int64, in the shards' order: those held out, or those of some groups."""
+    """Shards with their new rows, ascending int64, in the shards' order: those held out, or those
+    of some groups.
+    """
     first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
     name = "held" if held else "new"
     buckets = range(update.buckets) if count else range(0)
-    found = [job.folder.tables(f"{name}-{bucket}.arrow", matching.NEW, first, count) for bucket in buckets]
-    table = pa.concat_tables([matching.NEW.empty_table(), *(part for parts in found for part in parts)])
+    found = [
+        job.folder.tables(f"{name}-{bucket}.arrow", matching.NEW, first, count)
+        for bucket in buckets
+    ]
+    table = pa.concat_tables(
+        [matching.NEW.empty_table(), *(part for parts in found for part in parts)]
+    )
     shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
     order = np.lexsort((row, shard))
     numbers, starts = np.unique(shard[order], return_index=True)
@@ -227,10 +284,14 @@ def _new_rows(
 def _new_vectors(
     job: IndexUpdateJob, new: Iterator[tuple[str, np.ndarray]], locator: locators.LocatorBuilder
 ) -> Iterator[np.ndarray]:
-    """Vectors of new rows, float32 [n, d], many shards' in a block; their places are added to the locator."""
+    """Vectors of new rows, float32 [n, d], many shards' in a block; their places are added to the
+    locator.
+    """
     waiting: list[np.ndarray] = []
     for shard, rows in new:
-        found = take_rows(job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]).combine_chunks()
+        found = take_rows(
+            job.folder.stored(shard), rows, ["id", "row_hash", "embedding"]
+        ).combine_chunks()
         ids, hashes, vectors = (column.chunk(0) for column in found.columns)
         locator.add(shard, rows, ids, hashes)
         waiting.append(job.folder.vectors(vectors))

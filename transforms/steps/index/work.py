@@ -1,4 +1,6 @@
-"""The work that a run's index needs: none, an update of the last one, or training and building one."""
+"""The work that a run's index needs: none, an update of the last one, or training and
+building one.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,14 +23,21 @@ from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
 from transforms.store.runs.settled import Settled
 
-SNAPSHOTS_BACK = 32  # how far to look for an index to update, where snapshots without one came between
-RowsToRead = tuple[IndexUpdateJob, str, int]  # "added" and a group, or "removed" or "standing" and a segment
+# how far to look for an index to update, where snapshots without one came between
+SNAPSHOTS_BACK = 32
+# "added" and a group, or "removed" or "standing" and a segment
+RowsToRead = tuple[IndexUpdateJob, str, int]
 
 
 def choose_work(
-    settled: Settled | Problem, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
+    settled: Settled | Problem,
+    run: Run,
+    request: IndexRequest,
+    merge: bool,
+    remembered: bool = False,
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
-    """The rows to read for an update, the groups to train on, or the problem that keeps an index from being built.
+    """The rows to read for an update, the groups to train on, or the problem that keeps an index
+    from being built.
 
     A `remembered` request that the rows are too few for becomes `auto`.
     """
@@ -44,7 +53,9 @@ def choose_work(
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
-    shards = sorted((unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path)
+    shards = sorted(
+        (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
+    )
     space, before = run.space, last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"
@@ -54,20 +65,34 @@ def _work(
     if lack:
         request = replace(request, index="auto")
     asked = not remembered and request.target_recall is not None
-    why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
+    why = (
+        f"{lack}; from now on it is as auto chooses"
+        if lack
+        else why_retrain(run, before, request, rows)
+    )
     last = before.index if before else None
     if why is not None or before is None or last is None:
-        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False, required=asked)
+        yield from index_build.begin(
+            job, shards, request, last, why or "", unit=unit, after=False, required=asked
+        )
         return
     update = _update(before, last, shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
 
 
 def _update(
-    before: Manifest, index: IndexEntry, shards: list[ShardRows], request: IndexRequest, merge: bool, unit: bool
+    before: Manifest,
+    index: IndexEntry,
+    shards: list[ShardRows],
+    request: IndexRequest,
+    merge: bool,
+    unit: bool,
 ) -> IndexUpdate:
     """The update that brings the index of a snapshot to these shards."""
-    old, new = {unit.path: unit.rows for unit in before.units if unit.path}, {path for path, _, _ in shards}
+    old, new = (
+        {unit.path: unit.rows for unit in before.units if unit.path},
+        {path for path, _, _ in shards},
+    )
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
     rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
@@ -85,9 +110,11 @@ def _update(
 
 
 def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
-    """The metric of a run's index: asked for, else that of the last index, else what the store remembers.
+    """The metric of a run's index: asked for, else that of the last index, else what the store
+    remembers.
 
-    `before` is the last snapshot with an index. The store may have been given another metric since, without an index.
+    `before` is the last snapshot with an index. The store may have been given another metric since,
+    without an index.
     """
     if request.metric != "auto":
         return request.metric
@@ -97,14 +124,17 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
 
 
 def _compared_alike(a: str, b: str, space: Space) -> bool:
-    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is the cosine."""
+    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is
+    the cosine.
+    """
     return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
 
 
 def buckets_to_match(
     read: list[tuple[IndexUpdateJob, str | Problem | None]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | IndexRecord | Problem]:
-    """The buckets to match; the groups to train on, where a file of the index is damaged; or what needs neither.
+    """The buckets to match; the groups to train on, where a file of the index is damaged; or what
+    needs neither.
 
     That is the last index, where it stays as it is, or the problem that a shard is damaged.
     """
@@ -137,7 +167,9 @@ def last_with_index(run: Run) -> Manifest | None:
 
 
 def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
-    """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, "" without one."""
+    """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, ""
+    without one.
+    """
     current = before.index if before else None
     if before is None or current is None:
         return ""
@@ -153,13 +185,19 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"
-    if request.index in ("auto", "compact") and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
+    if (
+        request.index in ("auto", "compact")
+        and current.factory == "Flat"
+        and rows >= index_choice.FLAT_BELOW
+    ):
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
     return _damage(run.root, current) or resized(current.trained.corpus, rows)
 
 
 def _damage(root: str, index: IndexEntry) -> str | None:
-    """Which file of an index is not there, is of another size, or, where it is needed as a whole, has other bytes."""
+    """Which file of an index is not there, is of another size, or, where it is needed as a whole,
+    has other bytes.
+    """
     sizes = {segment.path: segment.bytes for segment in index.segments}
     whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}
     for name, _ in index.files:

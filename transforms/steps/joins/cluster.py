@@ -1,4 +1,6 @@
-"""The rows of a store in groups: spherical k-means by the training of the index, or agglomerative clustering."""
+"""The rows of a store in groups: spherical k-means by the training of the index, or agglomerative
+clustering.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +25,11 @@ ROWS_A_CENTRE = 256  # to train on; more move a centre no further
 
 @dataclass(frozen=True)
 class Clustered:
-    """All rows (id, label, distance to the centre; of pieces, piece), and the clusters, the largest first.
+    """All rows (id, label, distance to the centre; of pieces, piece), and the clusters, the largest
+    first.
 
-    A cluster has label, size, names and ids of the rows nearest to its centre, and that as centroid.
+    A cluster has label, size, names and ids of the rows nearest to its centre, and that as
+    centroid.
     """
 
     rows: pa.Table
@@ -35,11 +39,14 @@ class Clustered:
 def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
     """The rows by the nearest of so many centres, found by k-means over a sample of them.
 
-    The folder takes a file with all vectors. Raises OptionError where there are more clusters than rows.
+    The folder takes a file with all vectors. Raises OptionError where there are more clusters than
+    rows.
     """
     rows = manifest.rows.stored
     if clusters > rows:
-        raise OptionError(f"--clusters {clusters:,}: {manifest.root} holds {rows:,} rows; ask for as many at most")
+        raise OptionError(
+            f"--clusters {clusters:,}: {manifest.root} holds {rows:,} rows; ask for as many at most"
+        )
     stored = StoreVectors.read(manifest, folder)
     plan = plan_for(f"IVF{clusters},Flat", len(stored), stored.vectors.shape[1], "ip")
     trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
@@ -52,15 +59,16 @@ def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
 
 
 def by_min_score(manifest: Manifest, min_score: float, folder: Path) -> Clustered:
-    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is `min_score` or more.
+    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is
+    `min_score` or more.
 
     Raises OptionError for a store with more rows than can be compared all at once.
     """
     rows = manifest.rows.stored
     if rows > AGGLOMERATIVE_ROWS:
         raise OptionError(
-            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and {manifest.root} holds "
-            f"{rows:,}; say --clusters"
+            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and"
+            f" {manifest.root} holds {rows:,}; say --clusters"
         )
     stored = StoreVectors.read(manifest, folder)
     with progress.stage("clustering", rows, "rows"):
@@ -75,15 +83,25 @@ def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
     try:
         from sklearn.cluster import AgglomerativeClustering
     except ImportError as error:
-        raise MissingExtraError(f"--min-score needs scikit-learn: {pip_line('evaluate')}") from error
+        raise MissingExtraError(
+            f"--min-score needs scikit-learn: {pip_line('evaluate')}"
+        ) from error
     if len(vectors) == 1:
         return np.zeros(1, np.int64)
     how = {"metric": "cosine", "linkage": "average", "distance_threshold": 1 - min_score + 1e-7}
-    return AgglomerativeClustering(n_clusters=None, **how).fit_predict(np.asarray(vectors)).astype(np.int64)
+    return (
+        AgglomerativeClustering(n_clusters=None, **how)
+        .fit_predict(np.asarray(vectors))
+        .astype(np.int64)
+    )
 
 
-def _clustered(stored: StoreVectors, label: np.ndarray, score: np.ndarray, centres: np.ndarray) -> Clustered:
-    """The result, with clusters numbered by size; of equal ones the first stays before the second."""
+def _clustered(
+    stored: StoreVectors, label: np.ndarray, score: np.ndarray, centres: np.ndarray
+) -> Clustered:
+    """The result, with clusters numbered by size; of equal ones the first stays before the
+    second.
+    """
     size = np.bincount(label, minlength=len(centres))
     order = np.argsort(-size, kind="stable")
     number = np.empty(len(order), np.int32)
@@ -92,11 +110,16 @@ def _clustered(stored: StoreVectors, label: np.ndarray, score: np.ndarray, centr
     distance = np.maximum(1 - score, 0).astype(np.float32)
     nearest = np.lexsort((distance, label))
     starts = np.cumsum([0, *size[:-1]])
-    chosen = [nearest[start : start + min(NEAREST, count)] for start, count in zip(starts, size, strict=True)]
+    chosen = [
+        nearest[start : start + min(NEAREST, count)]
+        for start, count in zip(starts, size, strict=True)
+    ]
     rows = np.concatenate(chosen)
     offsets = pa.array(np.cumsum([0, *(len(part) for part in chosen)]).astype(np.int32))
     table = stored.columns.select(["id"])
-    table = table.append_column("label", pa.array(label)).append_column("distance", pa.array(distance))
+    table = table.append_column("label", pa.array(label)).append_column(
+        "distance", pa.array(distance)
+    )
     if "piece" in stored.columns.column_names:
         table = table.append_column("piece", stored.columns["piece"])
     ids = stored.columns.column("id").take(pa.array(rows)).combine_chunks()

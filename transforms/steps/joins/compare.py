@@ -1,6 +1,7 @@
 """What queries are compared with: the rows of a snapshot, in groups that workers share among them.
 
-By its index, whose segments make the groups, or row by row, with shards for groups, where it has none.
+By its index, whose segments make the groups, or row by row, with shards for groups, where it has
+none.
 """
 
 from collections.abc import Iterator
@@ -48,16 +49,25 @@ class ComparedRows(Protocol):
 
 
 def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> ComparedRows:
-    """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are given."""
-    return ByIndex(manifest.index, searcher, k, spare) if manifest.index else ByRow(manifest, k + spare)
+    """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are
+    given.
+    """
+    return (
+        ByIndex(manifest.index, searcher, k, spare)
+        if manifest.index
+        else ByRow(manifest, k + spare)
+    )
 
 
 class ByIndex:
-    """The rows of an index: each group's candidates are those that `search` would have from its segments."""
+    """The rows of an index: each group's candidates are those that `search` would have from its
+    segments.
+    """
 
     def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
         self._index, self._searcher, self._k = index, searcher, k + spare
-        self._nprobe = index.nprobe_for(k)  # one hit more would have some indexes look into several times as many
+        # one hit more would have some indexes look into several times as many
+        self._nprobe = index.nprobe_for(k)
         self._depth, self._metric = depth_for(self._k, index.rerank), scored_by(index.metric)
         self._opened: tuple[Group, SegmentedIndex] | None = None
 
@@ -78,7 +88,11 @@ class ByIndex:
         """What the lists were built from; None where there are none."""
         trained = self._searcher.index.trained
         if trained is None:  # segments of earlier versions have the quantizer themselves
-            lists = [part.index for part in self._searcher.index.opened(*self._all).parts if part.has_lists]
+            lists = [
+                part.index
+                for part in self._searcher.index.opened(*self._all).parts
+                if part.has_lists
+            ]
             return TrainedIndex(load_faiss(), lists[0]) if lists else None
         return trained if hasattr(trained.index, "quantizer") else None
 
@@ -88,7 +102,9 @@ class ByIndex:
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
         """Gains and positions of the best candidates of some segments."""
-        gains, positions = scan(self._open(group).parts, queries, self._depth, coarse, self._trained)
+        gains, positions = scan(
+            self._open(group).parts, queries, self._depth, coarse, self._trained
+        )
         return gains, np.where(positions >= 0, positions + (group[0] << 32), -1)
 
     def _open(self, group: Group) -> SegmentedIndex:
@@ -97,13 +113,20 @@ class ByIndex:
         return self._opened[1]
 
     def hits(self, queries: np.ndarray, found: Found) -> Hits:
-        """The k best rows, by exact score where codes are rough; of queries whose lists hold too few, by more lists."""
+        """The k best rows, by exact score where codes are rough; of queries whose lists hold too
+        few, by more lists.
+        """
         gains, positions = found
-        segment, row = (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
+        segment, row = (
+            (positions >> 32).astype(np.int32),
+            np.where(positions >= 0, positions & 0xFFFFFFFF, -1),
+        )
         result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
         short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
         if short.size and self._trained is not None:
-            wider = self._open(self._all).search(queries[short], self._depth, nprobe=self._nprobe, least=self._k)
+            wider = self._open(self._all).search(
+                queries[short], self._depth, nprobe=self._nprobe, least=self._k
+            )
             for mine, other in zip(result, wider, strict=True):
                 mine[short] = other
         if self._index.rerank:

@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 from transforms.base.arrow import as_keys
 from transforms.index import TrainedIndex
 from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
-from transforms.index.near_pairs import Components, cosines, lists_for, lists_near, near_pairs, share_found
+from transforms.index.near_pairs import (
+    Components,
+    cosines,
+    lists_for,
+    lists_near,
+    near_pairs,
+    share_found,
+)
 from transforms.search import Searcher
 from transforms.steps.joins.store_vectors import TEXT, StoreVectors
 from transforms.store.manifest import Manifest
@@ -20,11 +27,12 @@ SHOWN_GROUPS, SHOWN_ROWS = 5, 3
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """All rows (id, component, keep, score to the keeper; of pieces, piece), and what there is to say of them.
+    """All rows (id, component, keep, score to the keeper; of pieces, piece), and what there is to
+    say of them.
 
-    `groups` are components of several rows; `largest` has some rows of the largest ones, the keeper first, with the
-    first 200 characters of their texts. Of `sampled` pairs of some rows with any other, `found` is the share that
-    the comparison saw.
+    `groups` are components of several rows; `largest` has some rows of the largest ones, the keeper
+    first, with the first 200 characters of their texts. Of `sampled` pairs of some rows with any
+    other, `found` is the share that the comparison saw.
     """
 
     rows: pa.Table
@@ -36,10 +44,11 @@ class Deduplicated:
 
 
 def deduplicate(manifest: Manifest, min_score: float, folder: Path) -> Deduplicated:
-    """The rows in components: two rows of a cosine of `min_score` or more are in one, and so are copies of a text.
+    """The rows in components: two rows of a cosine of `min_score` or more are in one, and so are
+    copies of a text.
 
-    A component's keeper is its row with the smallest id, the first of the store where several have it. The folder takes
-    a file with all vectors. Raises OptionError for a store without rows.
+    A component's keeper is its row with the smallest id, the first of the store where several have
+    it. The folder takes a file with all vectors. Raises OptionError for a store without rows.
     """
     stored = StoreVectors.read(manifest, folder)
     near = _lists(stored, min_score)
@@ -69,14 +78,20 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
         members = np.flatnonzero(component == group)
         chosen.append(members[np.argsort(~keep[members], kind="stable")][:SHOWN_ROWS])
     places = np.concatenate([np.empty(0, np.int64), *chosen])
-    return rows.take(pa.array(places)).append_column(TEXT, pa.array(stored.names(places), pa.string()))
+    return rows.take(pa.array(places)).append_column(
+        TEXT, pa.array(stored.names(places), pa.string())
+    )
 
 
 def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
-    """The lists near each row: one for all where every pair can be compared, else those of the index, or new ones."""
+    """The lists near each row: one for all where every pair can be compared, else those of the
+    index, or new ones.
+    """
     if len(stored) < FLAT_BELOW:
         return np.zeros((len(stored), 1), np.int32)
-    plan = plan_for(automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip")
+    plan = plan_for(
+        automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip"
+    )
     trained = _of_index(stored.manifest) or stored.trained(plan, plan.train_rows)
     return lists_near(stored.vectors, trained, lists_for(min_score))
 
@@ -110,4 +125,8 @@ def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
     table = stored.columns.select(["id"])
     for name, column in columns.items():
         table = table.append_column(name, pa.array(column))
-    return table.append_column("piece", stored.columns["piece"]) if "piece" in stored.columns.column_names else table
+    return (
+        table.append_column("piece", stored.columns["piece"])
+        if "piece" in stored.columns.column_names
+        else table
+    )

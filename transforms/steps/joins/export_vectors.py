@@ -1,4 +1,6 @@
-"""The rows of a snapshot as files of other programs: a matrix of numpy, an index of faiss, a table of LanceDB."""
+"""The rows of a snapshot as files of other programs: a matrix of numpy, an index of faiss, a table
+of LanceDB.
+"""
 
 import json
 from collections.abc import Iterator
@@ -21,20 +23,27 @@ from transforms.store import Store
 from transforms.store.index_files import files as index_files
 from transforms.store.shards.shards import open_shard, own_columns, read_shard
 
-VECTORS, INDEX, IDS, ABOUT, TABLE = "vectors.npy", "index.faiss", "ids.parquet", "vectors.json", "rows"
+VECTORS, INDEX, IDS, ABOUT, TABLE = (
+    "vectors.npy",
+    "index.faiss",
+    "ids.parquet",
+    "vectors.json",
+    "rows",
+)
 PLACE = ("piece", "start", "end")  # what tells the pieces of a document apart
 
 
 def export_vectors(store: Store, kind: str, folder: Path) -> dict[str, Any]:
-    """Write the rows of a snapshot into an empty folder as one of VECTOR_FILES; what `vectors.json` says of them.
+    """Write the rows of a snapshot into an empty folder as one of VECTOR_FILES; what `vectors.json`
+    says of them.
 
     Raises MissingExtraError where LanceDB is not installed.
     """
     written = {"npy": _write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind](store, folder)
     manifest = store.manifest
     about = {
-        "kind": kind, "rows": len(store), "dim": store.space.dim, "metric": manifest.metric, "space": store.space.id,
-        "store": store.root, "run": manifest.run, **written,
+        "kind": kind, "rows": len(store), "dim": store.space.dim, "metric": manifest.metric,
+        "space": store.space.id, "store": store.root, "run": manifest.run, **written,
     }  # fmt: skip
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return about
@@ -63,7 +72,9 @@ class _Ids:
     def __init__(self, store: Store, folder: Path):
         schema = _columns(store)
         self.names = ["id", *(PLACE if store.manifest.rows.pieces is not None else ())]
-        self._file = pq.ParquetWriter(folder / IDS, pa.schema([schema.field(name) for name in self.names]))
+        self._file = pq.ParquetWriter(
+            folder / IDS, pa.schema([schema.field(name) for name in self.names])
+        )
 
     def __enter__(self) -> "_Ids":
         return self
@@ -87,14 +98,21 @@ def _write_npy(store: Store, folder: Path) -> dict[str, Any]:
 
 
 def _write_faiss(store: Store, folder: Path) -> dict[str, Any]:
-    """One index over all rows, whose 64-bit ids are the rows of the file of ids; of the kind that the store has."""
+    """One index over all rows, whose 64-bit ids are the rows of the file of ids; of the kind that
+    the store has.
+    """
     entry, metric, start = store.manifest.index, store.manifest.metric, 0
     with use_threads(None) as faiss, _Ids(store, folder) as ids:
         if entry is not None and entry.trained.path:
-            data = index_files.read(storage.join(store.root, entry.trained.path), entry.trained.sha256)
+            data = index_files.read(
+                storage.join(store.root, entry.trained.path), entry.trained.sha256
+            )
             plain, factory = TrainedIndex.of(data).whole, entry.factory
         else:
-            plain, factory = faiss.IndexFlat(store.space.dim, faiss_metric(faiss, scored_by(metric))), "Flat"
+            plain, factory = (
+                faiss.IndexFlat(store.space.dim, faiss_metric(faiss, scored_by(metric))),
+                "Flat",
+            )
         index = faiss.IndexIDMap2(plain)
         for batch in _blocks(store, [*ids.names, "embedding"]):
             vectors = np.ascontiguousarray(prepared(ids.add(batch), metric))
@@ -117,15 +135,26 @@ def _write_lance(store: Store, folder: Path) -> dict[str, Any]:
         ) from error
     found = _columns(store)
     places = PLACE if store.manifest.rows.pieces is not None else ()
-    kept = [name for name in found.names if name in ("id", *places) or name not in own_columns(found.names)]
+    kept = [
+        name
+        for name in found.names
+        if name in ("id", *places) or name not in own_columns(found.names)
+    ]
     vector = pa.field("vector", pa.list_(pa.float32(), store.space.dim))
-    schema = pa.schema([found.field("id"), vector, *(found.field(name) for name in kept if name != "id")])
+    schema = pa.schema(
+        [found.field("id"), vector, *(found.field(name) for name in kept if name != "id")]
+    )
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in _blocks(store, [*kept, "embedding"]):
-            vectors, others = fixed_size(as_matrix(batch.column("embedding"))), [name for name in kept if name != "id"]
+            vectors, others = (
+                fixed_size(as_matrix(batch.column("embedding"))),
+                [name for name in kept if name != "id"],
+            )
             columns = [batch.column("id"), vectors, *(batch.column(name) for name in others)]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
-    lancedb.connect(str(folder)).create_table(TABLE, pa.RecordBatchReader.from_batches(schema, batches()))
+    lancedb.connect(str(folder)).create_table(
+        TABLE, pa.RecordBatchReader.from_batches(schema, batches())
+    )
     return {"files": [f"{TABLE}.lance"], "table": TABLE}

@@ -1,7 +1,9 @@
-"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of rows after the other.
+"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of
+rows after the other.
 
-A block's queries, and what each group has for them, are files in the folder `_work` of the output, so that only
-descriptions travel. A block's result is one file, named by the block and written once: what is there is not made again.
+A block's queries, and what each group has for them, are files in the folder `_work` of the output,
+so that only descriptions travel. A block's result is one file, named by the block and written once:
+what is there is not made again.
 """
 
 import io
@@ -38,12 +40,14 @@ StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and r
 
 @dataclass(frozen=True)
 class NeighboursJob:
-    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored `min_score` or more.
+    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored
+    `min_score` or more.
 
-    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its own. `columns` are
-    those of files of queries, `model` and `query_prompt` what these are embedded by, where not as the store remembers.
-    With `texts` a block's file has the texts of rows and queries too, as far as they are known; `query_text` is the
-    column with those of queries that are a store's rows.
+    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its
+    own. `columns` are those of files of queries, `model` and `query_prompt` what these are embedded
+    by, where not as the store remembers. With `texts` a block's file has the texts of rows and
+    queries too, as far as they are known; `query_text` is the column with those of queries that are
+    a store's rows.
     """
 
     store: str
@@ -70,7 +74,9 @@ class NeighboursJob:
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """Rows of a store that are queries: of some shards (number and path), those from `start` up to `stop`."""
+    """Rows of a store that are queries: of some shards (number and path), those from `start` up to
+    `stop`.
+    """
 
     name: str
     parts: tuple[tuple[int, str, int, int], ...]
@@ -92,7 +98,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """The file of a block: how many queries it is about, how many rows it has, and how many queries were none."""
+    """The file of a block: how many queries it is about, how many rows it has, and how many queries
+    were none.
+    """
 
     path: str
     queries: int
@@ -102,9 +110,11 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row in it, int64 [q].
+    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row
+    in it, int64 [q].
 
-    `piece` int32 [q] are their numbers where they are pieces of documents; `texts` are None if unknown.
+    `piece` int32 [q] are their numbers where they are pieces of documents; `texts` are None if
+    unknown.
     """
 
     names: list[str]
@@ -130,7 +140,9 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
             stop = min(unit.rows, start + room)
             parts[-1].append((number, path, start, stop))
             start, room = stop, room - (stop - start)
-    return [StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block]
+    return [
+        StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block
+    ]
 
 
 def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
@@ -154,11 +166,20 @@ def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
         places.append(here)
         numbers += [table.column(name).to_numpy() for name in pieces]
     piece = np.concatenate(numbers) if numbers else None
-    return Queries(names, np.concatenate(vectors), np.concatenate(shards), np.concatenate(places), piece, texts or None)
+    return Queries(
+        names,
+        np.concatenate(vectors),
+        np.concatenate(shards),
+        np.concatenate(places),
+        piece,
+        texts or None,
+    )
 
 
 class NeighbourSearch:
-    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are first needed."""
+    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are
+    first needed.
+    """
 
     def __init__(self, job: NeighboursJob):
         self._job = job
@@ -169,13 +190,17 @@ class NeighbourSearch:
             job = self._job
             manifest = read_resolved(job.store, job.snapshot, job.digest)
             if manifest is None:
-                raise SentenceBeamError(f"{job.store}: the snapshot {job.snapshot} is missing; see verify")
+                raise SentenceBeamError(
+                    f"{job.store}: the snapshot {job.snapshot} is missing; see verify"
+                )
             searcher = Searcher(manifest, job.model, job.query_prompt)
             self._parts = manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself))
         return self._parts
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
-        """The comparisons that the queries of a source need, or the record of a block whose file is there."""
+        """The comparisons that the queries of a source need, or the record of a block whose file is
+        there.
+        """
         try:
             if isinstance(source, StoredBlock):
                 yield self._known(source.name) or self._prepared(
@@ -189,7 +214,9 @@ class NeighbourSearch:
             yield Problem.of(_mended(error))
 
     def _known(self, block: str) -> BlockRecord | None:
-        """The record of a block whose file is there and whole; another file is made in place of a damaged one."""
+        """The record of a block whose file is there and whole; another file is made in place of a
+        damaged one.
+        """
         path = self._job.path(block)
         found = storage.storage_of(path).read_versioned(path)
         if found is None:
@@ -217,7 +244,11 @@ class NeighbourSearch:
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
-        arrays = {} if coarse is None else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
+        arrays = (
+            {}
+            if coarse is None
+            else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
+        )
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
         if queries.piece is not None:
@@ -247,13 +278,19 @@ class NeighbourSearch:
         with _refuse_damage(path):
             names = json.loads(arrays["names"].tobytes())
             texts = json.loads(arrays["texts"].tobytes()) if "texts" in arrays else None
-            queries = Queries(names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts)
+            queries = Queries(
+                names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts
+            )
             if "lists" not in arrays:
                 return queries, None
-            return queries, Coarse(arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64))
+            return queries, Coarse(
+                arrays["scores"], np.ascontiguousarray(arrays["lists"], np.int64)
+            )
 
     def finish(self, work: Comparison) -> BlockRecord | Problem:
-        """Write the file of a block that was compared with all groups; what was left for that is removed."""
+        """Write the file of a block that was compared with all groups; what was left for that is
+        removed.
+        """
         try:
             known = self._known(work.block)  # of an engine that does this again
             return known or self._finished(work)
@@ -263,11 +300,16 @@ class NeighbourSearch:
     def _finished(self, work: Comparison) -> BlockRecord:
         manifest, _, rows = self._open()
         none = np.empty(0, np.int64)
-        queries, hits = Queries([], none, none, none), Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
+        queries, hits = (
+            Queries([], none, none, none),
+            Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2),
+        )
         if work.groups:
             queries, _ = self._taken(work.block)
             with progress.stage("scoring again", len(queries.names), "queries"):
-                hits = rows.hits(queries.vectors, _best(self._found(work.block, group) for group in work.groups))
+                hits = rows.hits(
+                    queries.vectors, _best(self._found(work.block, group) for group in work.groups)
+                )
             hits = _without_itself(hits, queries) if self._job.itself else hits
         table = _table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
@@ -321,9 +363,11 @@ def _without_itself(hits: Hits, queries: Queries) -> Hits:
 
 
 def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
-    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are pieces.
+    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are
+    pieces.
 
-    The texts of queries and rows, `query_text` and `text`, are there where the job wants and knows them.
+    The texts of queries and rows, `query_text` and `text`, are there where the job wants and knows
+    them.
     """
     there = hits.shard >= 0
     if job.min_score is not None:
@@ -351,14 +395,18 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
     return pa.table(columns)
 
 
-def _columns_of(shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]) -> pa.Table:
+def _columns_of(
+    shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]
+) -> pa.Table:
     """Some columns of rows, in these types, shard by shard read."""
     schema = pa.schema(kinds.items())
     found, order = [schema.empty_table()], np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
         table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))
-        found.append(table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place))))
+        found.append(
+            table.replace_schema_metadata(None).cast(schema).take(pa.array(np.sort(place)))
+        )
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     return pa.concat_tables(found).take(pa.array(back))

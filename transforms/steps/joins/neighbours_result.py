@@ -1,4 +1,6 @@
-"""The file beside the neighbours that says what was asked, and how it ended: what a second run into a folder reads."""
+"""The file beside the neighbours that says what was asked, and how it ended: what a second run into
+a folder reads.
+"""
 
 import json
 from collections.abc import Iterator
@@ -56,7 +58,8 @@ def begin(output: str, asked: dict[str, Any]) -> None:
         other = RESULT
     if other is not None:
         raise OptionError(
-            f"--output {output} holds the neighbours of another job ({other} differs); name a new folder, or remove it"
+            f"--output {output} holds the neighbours of another job ({other} differs); name a new"
+            " folder, or remove it"
         )
 
 
@@ -66,16 +69,22 @@ def _check_empty(output: str) -> None:
         raise OptionError(f"--output {output} is a file; name a folder")
     there = storage.names_below(output)
     if there:
-        raise OptionError(f"--output {output} holds {there[0]} and was not made by neighbours; name a new folder")
+        raise OptionError(
+            f"--output {output} holds {there[0]} and was not made by neighbours; name a new folder"
+        )
 
 
 def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
-    """Write how the run ended, which is also returned; nothing is left of the work on the way where it is done."""
+    """Write how the run ended, which is also returned; nothing is left of the work on the way where
+    it is done.
+    """
     path = storage.join(output, RESULT)
     asked = _asked(path, storage.read_bytes(path))
     problem = ended.problem
     if problem is None and not sum(block.queries for block in ended.blocks):
-        problem = Problem.of(OptionError("--queries holds no query with text; check it and --text-column"))
+        problem = Problem.of(
+            OptionError("--queries holds no query with text; check it and --text-column")
+        )
     blocks = sorted(ended.blocks, key=lambda block: block.path)
     names = [block.path.rpartition("/")[2] for block in blocks]
     said = {
@@ -99,7 +108,9 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
 
 
 def ended(output: str, run: str) -> dict[str, Any] | None:
-    """What `conclude` said of a run; None if it did not come to that. Raises SentenceBeamError for a damaged file."""
+    """What `conclude` said of a run; None if it did not come to that. Raises SentenceBeamError for
+    a damaged file.
+    """
     path = storage.join(output, RESULT)
     data = storage.read_bytes(path)
     with _refuse_damage(path):
@@ -143,4 +154,7 @@ def remove(folder: str) -> None:
 
 
 def _write(output: str, said: dict[str, Any]) -> None:
-    storage.overwrite(storage.join(output, RESULT), (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode())
+    storage.overwrite(
+        storage.join(output, RESULT),
+        (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode(),
+    )

@@ -1,4 +1,6 @@
-"""All rows of a snapshot at hand at once: ids in memory, vectors of length 1 in a file that is mapped."""
+"""All rows of a snapshot at hand at once: ids in memory, vectors of length 1 in a file that is
+mapped.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ TEXT = "text"  # the column with the texts of rows in what a join writes
 
 @dataclass(frozen=True)
 class StoreVectors:
-    """The rows of a snapshot in the order of its shards: columns id and, of pieces, piece; hashes uint8 [n, 16].
+    """The rows of a snapshot in the order of its shards: columns id and, of pieces, piece; hashes
+    uint8 [n, 16].
 
     `vectors` float32 [n, d] are of length 1. `starts` int64 [shards] are the shards' first rows.
     """
@@ -34,7 +37,9 @@ class StoreVectors:
 
     @classmethod
     def read(cls, manifest: Manifest, folder: Path) -> "StoreVectors":
-        """The rows, whose vectors are put into a file of the folder. Raises OptionError where there are none."""
+        """The rows, whose vectors are put into a file of the folder. Raises OptionError where there
+        are none.
+        """
         rows = manifest.rows.stored
         if not rows:
             raise OptionError(f"{manifest.root} holds no rows")
@@ -51,19 +56,25 @@ class StoreVectors:
                 batches.append(batch.drop_columns(["embedding"]))
         table = pa.Table.from_batches(batches).replace_schema_metadata(None)
         hashes = as_hashes(table.column("row_hash"))
-        return cls(manifest, table.drop_columns(["row_hash"]), hashes, vectors, np.array(starts, np.int64))
+        return cls(
+            manifest, table.drop_columns(["row_hash"]), hashes, vectors, np.array(starts, np.int64)
+        )
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def trained(self, plan: IndexPlan, most: int) -> TrainedIndex:
         """What the training of an index gives for `most` of the rows, the same ones each time."""
-        rows = np.sort(np.random.default_rng(0).choice(len(self), min(most, len(self)), replace=False))
+        rows = np.sort(
+            np.random.default_rng(0).choice(len(self), min(most, len(self)), replace=False)
+        )
         with progress.stage(f"training on {len(rows):,} rows"):
             return TrainedIndex.of(train(plan, np.ascontiguousarray(self.vectors[rows])))
 
     def names(self, rows: np.ndarray) -> list[str]:
-        """The texts of rows int64 [m], cut to 200 characters and on one line; their ids where no text is kept."""
+        """The texts of rows int64 [m], cut to 200 characters and on one line; their ids where no
+        text is kept.
+        """
         text = self.manifest.options.kept_text
         if text is None:
             return self.columns.column("id").take(pa.array(rows)).to_pylist()
@@ -71,21 +82,26 @@ class StoreVectors:
         shard = np.searchsorted(self.starts, rows, "right") - 1
         for number in np.unique(shard).tolist():
             here = np.flatnonzero(shard == number)
-            table = take_rows(self.manifest.shard_paths[number], rows[here] - self.starts[number], [text])
+            table = take_rows(
+                self.manifest.shard_paths[number], rows[here] - self.starts[number], [text]
+            )
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
                 found[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
         return found
 
 
 def with_texts(rows: pa.Table, manifest: Manifest) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """All rows of a snapshot, in the order of its shards, with their texts if the store keeps these; schema and tables.
+    """All rows of a snapshot, in the order of its shards, with their texts if the store keeps
+    these; schema and tables.
 
     A shard's texts are read when its table is asked for.
     """
     text = manifest.options.kept_text
     if text is None:
         return rows.schema, iter([rows])
-    return rows.schema.append(pa.field(TEXT, pa.large_string())), _with_texts(rows, manifest.shard_paths, text)
+    return rows.schema.append(pa.field(TEXT, pa.large_string())), _with_texts(
+        rows, manifest.shard_paths, text
+    )
 
 
 def _with_texts(rows: pa.Table, shards: list[str], text: str) -> Iterator[pa.Table]:

@@ -1,4 +1,5 @@
-"""What an option comes to that is `auto`, or not given: rules in their order, which docs/reference.md shows as a table.
+"""What an option comes to that is `auto`, or not given: rules in their order, which
+docs/reference.md shows as a table.
 
 The first rule that holds decides.
 """
@@ -17,10 +18,11 @@ UNIT_TOKENS_ACCELERATOR = 1_048_576
 
 @dataclass(frozen=True)
 class Case:
-    """What the rules look at: an option's value as it was `given`, and as the store has it, each None without one.
+    """What the rules look at: an option's value as it was `given`, and as the store has it, each
+    None without one.
 
-    `family` and `modules` are the model's, `local` says that this process does the work, `indexed` that the run builds
-    an index.
+    `family` and `modules` are the model's, `local` says that this process does the work, `indexed`
+    that the run builds an index.
     """
 
     given: Any = None
@@ -49,7 +51,9 @@ def decide(option: str, case: Case) -> Any:
 
 
 def _no_dtype(_: Case) -> Any:
-    raise OptionError("--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16")
+    raise OptionError(
+        "--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16"
+    )
 
 
 def _is_named(case: Case) -> bool:
@@ -84,13 +88,24 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         _NAMED,
         _STORE,
         Rule(
-            f"the model is of a family that computes in float32 alone ({', '.join(sorted(FLOAT32_ONLY))})",
+            "the model is of a family that computes in float32 alone"
+            f" ({', '.join(sorted(FLOAT32_ONLY))})",
             "float32",
             lambda case: case.family in FLOAT32_ONLY,
             lambda _: "float32",
         ),
-        Rule("`--accelerator` is given", "bfloat16", lambda case: case.accelerator, lambda _: "bfloat16"),
-        Rule("other machines do the work", "exit status 2: it has to be named", lambda case: not case.local, _no_dtype),
+        Rule(
+            "`--accelerator` is given",
+            "bfloat16",
+            lambda case: case.accelerator,
+            lambda _: "bfloat16",
+        ),
+        Rule(
+            "other machines do the work",
+            "exit status 2: it has to be named",
+            lambda case: not case.local,
+            _no_dtype,
+        ),
         Rule(
             "else",
             "bfloat16 where this machine's device multiplies it in hardware, else float32",
@@ -107,7 +122,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             _remembered,
         ),
         Rule(
-            "the model says nothing, or what an index can have (`similarity_fn_name`), or an index is built",
+            "the model says nothing, or what an index can have (`similarity_fn_name`), or an index"
+            " is built",
             "the model's; cosine where it says nothing; exit status 2 for one that no index has",
             lambda case: case.indexed or case.modules.similarity in (None, *METRICS),
             lambda case: case.modules.metric,

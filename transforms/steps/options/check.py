@@ -13,15 +13,17 @@ from transforms.store.manifest import Manifest
 from transforms.store.shards.shards import PIECE_COLUMNS, check_kept
 
 OF_VECTORS = (  # options that decide vectors, beside the model
-    "revision", "pooler", "prompt", "prompt_name", "max_tokens", "chunks", "normalize", "calibration", "truncate_dim",
-    "dtype", "precision", "partition",
+    "revision", "pooler", "prompt", "prompt_name", "max_tokens", "chunks", "normalize",
+    "calibration", "truncate_dim", "dtype", "precision", "partition",
 )  # fmt: skip
 
 
 def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     """Raise `OptionError` for options that do not fit each other or the store."""
     if choice.options.deterministic and asked.tokens_per_batch is not None:
-        raise OptionError("--tokens-per-batch: deterministic batches have a size of their own; leave it out")
+        raise OptionError(
+            "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
+        )
     check_kept(choice.options)
     _check_chunks(asked, choice, previous)
     _check_table_part(asked)
@@ -35,7 +37,8 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
         check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
     if asked.append and choice.partition == "content":
         raise OptionError(
-            "--append: --partition content has no units of single files; name all files, without --append"
+            "--append: --partition content has no units of single files; name all files, without"
+            " --append"
         )
 
 
@@ -44,12 +47,14 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
     chunks.check_prefix(options.chunk_prefix)
     for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
         if name in PIECE_COLUMNS:
-            raise OptionError(f"--keep-columns {name}: with --chunks every shard has a column {name} of its own")
+            raise OptionError(
+                f"--keep-columns {name}: with --chunks every shard has a column {name} of its own"
+            )
     whole = chunks.kind == "late" or chunks.combine == "mean"
     if whole and choice.partition == "content":
         raise OptionError(
-            f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by their text; say "
-            "--partition file"
+            f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by"
+            " their text; say --partition file"
         )
     if previous is None or asked.reembed or not previous.rows.written:
         return
@@ -57,8 +62,9 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
         before, now = getattr(previous.options, name), getattr(options, name)
         if before != now:
             raise OptionError(
-                f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by {before!r}; leave the "
-                "option out, choose another --store, or embed everything anew with --reembed"
+                f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"
+                f" {before!r}; leave the option out, choose another --store, or embed everything"
+                " anew with --reembed"
             )
 
 
@@ -66,7 +72,8 @@ def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
     for glob in asked.input:
         if overlaps(glob, asked.store, choice.options.hidden):
             raise OptionError(
-                f"--input {glob} takes in the store {asked.store} itself; move the store out of it or narrow --input"
+                f"--input {glob} takes in the store {asked.store} itself; move the store out of it"
+                " or narrow --input"
             )
 
 
@@ -77,7 +84,8 @@ def _check_table_part(asked: EmbedOptions) -> None:
         for name in asked.input:
             if not is_table(name):
                 raise OptionError(
-                    f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the option out"
+                    f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the"
+                    " option out"
                 )
     if asked.input_version is not None and len(asked.input) > 1:
         raise OptionError(f"--input-version: there are {len(asked.input)} tables; name one --input")
@@ -87,22 +95,26 @@ def _check_limit(asked: EmbedOptions, previous: Manifest | None) -> None:
     """Raise OptionError for a trial run that would replace a whole store."""
     if asked.limit is not None and previous is not None and previous.options.limit is None:
         raise OptionError(
-            f"--limit {asked.limit} would leave only that many of the {previous.rows.written} rows of "
-            f"{previous.root}; choose another --store"
+            f"--limit {asked.limit} would leave only that many of the {previous.rows.written} rows"
+            f" of {previous.root}; choose another --store"
         )
 
 
 def _check_required(asked: EmbedOptions, choice: Choice) -> None:
-    if asked.require_space is not None and not choice.space.id.startswith(asked.require_space.lower()):
+    if asked.require_space is not None and not choice.space.id.startswith(
+        asked.require_space.lower()
+    ):
         raise OptionError(
-            f"--require-space {asked.require_space}: these options and the model's files make the space "
-            f"{choice.space.id}; mend them, or require that one"
+            f"--require-space {asked.require_space}: these options and the model's files make the"
+            f" space {choice.space.id}; mend them, or require that one"
         )
 
 
 def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -> None:
     space = choice.space
-    fields = [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
+    fields = (
+        [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
+    )
     if choice.partition != previous.partition:
         fields.append("partition")
     if fields:
@@ -123,4 +135,6 @@ def _check_calibration(asked: EmbedOptions, choice: Choice) -> None:
     except SpaceMismatchError as error:
         if asked.calibration is not None:
             raise
-        raise OptionError(f"{str(error).partition(';')[0]}; give another --calibration, or '' for none") from error
+        raise OptionError(
+            f"{str(error).partition(';')[0]}; give another --calibration, or '' for none"
+        ) from error

@@ -1,4 +1,6 @@
-"""What a run's options come to: those that are given, else what the store remembers, else defaults."""
+"""What a run's options come to: those that are given, else what the store remembers, else
+defaults.
+"""
 
 import os
 from dataclasses import dataclass, replace
@@ -21,9 +23,15 @@ KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
 
 def _remembered_as(kind: Remembered) -> tuple[str, ...]:
-    """Return the names of the options that a store remembers in this way, without those that rules decide."""
+    """Return the names of the options that a store remembers in this way, without those that rules
+    decide.
+    """
     declared = declared_in(EmbedOptions)
-    return tuple(name for name, one in declared.items() if one.remembered is kind and flag_of(name, one) not in RULES)
+    return tuple(
+        name
+        for name, one in declared.items()
+        if one.remembered is kind and flag_of(name, one) not in RULES
+    )
 
 
 # The store has `limit` of a trial run too, which the next run does not take from it.
@@ -33,7 +41,9 @@ REMEMBERED = _remembered_as(Remembered.RUN)
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run's options come to. `options` are those that the store will remember, `gates` those of this run."""
+    """What a run's options come to. `options` are those that the store will remember, `gates` those
+    of this run.
+    """
 
     options: Options
     recipe: Recipe
@@ -46,9 +56,18 @@ class Choice:
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
-    """What the options come to, beside a store's last snapshot; `local` says that this process does the work."""
-    asked, remembered = _as_exported(asked), previous.options if previous else Options.of_a_new_store()
-    chosen = {name: _chosen(asked, remembered, name) for name in (*CONTENT, *REMEMBERED) if name not in KEPT}
+    """What the options come to, beside a store's last snapshot; `local` says that this process does
+    the work.
+    """
+    asked, remembered = (
+        _as_exported(asked),
+        previous.options if previous else Options.of_a_new_store(),
+    )
+    chosen = {
+        name: _chosen(asked, remembered, name)
+        for name in (*CONTENT, *REMEMBERED)
+        if name not in KEPT
+    }
     chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
@@ -75,7 +94,9 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
         calibration=calibration,
         index=index,
         partition=decided("--partition", asked.partition, previous.partition if previous else None),
-        unit_tokens=decided("--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None),
+        unit_tokens=decided(
+            "--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None
+        ),
         gates=gates.used,
     )
 
@@ -92,13 +113,28 @@ def _case(asked: EmbedOptions, files: ModelFiles, local: bool, indexed: bool) ->
 
 
 def _as_exported(asked: EmbedOptions) -> EmbedOptions:
-    """The options; where the model is an export, those that are not given are as it was exported."""
+    """The options; where the model is an export, those that are not given are as it was
+    exported.
+    """
     if asked.model is None:
         return asked
-    names = ("pooler", "prompt", "prompt_name", "max_tokens", "normalize", "truncate_dim", "dtype", "calibration")
+    names = (
+        "pooler",
+        "prompt",
+        "prompt_name",
+        "max_tokens",
+        "normalize",
+        "truncate_dim",
+        "dtype",
+        "calibration",
+    )
     given = {name: getattr(asked, name) for name in names}
     files = resolve_model(asked.model, asked.revision)
-    stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"}) if files.exported else given
+    stated = (
+        files.as_exported({**given, "pooler": given["pooler"] or "auto"})
+        if files.exported
+        else given
+    )
     return replace(asked, **stated)
 
 
@@ -110,7 +146,11 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
         return None  # a trial run must not shrink every later one
     if name == "prompt" and asked.prompt_name is not None:
         return None
-    if name == "revision" and asked.model is not None and _full_path(asked.model) != remembered.model:
+    if (
+        name == "revision"
+        and asked.model is not None
+        and _full_path(asked.model) != remembered.model
+    ):
         return None  # it is the other model's
     if name == "text_template" and asked.text_column is not None:
         return None
@@ -123,7 +163,9 @@ def _kept(asked: EmbedOptions, remembered: Options) -> tuple[tuple[str, ...], di
     """The columns to keep, and the types of those that have been given one, now or before."""
     if asked.kept is None:
         return tuple(remembered.keep_columns), remembered.keep_types
-    types = {column.name: column.kind or remembered.keep_types.get(column.name) for column in asked.kept}
+    types = {
+        column.name: column.kind or remembered.keep_types.get(column.name) for column in asked.kept
+    }
     return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
 
 
@@ -150,9 +192,15 @@ def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration 
 
 
 def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
-    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is forgotten."""
+    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is
+    forgotten.
+    """
     recipe = Recipe.of({**chosen, "prompt_name": asked.prompt_name})
-    if asked.truncate_dim is None and calibration is not None and (recipe.truncate_dim or 0) > calibration.dim:
+    if (
+        asked.truncate_dim is None
+        and calibration is not None
+        and (recipe.truncate_dim or 0) > calibration.dim
+    ):
         return replace(recipe, truncate_dim=None)
     return recipe
 
@@ -160,10 +208,15 @@ def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibratio
 def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
     names = ("target_recall", "max_bytes_per_row", "max_latency_ms")
-    given: dict[str, Any] = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    given: dict[str, Any] = {
+        name: value for name in names if (value := getattr(asked, name)) is not None
+    }
     if asked.index == "none":
         if given:
-            raise OptionError(f"--{next(iter(given)).replace('_', '-')}: --index none builds no index; leave it out")
+            raise OptionError(
+                f"--{next(iter(given)).replace('_', '-')}: --index none builds no index; leave"
+                " it out"
+            )
         return None
     if asked.index is not None:
         check_request(asked.index)

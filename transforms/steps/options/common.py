@@ -33,11 +33,13 @@ MAX_REJECTS = Declared(
 
 
 def named_input(what: str, default: str | None = None) -> Declared:
-    """Return the declaration of `--input`; several names may follow it, as the shell makes them of a pattern."""
+    """Return the declaration of `--input`; several names may follow it, as the shell makes them of
+    a pattern.
+    """
     ending = "" if default is None else f" (default: {default})"
     return Declared(
-        f"{what}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard input, a line a text; "
-        f"several, or repeated{ending}",
+        f"{what}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard"
+        f" input, a line a text; several, or repeated{ending}",
         metavar="PATH",
         several="list",
     )
@@ -45,18 +47,23 @@ def named_input(what: str, default: str | None = None) -> Declared:
 
 FORMAT = Declared("format of all inputs (default: auto, by file name)", choices=INPUT_FORMATS)
 DELIMITER = Declared(
-    "what stands between the values of CSV and TSV; tab is a word for it (default: told from each file's header)",
+    "what stands between the values of CSV and TSV; tab is a word for it (default: told from each"
+    " file's header)",
     kind=values.delimiter,
     metavar="CHAR",
 )
 TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
 ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")
-QUERY_ID_COLUMN = Declared("column with what names a query in the result (default: its text)", metavar="NAME")
+QUERY_ID_COLUMN = Declared(
+    "column with what names a query in the result (default: its text)", metavar="NAME"
+)
 
 # Models and their vectors
 
 MODEL = Declared(
-    f"minilm, a local directory, or a Hugging Face id (default: {DEFAULT_MODEL})", kind=values.filled, metavar="MODEL"
+    f"minilm, a local directory, or a Hugging Face id (default: {DEFAULT_MODEL})",
+    kind=values.filled,
+    metavar="MODEL",
 )
 STORES_MODEL = Declared(
     "the store's model on this machine, checked by digest (default: where it was)",
@@ -65,23 +72,33 @@ STORES_MODEL = Declared(
 )
 REVISION = Declared("revision of a Hugging Face id (default: the hub's)", metavar="R")
 ONE_PROMPT = Exclusive("prompt")
-POOLER = Declared("how token states become a vector, see below (default: auto, the model's own)", metavar="SPEC")
+POOLER = Declared(
+    "how token states become a vector, see below (default: auto, the model's own)", metavar="SPEC"
+)
 PROMPT = Declared("text put before every row (default: the model's)", metavar="STR")
 PROMPT_NAME = Declared(
-    "one of the model's named prompts; not with --prompt (default: the one that the model names, if any)",
+    "one of the model's named prompts; not with --prompt (default: the one that the model names, if"
+    " any)",
     metavar="NAME",
 )
-QUERY_PROMPT = Declared("text put before every query (default: the store's, else the model's own)", metavar="STR")
-MAX_TOKENS = Declared("cut longer texts (default: the model's limit)", kind=values.positive, metavar="N")
+QUERY_PROMPT = Declared(
+    "text put before every query (default: the store's, else the model's own)", metavar="STR"
+)
+MAX_TOKENS = Declared(
+    "cut longer texts (default: the model's limit)", kind=values.positive, metavar="N"
+)
 NORMALIZE = Declared("vectors of length 1 (default: as the model says for pooler auto, else yes)")
 CALIBRATION = Declared(
     "folder that fit made, applied to the vectors; none takes a store's off (default: none)",
     kind=calibration,
     metavar="PATH|none",
 )
-TRUNCATE_DIM = Declared("keep the first D components (default: all)", kind=values.positive, metavar="D")
+TRUNCATE_DIM = Declared(
+    "keep the first D components (default: all)", kind=values.positive, metavar="D"
+)
 DTYPE = Declared(
-    "type of the forward pass (default: the store's, else what the machine computes natively)", choices=DTYPES_ASKED
+    "type of the forward pass (default: the store's, else what the machine computes natively)",
+    choices=DTYPES_ASKED,
 )
 DEVICE = Declared(
     "where the model runs (default: auto, every GPU that the process sees, else the CPU)",
@@ -89,8 +106,8 @@ DEVICE = Declared(
     metavar="auto|cpu|cuda|cuda:N",
 )
 TOKENS_PER_BATCH = Declared(
-    "tokens in one forward pass, padding included (default: 65536 on a GPU, less where its memory is small; on a CPU "
-    "2048 where nothing is padded, as in the BERT family, else 1024)",
+    "tokens in one forward pass, padding included (default: 65536 on a GPU, less where its memory"
+    " is small; on a CPU 2048 where nothing is padded, as in the BERT family, else 1024)",
     kind=values.size,
     metavar="N",
 )
@@ -103,39 +120,44 @@ def named_k(help: str) -> Declared:
     return Declared(help, kind=values.positive, metavar="K", flag="-k", aliases=("--limit",))
 
 
-MIN_SCORE = Declared("only rows with this score or a higher one (default: any)", kind=values.score, metavar="X")
+MIN_SCORE = Declared(
+    "only rows with this score or a higher one (default: any)", kind=values.score, metavar="X"
+)
 
 # Indexes
 
 INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
 
 METRIC = Declared(
-    "cosine, inner product or squared distance; auto: that of the index there is, else what the model's vectors are "
-    "meant for, cosine where it says nothing (default: auto)",
+    "cosine, inner product or squared distance; auto: that of the index there is, else what the"
+    " model's vectors are meant for, cosine where it says nothing (default: auto)",
     choices=METRICS,
 )
 TARGET_RECALL = Declared(
-    "recall to tune the search for, at 10 rows and at 100; a run that is given it and whose new index misses it at 10 "
-    "fails (default: 0.95, reported)",
+    "recall to tune the search for, at 10 rows and at 100; a run that is given it and whose new"
+    " index misses it at 10 fails (default: 0.95, reported)",
     kind=values.fraction,
     metavar="R",
 )
 MAX_BYTES_PER_ROW = Declared(
-    "bytes that an index may hold in memory for a row; kinds of index are compared then (default: any)",
+    "bytes that an index may hold in memory for a row; kinds of index are compared then (default:"
+    " any)",
     kind=values.size,
     metavar="B",
 )
 MAX_LATENCY_MS = Declared(
-    "milliseconds of a core for one query in the index, as bytes read at 2 MB/ms, not by a clock; kinds of index are "
-    "compared then (default: any)",
+    "milliseconds of a core for one query in the index, as bytes read at 2 MB/ms, not by a clock;"
+    " kinds of index are compared then (default: any)",
     kind=values.milliseconds,
     metavar="T",
 )
 INDEX_ACCELERATOR = Declared(
-    "Beam's accelerator hint, for the steps alone that find the lists of an index (default: none)", metavar="HINT"
+    "Beam's accelerator hint, for the steps alone that find the lists of an index (default: none)",
+    metavar="HINT",
 )
 CHECK_CARRIED = Declared(
-    "share of the snapshot's shards to read, where listings have no checksums (default: the store's)",
+    "share of the snapshot's shards to read, where listings have no checksums (default: the"
+    " store's)",
     kind=values.fraction,
     metavar="FRACTION",
 )

@@ -1,4 +1,6 @@
-"""The options of `embed` and `plan`. None means "not given": the store's value, else the default."""
+"""The options of `embed` and `plan`. None means "not given": the store's value, else the
+default.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
@@ -58,7 +60,9 @@ HINT = "hint, for the embedding step alone (default: none)"
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Return the columns to keep, with the types that they are given. Raises OptionError for what is none."""
+    """Return the columns to keep, with the types that they are given. Raises OptionError for what
+    is none.
+    """
     return tuple(map(str, parse_columns(text)))
 
 
@@ -66,37 +70,43 @@ def column_names(text: str) -> tuple[str, ...]:
 class EmbedOptions:
     """The options of `embed`, under the names of its flags (docs/reference.md).
 
-    `input` are patterns, `keep_columns` names, each with a type after a colon or without one; a mapping of names to
-    types (None: none) is taken too. Raises `OptionError` for a value that its flag would not take.
+    `input` are patterns, `keep_columns` names, each with a type after a colon or without one; a
+    mapping of names to types (None: none) is taken too. Raises `OptionError` for a value that its
+    flag would not take.
     """
 
     input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
     input_version: int | None = option(
-        "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the current one)",
+        "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"
+        " current one)",
         kind=values.whole,
         metavar="N",
         group=INPUT,
         default=None,
     )
     input_filter: str | None = option(
-        "only partitions of a table whose columns say so, as in lang = 'en' AND day >= '2026-01-01'; not remembered "
-        "(default: all)",
+        "only partitions of a table whose columns say so, as in lang = 'en' AND day >="
+        " '2026-01-01'; not remembered (default: all)",
         kind=values.filled,
         metavar="EXPR",
         group=INPUT,
         default=None,
     )
     hidden: bool | None = option(
-        "take files and folders too whose names begin with a dot (default: no, unless the pattern writes the dot)",
+        "take files and folders too whose names begin with a dot (default: no, unless the pattern"
+        " writes the dot)",
         group=INPUT,
         remembered=RUN,
         default=None,
     )
     format: str | None = option(FORMAT, group=INPUT, remembered=CONTENT, default=None)
     delimiter: str | None = option(DELIMITER, group=INPUT, remembered=CONTENT, default=None)
-    text_column: str | None = option(TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None)
+    text_column: str | None = option(
+        TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None
+    )
     text_template: str | None = option(
-        r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty (default: none)",
+        r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty"
+        r" (default: none)",
         kind=text_template,
         metavar="STR",
         group=INPUT,
@@ -114,7 +124,8 @@ class EmbedOptions:
         default=None,
     )
     keep_text: bool | None = option(
-        "keep each row's text in the store, as its column text, for search to show (default: yes in a new store)",
+        "keep each row's text in the store, as its column text, for search to show (default: yes in"
+        " a new store)",
         group=INPUT,
         remembered=CONTENT,
         default=None,
@@ -129,7 +140,9 @@ class EmbedOptions:
     model: str | None = option(MODEL, group=VECTORS, remembered=CONTENT, default=None)
     revision: str | None = option(REVISION, group=VECTORS, remembered=CONTENT, default=None)
     pooler: str | None = option(POOLER, group=VECTORS, remembered=CONTENT, default=None)
-    prompt: str | None = option(PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None)
+    prompt: str | None = option(
+        PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None
+    )
     prompt_name: str | None = option(PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, default=None)
     max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, remembered=CONTENT, default=None)
     normalize: bool | None = option(NORMALIZE, group=VECTORS, remembered=CONTENT, default=None)
@@ -137,16 +150,17 @@ class EmbedOptions:
     truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, remembered=CONTENT, default=None)
     dtype: str | None = option(DTYPE, group=VECTORS, remembered=RUN, default=None)
     query_prompt: str | None = option(
-        "text put before every query in searches (default: the store's, else the model's own for queries)",
+        "text put before every query in searches (default: the store's, else the model's own for"
+        " queries)",
         metavar="STR",
         group=VECTORS,
         remembered=RUN,
         default=None,
     )
     chunks: str | None = option(
-        "how documents are cut into pieces, a vector each: none, sentences, budget[:tokens=N,overlap=M,"
-        "by=text|markdown,ends=greedy|stable,combine=none|mean] or late[:window=N,overlap=M,...] (default: none, a row "
-        "is one text)",
+        "how documents are cut into pieces, a vector each: none, sentences,"
+        " budget[:tokens=N,overlap=M,by=text|markdown,ends=greedy|stable,combine=none|mean] or"
+        " late[:window=N,overlap=M,...] (default: none, a row is one text)",
         kind=ChunksSpec.parse,
         metavar="SPEC",
         group=VECTORS,
@@ -154,7 +168,8 @@ class EmbedOptions:
         default=None,
     )
     chunk_prefix: str | None = option(
-        "put before every piece, with columns' names in braces and {headings} for those above it (default: nothing)",
+        "put before every piece, with columns' names in braces and {headings} for those above it"
+        " (default: nothing)",
         kind=parse_template,
         metavar="STR",
         group=VECTORS,
@@ -177,8 +192,8 @@ class EmbedOptions:
         default=None,
     )
     unit_tokens: int | None = option(
-        f"estimated tokens in a unit, one shard each (default: {UNIT_TOKENS}; {UNIT_TOKENS_ACCELERATOR} with "
-        "--accelerator or --device cuda)",
+        f"estimated tokens in a unit, one shard each (default: {UNIT_TOKENS};"
+        f" {UNIT_TOKENS_ACCELERATOR} with --accelerator or --device cuda)",
         kind=values.size,
         metavar="N",
         group=STORED,
@@ -205,7 +220,8 @@ class EmbedOptions:
         default=None,
     )
     max_unknown: float | None = option(
-        f"tokens unknown to the model that are allowed before the run fails (default: {MAX_UNKNOWN:g})",
+        "tokens unknown to the model that are allowed before the run fails (default:"
+        f" {MAX_UNKNOWN:g})",
         kind=values.fraction,
         metavar="FRACTION",
         group=STORED,
@@ -213,16 +229,16 @@ class EmbedOptions:
         default=None,
     )
     max_bad_files: float = option(
-        "files that may be left out because they cannot be read to their end, their rows taken from the last snapshot "
-        "where they stood; a number or a part of all (default: 0)",
+        "files that may be left out because they cannot be read to their end, their rows taken from"
+        " the last snapshot where they stood; a number or a part of all (default: 0)",
         kind=values.few,
         metavar="N|FRACTION",
         group=STORED,
         default=0,
     )
     check_carried: float | None = option(
-        "shards carried over that are read again, other ones in each run, where listings of the storage have no "
-        f"checksums (default: {Options.check_carried:g})",
+        "shards carried over that are read again, other ones in each run, where listings of the"
+        f" storage have no checksums (default: {Options.check_carried:g})",
         kind=values.fraction,
         metavar="FRACTION",
         group=STORED,
@@ -230,8 +246,9 @@ class EmbedOptions:
         default=None,
     )
     max_drift: float | None = option(
-        "cosine distance by which the model may have moved since the store was begun (default: "
-        f"{MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16, {MAX_DRIFT['bfloat16']:g} for bfloat16)",
+        "cosine distance by which the model may have moved since the store was begun (default:"
+        f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"
+        f" {MAX_DRIFT['bfloat16']:g} for bfloat16)",
         kind=values.distance,
         metavar="X",
         group=STORED,
@@ -239,7 +256,8 @@ class EmbedOptions:
         default=None,
     )
     append: bool = option(
-        "files of earlier runs stay, though --input does not name them; needs --partition file (default: no)",
+        "files of earlier runs stay, though --input does not name them; needs --partition file"
+        " (default: no)",
         group=STORED,
         default=False,
     )
@@ -251,7 +269,9 @@ class EmbedOptions:
         default=None,
     )
     reembed: bool = option(
-        "embed everything again, in a new space if need be (default: no)", group=STORED, default=False
+        "embed everything again, in a new space if need be (default: no)",
+        group=STORED,
+        default=False,
     )
     price_per_hour: float | None = option(
         "what the machines cost; the report says what was spent and saved (default: none)",
@@ -273,18 +293,24 @@ class EmbedOptions:
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(TOKENS_PER_BATCH, group=MACHINE, default=None)
     deterministic: bool | None = option(
-        "a text's vector is the same to the bit whatever its neighbours and the number of threads (default: no)",
+        "a text's vector is the same to the bit whatever its neighbours and the number of threads"
+        " (default: no)",
         group=MACHINE,
         remembered=RUN,
         default=None,
     )
-    accelerator: str | None = option(f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None)
+    accelerator: str | None = option(
+        f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None
+    )
     index_accelerator: str | None = option(INDEX_ACCELERATOR, group=MACHINE, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}", kind=values.memory, metavar="SIZE", group=MACHINE, default=None
     )
     worker_model: str | None = option(
-        "where workers keep the model (default: where this machine does)", metavar="PATH", group=MACHINE, default=None
+        "where workers keep the model (default: where this machine does)",
+        metavar="PATH",
+        group=MACHINE,
+        default=None,
     )
 
     if TYPE_CHECKING:  # paths and lists are taken too
@@ -306,7 +332,9 @@ class EmbedOptions:
 
     @property
     def kept(self) -> tuple[KeptColumn, ...] | None:
-        """The columns to keep, with the types that they are given; None if the option is not given."""
+        """The columns to keep, with the types that they are given; None if the option is not
+        given.
+        """
         return None if self.keep_columns is None else parse_columns(",".join(self.keep_columns))
 
     @property

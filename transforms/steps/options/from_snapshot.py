@@ -1,4 +1,6 @@
-"""Runs over a store as it is, which read no input: their plan, and the units of the snapshot before."""
+"""Runs over a store as it is, which read no input: their plan, and the units of the snapshot
+before.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,7 +14,9 @@ from transforms.store.runs.result import now, versions
 
 
 def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
-    """A command's run that has the store's lease and writes a snapshot with space, options and input of this one."""
+    """A command's run that has the store's lease and writes a snapshot with space, options and
+    input of this one.
+    """
     return Run(
         root=manifest.root,
         id=run_id,
@@ -39,10 +43,13 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
 
 
 def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> None:
-    """Write the plan of a run that carries every unit of the snapshot over; `checked` came of looking at its shards."""
+    """Write the plan of a run that carries every unit of the snapshot over; `checked` came of
+    looking at its shards.
+    """
     # As in a run that reads the input, the units of a group are the first one's of its files.
     units = {
-        min(file.path for file in some): manifest.units_by_group[name] for name, some in manifest.files_by_group.items()
+        min(file.path for file in some): manifest.units_by_group[name]
+        for name, some in manifest.files_by_group.items()
     }
     units |= manifest.units_by_file
     planned = [
@@ -59,7 +66,9 @@ def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> 
 
 
 def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """The units of a run's snapshot, read by a worker: a graph that held them would grow with the store."""
+    """The units of a run's snapshot, read by a worker: a graph that held them would grow with the
+    store.
+    """
     manifest = read_resolved(root, run_id, None)
     yield from manifest.units if manifest else ()
 

@@ -1,7 +1,8 @@
-"""Gates: how much a run may reject, delete and so on before it commits nothing, and what a store remembers of that.
+"""Gates: how much a run may reject, delete and so on before it commits nothing, and what a store
+remembers of that.
 
-A value as tight as a gate's default, or tighter, is remembered and replaces the one before. A looser one holds for its
-run alone: the next run has what the store remembered before.
+A value as tight as a gate's default, or tighter, is remembered and replaces the one before. A
+looser one holds for its run alone: the next run has what the store remembered before.
 """
 
 from typing import NamedTuple
@@ -11,11 +12,16 @@ from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
 from transforms.store.entries import Options
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
-DEFAULTS = {"max_rejects": Options.max_rejects, "max_deletes": Options.max_deletes, "max_unknown": MAX_UNKNOWN}
+DEFAULTS = {
+    "max_rejects": Options.max_rejects,
+    "max_deletes": Options.max_deletes,
+    "max_unknown": MAX_UNKNOWN,
+}
 
 
 class Gates(NamedTuple):
-    """By the names of their options, the values that gates have in a run, and those that the store remembers.
+    """By the names of their options, the values that gates have in a run, and those that the store
+    remembers.
 
     `remembered` has no value for a gate that keeps its default.
     """
@@ -25,7 +31,9 @@ class Gates(NamedTuple):
 
 
 def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
-    """The gates of a run whose model computes in a dtype; `before` are the options of the last snapshot."""
+    """The gates of a run whose model computes in a dtype; `before` are the options of the last
+    snapshot.
+    """
     used: dict[str, float] = {}
     remembered: dict[str, float] = {}
     defaults = {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}
@@ -40,7 +48,9 @@ def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
 
 
 def _tightest_last(given: float | None, before: float | None, default: float) -> float:
-    """The value given, else the one before, if it is not looser than the default; else the default."""
+    """The value given, else the one before, if it is not looser than the default; else the
+    default.
+    """
     for value in (given, before):
         if value is not None and value <= default:
             return value

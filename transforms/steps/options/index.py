@@ -1,4 +1,6 @@
-"""The options of the commands that build from the vectors of a store: an index, a calibration, other vectors."""
+"""The options of the commands that build from the vectors of a store: an index, a calibration,
+other vectors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,8 +46,8 @@ class IndexOptions:
     max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, default=None)
     max_latency_ms: float | None = option(MAX_LATENCY_MS, default=None)
     merge: bool = option(
-        "one segment for all rows instead of several; later runs add deltas to it until these are many or large "
-        "(default: no)",
+        "one segment for all rows instead of several; later runs add deltas to it until these are"
+        " many or large (default: no)",
         default=False,
     )
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
@@ -56,11 +58,16 @@ class IndexOptions:
 class FitOptions:
     """The options of `fit`: a store for a calibration, files for token statistics."""
 
-    store: str | None = option(STORE, help="the store, for a calibration (default: none)", default=None)
-    input: tuple[str, ...] | None = option(named_input("the corpus, for tfidf and token-counts", "none"), default=None)
+    store: str | None = option(
+        STORE, help="the store, for a calibration (default: none)", default=None
+    )
+    input: tuple[str, ...] | None = option(
+        named_input("the corpus, for tfidf and token-counts", "none"), default=None
+    )
     method: str = option("what to fit or count, see below", metavar="SPEC")
     output: str = option(
-        "folder for the result: a new or empty one, or an earlier fit's, which is replaced", metavar="DIR"
+        "folder for the result: a new or empty one, or an earlier fit's, which is replaced",
+        metavar="DIR",
     )
     sample: int | None = option(
         f"of a store: fit on N rows, chosen by hash (default: all rows; flow: {FLOW_SAMPLE})",
@@ -69,7 +76,8 @@ class FitOptions:
         default=None,
     )
     model: str | None = option(
-        "of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default: minilm)",
+        "of a corpus: whose tokenizer counts; a pooler refuses statistics of another one (default:"
+        " minilm)",
         kind=values.filled,
         metavar="MODEL",
         default=None,
@@ -87,7 +95,8 @@ class RecalibrateOptions:
 
     store: str = option(STORE, kw_only=False)
     calibration: str = option(
-        "folder that fit made on a store of the same pooled vectors; none for the vectors without one",
+        "folder that fit made on a store of the same pooled vectors; none for the vectors"
+        " without one",
         kind=values.filled,
         metavar="PATH|none",
     )

@@ -13,17 +13,19 @@ from transforms.store.runs.commit import Run
 class EmbedJob:
     """One run of `embed`.
 
-    `keep_text` says that shards have the text in a column of its own, which no kept one is. `recipe` names the model
-    where workers have it, `machine` says how they run it. `carry` says that unchanged files
-    are taken over unread from the last snapshot, `append` that its other files are taken over too, `reuse` that texts
-    which it holds take their vectors from it. `read_again` names what keeps the run from taking anything over: options
-    and fields of the space that would change. `calibration` is the folder of the one to apply, `max_drift` the cosine
-    distance by which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to be kept,
-    `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files and folders whose names begin
-    with a dot are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an engine
-    does work again whose worker died. `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many
-    input files may be left out because they cannot be read; below 1, which part of them.
-    `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
+    `keep_text` says that shards have the text in a column of its own, which no kept one is.
+    `recipe` names the model where workers have it, `machine` says how they run it. `carry` says
+    that unchanged files are taken over unread from the last snapshot, `append` that its other files
+    are taken over too, `reuse` that texts which it holds take their vectors from it. `read_again`
+    names what keeps the run from taking anything over: options and fields of the space that would
+    change. `calibration` is the folder of the one to apply, `max_drift` the cosine distance by
+    which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to
+    be kept, `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files
+    and folders whose names begin with a dot are input too. `index_asked` is the index asked for
+    now, not remembered. `retried` says that an engine does work again whose worker died. `chunks`
+    is the SPEC by which documents are cut. `max_bad_files` is how many input files may be left out
+    because they cannot be read; below 1, which part of them. `table_filter` names the partitions
+    that are taken of a table of Iceberg or Delta Lake.
     """
 
     run: Run
@@ -55,7 +57,9 @@ class EmbedJob:
         return self.run.partition == "content"
 
     def table_part(self, pattern: str) -> TablePart:
-        """What is taken of a table that is input: the version that was there when the run began, or was asked for."""
+        """What is taken of a table that is input: the version that was there when the run began, or
+        was asked for.
+        """
         version = self.run.tables.get(pattern)
         return TablePart(None if version is None else int(version), self.table_filter)
 

@@ -47,7 +47,10 @@ class DedupOptions:
     store: str = option(STORE, kw_only=False)
     min_score: float = option(
         MIN_SCORE,
-        help="rows whose cosine is X or more are near duplicates, and so is what these are near duplicates of",
+        help=(
+            "rows whose cosine is X or more are near duplicates, and so is what these are near"
+            " duplicates of"
+        ),
     )
     output: str = option(TABLE_FILE, metavar="FILE")
 
@@ -66,13 +69,16 @@ class ClusterOptions:
     )
     min_score: float | None = option(
         MIN_SCORE,
-        help="as many as there are when groups are joined while the mean cosine between them is X or more; for at most "
-        f"{AGGLOMERATIVE_ROWS:,} rows (default: none)",
+        help=(
+            "as many as there are when groups are joined while the mean cosine between them is X"
+            f" or more; for at most {AGGLOMERATIVE_ROWS:,} rows (default: none)"
+        ),
         exclusive=HOW_MANY,
         default=None,
     )
     output: str = option(
-        f"{TABLE_FILE}; the clusters themselves go into a Parquet file beside it, <name>-clusters.parquet",
+        f"{TABLE_FILE}; the clusters themselves go into a Parquet file beside it,"
+        " <name>-clusters.parquet",
         metavar="FILE",
     )
 
@@ -81,7 +87,9 @@ class ClusterOptions:
 class NeighboursOptions:
     """The options of `neighbours`; one of `queries` and `of` is given."""
 
-    store: str = option(STORE, help="folder or URL of the store whose rows are found", kw_only=False)
+    store: str = option(
+        STORE, help="folder or URL of the store whose rows are found", kw_only=False
+    )
     queries: tuple[str, ...] | None = option(
         "files of queries, as embed reads (default: none)",
         metavar="GLOB",
@@ -90,16 +98,20 @@ class NeighboursOptions:
         default=None,
     )
     of: str | None = option(
-        "a store whose rows are the queries; where it is the same, no row is found for itself (default: none)",
+        "a store whose rows are the queries; where it is the same, no row is found for itself"
+        " (default: none)",
         kind=values.filled,
         metavar="STORE",
         exclusive=QUERIES,
         default=None,
     )
     k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
-    min_score: float | None = option(ANY_SCORE, help="leave out rows with a lower score (default: none)", default=None)
+    min_score: float | None = option(
+        ANY_SCORE, help="leave out rows with a lower score (default: none)", default=None
+    )
     output: str = option(
-        f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet files of ids",
+        f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet"
+        " files of ids",
         kind=values.filled,
         metavar="FILE|DIR",
     )
@@ -124,8 +136,8 @@ class NeighboursOptions:
 
 INPUT, VECTORS, RESULT, MACHINE = "input", "vectors", "result", "machine"
 OF_VECTORS = (
-    "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize", "calibration", "truncate_dim",
-    "dtype", "text_column", "id_column", "delimiter",
+    "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize",
+    "calibration", "truncate_dim", "dtype", "text_column", "id_column", "delimiter",
 )  # fmt: skip
 
 
@@ -133,12 +145,20 @@ OF_VECTORS = (
 class PairsOptions:
     """The options of `pairs`: `input`, or a `store`, which has its vectors."""
 
-    input: tuple[str, ...] | None = option(named_input("what to read", "none"), group=INPUT, default=None)
+    input: tuple[str, ...] | None = option(
+        named_input("what to read", "none"), group=INPUT, default=None
+    )
     store: str | None = option(
-        STORE, help="a store, whose vectors are compared as they are (default: none)", group=INPUT, default=None
+        STORE,
+        help="a store, whose vectors are compared as they are (default: none)",
+        group=INPUT,
+        default=None,
     )
     snapshot: str | None = option(
-        SNAPSHOT, help="an earlier snapshot of it (default: the current one)", group=INPUT, default=None
+        SNAPSHOT,
+        help="an earlier snapshot of it (default: the current one)",
+        group=INPUT,
+        default=None,
     )
     format: str = option(FORMAT, group=INPUT, default="auto")
     delimiter: str | None = option(DELIMITER, group=INPUT, default=None)
@@ -154,7 +174,9 @@ class PairsOptions:
     calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
     truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, default=None)
     dtype: str | None = option(DTYPE, group=VECTORS, default=None)
-    k: int = option(named_k(f"how many pairs (default: {NEIGHBOURS})"), group=RESULT, default=NEIGHBOURS)
+    k: int = option(
+        named_k(f"how many pairs (default: {NEIGHBOURS})"), group=RESULT, default=NEIGHBOURS
+    )
     min_score: float | None = option(
         "only pairs with this cosine or a higher one (default: any)",
         kind=values.cosine,
@@ -162,7 +184,9 @@ class PairsOptions:
         group=RESULT,
         default=None,
     )
-    distinct: bool = option("take rows of one text as one, and count them (default: no)", group=RESULT, default=False)
+    distinct: bool = option(
+        "take rows of one text as one, and count them (default: no)", group=RESULT, default=False
+    )
     output: str | None = option(
         f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", group=RESULT, default=None
     )
@@ -176,4 +200,6 @@ class PairsOptions:
         given = [name for name in OF_VECTORS if getattr(self, name) is not None]
         if self.store is not None and given:
             flag = "--" + given[0].replace("_", "-")
-            raise OptionError(f"argument {flag}: not allowed with argument --store, which has its vectors")
+            raise OptionError(
+                f"argument {flag}: not allowed with argument --store, which has its vectors"
+            )

@@ -1,6 +1,7 @@
 """The options of commands as keywords of Python functions, for type checkers and editors.
 
-A class here has the fields of a class of `options`; a name of a file may be a `pathlib.Path`, and several names a list.
+A class here has the fields of a class of `options`; a name of a file may be a `pathlib.Path`, and
+several names a list.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,6 @@
-"""What a run will do, from its options and the last snapshot: the job for the workers, and the index to build."""
+"""What a run will do, from its options and the last snapshot: the job for the workers, and the
+index to build.
+"""
 
 import contextlib
 import os
@@ -27,7 +29,9 @@ from transforms.store.shards.precision import fitting, kept_ranges
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run before it starts: its job, the index to build, the snapshot before it, and the calibration to apply."""
+    """A run before it starts: its job, the index to build, the snapshot before it, and the
+    calibration to apply.
+    """
 
     job: EmbedJob
     index: IndexRequest | None
@@ -43,15 +47,17 @@ class Resolved:
 def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
     """The run that options make: given flags first, then what the store remembers, then defaults.
 
-    `local` says that the work happens in this process, so that this machine decides the dtype. Raises OptionError for
-    options that do not fit each other or the store.
+    `local` says that the work happens in this process, so that this machine decides the dtype.
+    Raises OptionError for options that do not fit each other or the store.
     """
     choice = choose(asked, previous, local)
     check(asked, choice, previous)
     run = _run(asked, choice, previous, run_id)
     if previous is not None and asked.append:
         _check_carries(read_again(run, previous, asked.reembed))
-    return Resolved(_job(asked, choice, run, previous, local), choice.index, previous, choice.calibration)
+    return Resolved(
+        _job(asked, choice, run, previous, local), choice.index, previous, choice.calibration
+    )
 
 
 def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
@@ -88,8 +94,14 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
     )
 
 
-def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool) -> EmbedJob:
-    chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
+def _job(
+    asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
+) -> EmbedJob:
+    chosen, calibration, reuse = (
+        choice.options,
+        choice.calibration,
+        previous is not None and not asked.reembed,
+    )
     differing = read_again(run, previous, asked.reembed) if previous is not None else ()
     return EmbedJob(
         run=run,
@@ -102,7 +114,11 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
             types=tuple(chosen.keep_types.items()),
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
-        recipe=replace(choice.recipe, model=asked.worker_model, revision=None) if asked.worker_model else choice.recipe,
+        recipe=(
+            replace(choice.recipe, model=asked.worker_model, revision=None)
+            if asked.worker_model
+            else choice.recipe
+        ),
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
         delimiter=chosen.delimiter,
@@ -111,7 +127,9 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         read_again=differing,
         append=asked.append,
         reuse=reuse,
-        calibration=storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None,
+        calibration=(
+            storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None
+        ),
         max_drift=choice.gates["max_drift"],
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
@@ -120,7 +138,9 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         chunks=chosen.chunks,
         max_bad_files=asked.max_bad_files,
         table_filter=asked.input_filter,
-        index_asked=choice.index.index if choice.index is not None and asked.asks_for_index else None,
+        index_asked=(
+            choice.index.index if choice.index is not None and asked.asks_for_index else None
+        ),
     )
 
 
@@ -134,23 +154,30 @@ def _check_carries(changed: tuple[str, ...]) -> None:
     """Raise OptionError for what would have files read again that `--append` does not name."""
     if changed:
         raise OptionError(
-            f"--append carries the files of earlier runs over as they are, and {', '.join(changed)} would change; "
-            "leave that out, or name all files, without --append"
+            f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"
+            " would change; leave that out, or name all files, without --append"
         )
 
 
 def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str, ...]:
-    """What differs from the last snapshot beside the input, so that unchanged files are read again too.
+    """What differs from the last snapshot beside the input, so that unchanged files are read again
+    too.
 
     If nothing differs, their units are carried over unread.
     """
     if reembed:
         return ("reembed",)
-    differ = [name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)]
+    differ = [
+        name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)
+    ]
     found = [KEPT[0] if name in KEPT else name for name in differ]
     found += ["limit"] if run.options.limit is not None else []
     found += run.space.differences(previous.space)
-    found += [name for name in ("partition", "unit_tokens") if getattr(previous, name) != getattr(run, name)]
+    found += [
+        name
+        for name in ("partition", "unit_tokens")
+        if getattr(previous, name) != getattr(run, name)
+    ]
     return tuple(dict.fromkeys(found))
 
 
@@ -163,14 +190,19 @@ def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> Ran
 
 
 def _generation(asked: EmbedOptions, previous: Manifest | None) -> int:
-    """How often the store was embedded from nothing; with --reembed a number no snapshot has, so that nothing is found.
+    """How often the store was embedded from nothing; with --reembed a number no snapshot has, so
+    that nothing is found.
 
     After a rollback an earlier snapshot may have the largest number.
     """
     current = previous.generation if previous is not None else 0
     if not asked.reembed:
         return current
-    kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)] if previous is not None else []
+    kept = (
+        [read_manifest(previous.root, run) for run in snapshots(previous.root)]
+        if previous is not None
+        else []
+    )
     return 1 + max([current, *(manifest.generation for manifest in kept if manifest)])
 
 

@@ -39,7 +39,8 @@ class SearchOptions:
         default=None,
     )
     queries: str | None = option(
-        "file of queries, as embed reads; of plain text one a line; - for standard input (default: none)",
+        "file of queries, as embed reads; of plain text one a line; - for standard input (default:"
+        " none)",
         metavar="FILE",
         exclusive=QUERIES,
         default=None,
@@ -60,20 +61,24 @@ class SearchOptions:
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
     k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     where: str | None = option(
-        "search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default: all rows)",
+        "search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default:"
+        " all rows)",
         metavar="EXPR",
         default=None,
     )
     min_score: float | None = option(MIN_SCORE, default=None)
     fold: str = option(
-        "of documents cut into pieces: best, a document is found once, by its best piece; none, every piece is a hit "
-        f"(default: {BEST})",
+        "of documents cut into pieces: best, a document is found once, by its best piece; none,"
+        f" every piece is a hit (default: {BEST})",
         choices=FOLDS,
         default=BEST,
     )
-    output: str | None = option(f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", default=None)
+    output: str | None = option(
+        f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", default=None
+    )
     full: bool = option(
-        "show kept columns too, and all values whole, however wide the terminal is (default: no)", default=False
+        "show kept columns too, and all values whole, however wide the terminal is (default: no)",
+        default=False,
     )
     exact: bool = option("compare with every row, without the index (default: no)", default=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
@@ -103,7 +108,10 @@ class ServeOptions:
         default=HOST,
     )
     port: int = option(
-        f"port to listen at; 0 takes a free one (default: {PORT})", kind=values.port, metavar="N", default=PORT
+        f"port to listen at; 0 takes a free one (default: {PORT})",
+        kind=values.port,
+        metavar="N",
+        default=PORT,
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
     model: str | None = option(STORES_MODEL, default=None)

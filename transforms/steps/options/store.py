@@ -31,7 +31,8 @@ class FilesOptions:
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
     link: str | None = option(
-        "make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths are printed)",
+        "make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths"
+        " are printed)",
         metavar="DIR",
         default=None,
     )
@@ -39,19 +40,23 @@ class FilesOptions:
 
 @options
 class VerifyOptions:
-    """The options of `verify`; with `beam_flags` that name a runner the work is done by its workers."""
+    """The options of `verify`; with `beam_flags` that name a runner the work is done by its
+    workers.
+    """
 
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
     sample: float | None = option(
-        "read this part of the shards, other ones for each snapshot, and look for the rest in a listing; below 1 the "
-        "index is left out (default: 1; 0 with --since)",
+        "read this part of the shards, other ones for each snapshot, and look for the rest in a"
+        " listing; below 1 the index is left out (default: 1; 0 with --since)",
         kind=values.fraction,
         metavar="FRACTION",
         default=None,
     )
     since: str | None = option(
-        "read the shards that this snapshot does not have (default: all)", metavar="RUN", default=None
+        "read the shards that this snapshot does not have (default: all)",
+        metavar="RUN",
+        default=None,
     )
     beam_flags: Sequence[str] = ()
 
@@ -63,7 +68,9 @@ class RejectsOptions:
     store: str = option(STORE, kw_only=False)
     run: str | None = option(f"{RUN} (default: the last with a list)", metavar="RUN", default=None)
     output: str | None = option(
-        TABLE, help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)", default=None
+        TABLE,
+        help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)",
+        default=None,
     )
 
 
@@ -81,12 +88,21 @@ class HistoryOptions:
 class DiffOptions:
     """The options of `diff`."""
 
-    old: str = option(f"the older snapshot: {RUN} (default: -1)", metavar="A", positional=True, default="-1")
-    new: str = option(f"the newer snapshot: {RUN} (default: latest)", metavar="B", positional=True, default="latest")
+    old: str = option(
+        f"the older snapshot: {RUN} (default: -1)", metavar="A", positional=True, default="-1"
+    )
+    new: str = option(
+        f"the newer snapshot: {RUN} (default: latest)",
+        metavar="B",
+        positional=True,
+        default="latest",
+    )
     store: str = option(STORE, kw_only=False)
     output: str | None = option(
         TABLE,
-        help=f"{TABLE_FILE} with a row for each difference (default: the first {SHOWN} are printed)",
+        help=(
+            f"{TABLE_FILE} with a row for each difference (default: the first {SHOWN} are printed)"
+        ),
         default=None,
     )
 
@@ -95,7 +111,9 @@ class DiffOptions:
 class RollbackOptions:
     """The options of `rollback`."""
 
-    run: str = option("run of the earlier snapshot; history lists them", metavar="RUN", positional=True)
+    run: str = option(
+        "run of the earlier snapshot; history lists them", metavar="RUN", positional=True
+    )
     store: str = option(STORE, kw_only=False)
     check_carried: float | None = option(CHECK_CARRIED, default=None)
     beam_flags: Sequence[str] = ()
@@ -107,12 +125,15 @@ class ReportOptions:
 
     store: str = option(STORE, kw_only=False)
     format: str = option(
-        f"html: a page; openmetrics: text for a monitoring system, of the last run (default: {PAGE})",
+        "html: a page; openmetrics: text for a monitoring system, of the last run (default:"
+        f" {PAGE})",
         choices=(PAGE, METRICS_TEXT),
         default=PAGE,
     )
     output: str | None = option(
-        "the file to write (default: report.html in this folder; openmetrics is printed)", metavar="FILE", default=None
+        "the file to write (default: report.html in this folder; openmetrics is printed)",
+        metavar="FILE",
+        default=None,
     )
 
 
@@ -122,7 +143,10 @@ class VacuumOptions:
 
     store: str = option(STORE, kw_only=False)
     keep: int | None = option(
-        "keep the newest N snapshots (default: the current one)", kind=values.positive, metavar="N", default=None
+        "keep the newest N snapshots (default: the current one)",
+        kind=values.positive,
+        metavar="N",
+        default=None,
     )
     older_than: float | None = option(
         f"keep what is younger, as in 7d or 12h (default: {OLDER_THAN} where --keep is not given)",
@@ -139,10 +163,12 @@ class ExportOptions:
     """The options of `export`."""
 
     store: str = option(STORE, kw_only=False)
-    output: str = option("local folder; an earlier export there is replaced, anything else is not", metavar="DIR")
+    output: str = option(
+        "local folder; an earlier export there is replaced, anything else is not", metavar="DIR"
+    )
     vectors: str | None = option(
-        "write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file of ids; lance, a "
-        "table of LanceDB (default: the encoder)",
+        "write the rows in place of the encoder: npy, a matrix; faiss, one index; both with a file"
+        " of ids; lance, a table of LanceDB (default: the encoder)",
         choices=VECTOR_FILES,
         default=None,
     )
@@ -155,20 +181,22 @@ class PushOptions:
 
     store: str = option(STORE, kw_only=False)
     to: str = option(
-        "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or lance:FOLDER#TABLE; "
-        "made if it is not there",
+        "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or"
+        " lance:FOLDER#TABLE; made if it is not there",
         kind=values.filled,
         metavar="TARGET",
     )
     since: str | None = option(
-        "write what changed since this snapshot too, whatever the table says that it holds (default: since the "
-        "snapshot that it holds)",
+        "write what changed since this snapshot too, whatever the table says that it holds"
+        " (default: since the snapshot that it holds)",
         metavar="RUN",
         exclusive=NO_MORE,
         default=None,
     )
     full: bool = option(
-        "write every row, and delete what the store has not (default: no)", exclusive=NO_MORE, default=False
+        "write every row, and delete what the store has not (default: no)",
+        exclusive=NO_MORE,
+        default=False,
     )
     max_deletes: float = option(
         f"rows of the table that may be deleted; 1 allows all (default: {Options.max_deletes:g})",

@@ -1,4 +1,6 @@
-"""Files of a run that appends: those that the store has, by their names there, and those of earlier runs."""
+"""Files of a run that appends: those that the store has, by their names there, and those of earlier
+runs.
+"""
 
 from dataclasses import replace
 
@@ -16,7 +18,9 @@ from transforms.store.runs.plan import PlannedFile, file_of
 
 
 def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]:
-    """The files of a run that appends: those that the store has go by the relative paths that they have there."""
+    """The files of a run that appends: those that the store has go by the relative paths that they
+    have there.
+    """
     last = last_snapshot(job.run)
     if last is None:
         return files
@@ -25,15 +29,20 @@ def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]
 
 
 def has_root(entry: InputEntry) -> bool:
-    """Whether a file of the store can be found again by its full path: rows that a program held cannot."""
+    """Whether a file of the store can be found again by its full path: rows that a program held
+    cannot.
+    """
     return entry.source.endswith(entry.path) and not storage.is_rows(entry.source)
 
 
-def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
-    """The plan with the last snapshot's files that are not named now, all of their units carried over.
+def with_earlier(
+    named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
+) -> list[PlannedFile]:
+    """The plan with the last snapshot's files that are not named now, all of their units carried
+    over.
 
-    Raises OptionError for a file whose name stands for another file there, with other content; SentenceBeamError where
-    a shard is gone.
+    Raises OptionError for a file whose name stands for another file there, with other content;
+    SentenceBeamError where a shard is gone.
     """
     earlier, kept_types = dict(last.files_by_path), stored_types(last, job.columns.keep) or None
     for item in named:
@@ -47,8 +56,8 @@ def with_earlier(named: list[PlannedFile], last: Manifest, job: EmbedJob, shards
         gone = next(iter(shards.check(units_of[path]).damaged), None)
         if gone is not None:
             raise SentenceBeamError(
-                f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source} with --input "
-                "too, to embed it again"
+                f"{storage.join(job.root, gone)} is missing or was changed; name {entry.source}"
+                " with --input too, to embed it again"
             )
     kept = [
         PlannedFile(
@@ -73,30 +82,42 @@ def _check_same_content(file: InputFile, entry: InputEntry) -> None:
         return
     folder, _, name = file.path.rpartition("/")
     mend = "name all files, without --append"
-    if entry.source != file.path and folder:  # a pattern that begins above the folder puts it into the names
-        mend = f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so that they differ"
+    # a pattern that begins above the folder puts it into the names
+    if entry.source != file.path and folder:
+        mend = (
+            f"name the folder by a pattern, as in --input '{folder[:-1]}[{folder[-1]}]/{name}', so"
+            " that they differ"
+        )
     raise OptionError(
-        f"--append: the store has the relative path {file.relative} of {file.path} already, from {entry.source}, "
-        f"with other content; {mend}"
+        f"--append: the store has the relative path {file.relative} of {file.path} already, from"
+        f" {entry.source}, with other content; {mend}"
     )
 
 
 def still_there(items: list[PlannedFile]) -> list[PlannedFile]:
-    """The files of a group that a run which appends reads again, those of earlier runs as they are now.
+    """The files of a group that a run which appends reads again, those of earlier runs as they are
+    now.
 
     Raises OptionError for one of these that is gone or has changed.
     """
     changed = next((item for item in items if not item.is_bare), items[0]).file.path
-    return [replace(item, file=_file_now(item.file, changed)) if item.is_bare else item for item in items]
+    return [
+        replace(item, file=_file_now(item.file, changed)) if item.is_bare else item
+        for item in items
+    ]
 
 
 def _file_now(file: InputFile, changed: str) -> InputFile:
     entry = storage.storage_of(file.path).stat(file.path)
-    now = file if entry is None else replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
+    now = (
+        file
+        if entry is None
+        else replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
+    )
     if entry is not None and (now.version == file.version or checksum_of(now) == file.checksum):
         return replace(now, checksum=file.checksum)
     why = "is gone" if entry is None else "has changed too"
     raise OptionError(
-        f"--append: {changed} has changed, and {file.path}, which shares units with it, {why}; name all files, without "
-        "--append"
+        f"--append: {changed} has changed, and {file.path}, which shares units with it, {why}; name"
+        " all files, without --append"
     )

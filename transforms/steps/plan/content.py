@@ -1,4 +1,5 @@
-"""`--partition content`: a corpus cut into buckets by the hash of its texts, whatever files hold them.
+"""`--partition content`: a corpus cut into buckets by the hash of its texts, whatever files hold
+them.
 
 What travels here is text, packed; the units that come of it are embedded as all others are.
 """
@@ -51,7 +52,9 @@ class ToCount:
 
 @dataclass(frozen=True)
 class ToRead:
-    """Spans to be read into buckets; the `first` of a run also brings the buckets that no row falls into."""
+    """Spans to be read into buckets; the `first` of a run also brings the buckets that no row falls
+    into.
+    """
 
     spans: tuple[Span, ...]
     buckets: Buckets
@@ -61,12 +64,16 @@ class ToRead:
 def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
 ) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
-    """All units of the last snapshot where the corpus is unchanged; else the files, of which some are to be opened."""
+    """All units of the last snapshot where the corpus is unchanged; else the files, of which some
+    are to be opened.
+    """
     shards = carried_shards(job.run)
     last, checked = unchanged(planned, job, shards)
     if last is not None:
         files = [replace(item, spans=()) for item in planned]
-        if write_plan(job.root, job.run.id, with_checked(files, checked), last.buckets, beside, unchanged=True):
+        if write_plan(
+            job.root, job.run.id, with_checked(files, checked), last.buckets, beside, unchanged=True
+        ):
             yield from (carried(shards.current(unit)) for unit in last.units)
         else:
             yield from begin_again(job)
@@ -90,8 +97,12 @@ def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
 Passing = Beside | Problem | Standing
 
 
-def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[PlannedFile | ToCount | Passing]:
-    """The files, all opened and checked as a whole, and what to count in them; or the problems alone."""
+def to_count(
+    found: list[PlannedFiles | Passing], job: EmbedJob
+) -> Iterator[PlannedFile | ToCount | Passing]:
+    """The files, all opened and checked as a whole, and what to count in them; or the problems
+    alone.
+    """
     problems = [item for item in found if isinstance(item, Problem)]
     if problems or Standing() in found:
         yield from problems
@@ -115,8 +126,9 @@ def to_count(found: list[PlannedFiles | Passing], job: EmbedJob) -> Iterator[Pla
 def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """The files, which were opened, with the types that their kept columns are read as.
 
-    Raises OptionError where kept columns differ, their text is more than this process may group in memory or their
-    rows are too few for the index asked for, DataGateError where these are too few after the last snapshot.
+    Raises OptionError where kept columns differ, their text is more than this process may group in
+    memory or their rows are too few for the index asked for, DataGateError where these are too few
+    after the last snapshot.
     """
     planned = with_types(planned, job, last_snapshot(job.run))
     if (rows := rows_at_most(planned)) is not None:
@@ -124,19 +136,25 @@ def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFil
     text = BYTES_PER_TOKEN * sum(span.tokens for item in planned for span in item.spans)
     if job.text_limit is not None and text > job.text_limit:
         raise OptionError(
-            f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more than a quarter of "
-            "this machine's; say --partition file, or run it on a cluster (--runner)"
+            f"--partition content groups the text in memory here: about {text / 1e9:,.1f} GB, more"
+            " than a quarter of this machine's; say --partition file, or run it on a cluster"
+            " (--runner)"
         )
     return planned
 
 
 def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
-    """The files, with what was found out about the shards of all of them; the first one bears it."""
+    """The files, with what was found out about the shards of all of them; the first one bears
+    it.
+    """
     return [replace(files[0], checked=checked), *files[1:]] if files else files
 
 
-def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) -> tuple[Manifest | None, Checked]:
-    """The last snapshot, where its input was the same (but for names, if these show nowhere) and all shards are sound.
+def unchanged(
+    planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards
+) -> tuple[Manifest | None, Checked]:
+    """The last snapshot, where its input was the same (but for names, if these show nowhere) and
+    all shards are sound.
 
     And what came of looking at the shards.
     """
@@ -148,7 +166,9 @@ def unchanged(planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards) 
     before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
     files = [item.file for item in planned]
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
-    if Counter(file if named else file[1] for file in before) != Counter(file if named else file[1] for file in now):
+    if Counter(file if named else file[1] for file in before) != Counter(
+        file if named else file[1] for file in now
+    ):
         return None, Checked()
     checked = shards.check(manifest.units)
     return (None if checked.damaged else manifest), checked
@@ -158,7 +178,11 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
     """The span of an item with its rows counted, or why it cannot be read."""
     try:
         with progress.stage("counting rows", things="pieces of the input"):
-            found = counted(item.span, job.columns, job.run.unit_tokens) if item.exact else with_rows(item.span)
+            found = (
+                counted(item.span, job.columns, job.run.unit_tokens)
+                if item.exact
+                else with_rows(item.span)
+            )
             progress.step()
         return found
     except SentenceBeamError as error:
@@ -171,19 +195,24 @@ def with_rows(span: Span) -> Span:
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
-    """The span with its rows, and its tokens estimated from the texts alone, so that no file format shows in them.
+    """The span with its rows, and its tokens estimated from the texts alone, so that no file format
+    shows in them.
 
     They are rounded up text by text: sums over spans do not depend on how the rows lie in files.
     """
     rows = tokens = 0
     for unit in read_span(span, columns, unit_tokens):
         rows += unit.read
-        tokens += sum(estimated_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts)
+        tokens += sum(
+            estimated_tokens(len(text.encode()) + BYTES_PER_TOKEN - 1, 1) for text in unit.texts
+        )
         tokens += estimated_tokens(0, unit.read - len(unit.texts))
     return replace(span, rows=rows, tokens=tokens)
 
 
-def record(found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
+def record(
+    found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int | None
+) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
     Where a plan is on record, that is handed out.
@@ -195,13 +224,17 @@ def record(found: list[PlannedFile | Span | Passing], job: EmbedJob, slots: int 
     if problems:
         yield from problems
         return
-    spans: dict[str, list[Span]] = {item.file.path: [] for item in found if isinstance(item, PlannedFile)}
+    spans: dict[str, list[Span]] = {
+        item.file.path: [] for item in found if isinstance(item, PlannedFile)
+    }
     for item in found:
         if isinstance(item, Span):
             spans[item.file.path].append(item)
     files = [
         replace(item, spans=tuple(sorted(spans[item.file.path], key=lambda span: span.start)))
-        for item in sorted((i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative)
+        for item in sorted(
+            (i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative
+        )
     ]
     everything = [span for item in files for span in item.spans]
     try:
@@ -239,7 +272,8 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
 
 
 def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
-    """The spans in lists: short ones spread over workers (`slots` at once, if known), long ones make large blocks.
+    """The spans in lists: short ones spread over workers (`slots` at once, if known), long ones
+    make large blocks.
 
     Each list but the last has enough rows for a block of each group.
     """
@@ -258,10 +292,16 @@ def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator
         yield ToRead(tuple(current), buckets, first)
 
 
-def read_rows(work: ToRead, job: EmbedJob, renew: Callable[[], None]) -> Iterator[tuple[int, PackedRows]]:
-    """(group of buckets, block) for all rows of an element; `renew` is called for each unit that was read."""
+def read_rows(
+    work: ToRead, job: EmbedJob, renew: Callable[[], None]
+) -> Iterator[tuple[int, PackedRows]]:
+    """(group of buckets, block) for all rows of an element; `renew` is called for each unit that
+    was read.
+    """
     packer = Packer(work.buckets)
-    units = (rows for span in work.spans for rows in read_span(span, job.columns, job.run.unit_tokens))
+    units = (
+        rows for span in work.spans for rows in read_span(span, job.columns, job.run.unit_tokens)
+    )
     for rows, waited in with_waits(units):
         renew()  # no unit is finished before all rows are read
         with progress.stage("reading text", things="rows"):
@@ -274,7 +314,8 @@ def read_rows(work: ToRead, job: EmbedJob, renew: Callable[[], None]) -> Iterato
 
 @dataclass(frozen=True)
 class Group:
-    """Some buckets that were grouped, and into how many pieces those of them are cut that are heavy.
+    """Some buckets that were grouped, and into how many pieces those of them are cut that are
+    heavy.
 
     `read_ms` is the time that it took to read their rows from files.
     """
@@ -293,13 +334,19 @@ class Group:
         for block in blocks:
             rows += np.asarray(block.counts or 0.0)
             read_ms += block.read_ms
-        pieces = {number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())}
+        pieces = {
+            number * buckets.per_group + i: buckets.pieces(n) for i, n in enumerate(rows.tolist())
+        }
         return cls(buckets, number, {bucket: n for bucket, n in pieces.items() if n > 1}, read_ms)
 
     def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
         """The blocks without the rows of heavy buckets."""
         packed = (block.data for block in blocks if block.counts)
-        return [without(data, self.buckets, self.heavy) for data in packed] if self.heavy else list(packed)
+        return (
+            [without(data, self.buckets, self.heavy) for data in packed]
+            if self.heavy
+            else list(packed)
+        )
 
     def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
         """Every bucket that is not heavy, from the light blocks."""
@@ -308,12 +355,16 @@ class Group:
                 yield unit_rows(self.buckets.name(bucket), bucket, table)
 
     def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
-        """((unit's name, bucket), block) for the rows of heavy buckets, one for each piece, and an empty one."""
+        """((unit's name, bucket), block) for the rows of heavy buckets, one for each piece, and an
+        empty one.
+        """
         for bucket, count in self.heavy.items():
             yield from ((self._piece(bucket, k), b"") for k in range(count))
         if self.heavy:
             packed = (block.data for block in blocks if block.counts)
-            yield from ((self._piece(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy))
+            yield from (
+                (self._piece(b, k), data) for b, k, data in cut(packed, self.buckets, self.heavy)
+            )
 
     def _piece(self, bucket: int, k: int) -> tuple[str, int]:
         return f"{self.buckets.name(bucket)}.{k}", bucket

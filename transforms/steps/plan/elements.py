@@ -1,4 +1,6 @@
-"""How much of the work one element of a plan lists: enough to go on without waiting, little enough to spread."""
+"""How much of the work one element of a plan lists: enough to go on without waiting, little enough
+to spread.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +28,9 @@ class ListedFiles:
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """What there is to do with files that one worker planned, or is to open; those `unchanged` are told by name."""
+    """What there is to do with files that one worker planned, or is to open; those `unchanged` are
+    told by name.
+    """
 
     files: tuple[PlannedFile, ...]
     unchanged: tuple[UnchangedFile, ...] = ()
@@ -39,7 +43,8 @@ def in_batches(files: list[File]) -> Iterator[list[File]]:
 
 
 def spans_per_element(spans: int, slots: int | None) -> int:
-    """The number of spans that one element lists: enough to overlap read, encode and write, few enough to spread.
+    """The number of spans that one element lists: enough to overlap read, encode and write, few
+    enough to spread.
 
     `slots` are the elements that are worked off at once, None where that is not known.
     """

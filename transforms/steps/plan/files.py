@@ -1,4 +1,6 @@
-"""The plan of a run: which files are carried over, which are cut into spans, checked as a whole and put on record."""
+"""The plan of a run: which files are carried over, which are cut into spans, checked as a whole and
+put on record.
+"""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,7 +42,8 @@ ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
     """The files that a glob names and what lies beside them, or why it cannot be used.
 
-    Where an attempt before this one has made the run's plan, nothing is listed: it stands, whatever was added since.
+    Where an attempt before this one has made the run's plan, nothing is listed: it stands, whatever
+    was added since.
     """
     if job.retried and has_plan(job.root, job.run.id):
         yield Standing()
@@ -48,7 +51,9 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
             part, bad_too = job.table_part(pattern), job.max_bad_files > 0
-            found = find_inputs(pattern, job.input_format, job.hidden, job.delimiter, part, bad_too, job.root)
+            found = find_inputs(
+                pattern, job.input_format, job.hidden, job.delimiter, part, bad_too, job.root
+            )
             check_were_no_files(found.folders, job)
             files = by_names_on_record(found.files, job) if job.append else found.files
         yield from files
@@ -59,19 +64,23 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
 
 
 def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
-    """Raise SentenceBeamError for a folder that nothing is taken from in the place of a file that the store has."""
+    """Raise SentenceBeamError for a folder that nothing is taken from in the place of a file that
+    the store has.
+    """
     last = last_snapshot(job.run) if folders and not job.append else None
     files = {entry.source for entry in last.files if entry.size} if last is not None else set()
     for folder in folders:
         if folder in files:
             raise SentenceBeamError(
-                f"{folder} is a folder without files of --input now, and the store has the rows of the file that it "
-                "was; put the file back, or remove the folder"
+                f"{folder} is a folder without files of --input now, and the store has the rows of"
+                " the file that it was; put the file back, or remove the folder"
             )
 
 
 class FilePlanner:
-    """What to do with each file of a run: carried over where it has not changed, cut into spans where it has."""
+    """What to do with each file of a run: carried over where it has not changed, cut into spans
+    where it has.
+    """
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -85,11 +94,16 @@ class FilePlanner:
         # A thread has several: handing over one small file takes longer than looking at it.
         some = [files[start : start + step] for start in range(0, len(files), step)]
         with progress.stage("planning", things="files"), ThreadPoolExecutor(FILES_AT_ONCE) as pool:
-            return [item for planned in pool.map(lambda part: list(map(self._plan, part)), some) for item in planned]
+            return [
+                item
+                for planned in pool.map(lambda part: list(map(self._plan, part)), some)
+                for item in planned
+            ]
 
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Planned files as they travel: what the last snapshot has of them need not."""
-        last = self._last_snapshot() if planned and self._job.carry else None  # without files it may be unreadable
+        # without files it may be unreadable
+        last = self._last_snapshot() if planned and self._job.carry else None
         short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
         others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(others, tuple(filter(None, short)))
@@ -104,9 +118,11 @@ class FilePlanner:
         return replace(planned, ms=round(1000 * (perf_counter() - started), 3))
 
     def _plan_or_leave_out(self, file: InputFile) -> PlannedFile:
-        """As `_planned`; a file that cannot be read to its end is left out, with the reason, where the run may do that.
+        """As `_planned`; a file that cannot be read to its end is left out, with the reason, where
+        the run may do that.
 
-        What the last snapshot has of it is carried over as it was then, so that a later run sees that it differs.
+        What the last snapshot has of it is carried over as it was then, so that a later run sees
+        that it differs.
         """
         try:
             planned = self._planned(file)
@@ -115,14 +131,19 @@ class FilePlanner:
             return planned
         except SentenceBeamError as error:
             changed = isinstance(error, InputChangedError)
-            if not self._job.max_bad_files or changed or error.exit_code != SentenceBeamError.exit_code:
+            if (
+                not self._job.max_bad_files
+                or changed
+                or error.exit_code != SentenceBeamError.exit_code
+            ):
                 raise
             return self._left_out(file, error)
 
     def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
         """A file that cannot be read, with the units that it had.
 
-        Raises the error if these are damaged, mixed or not to be carried over, and for a folder that had files.
+        Raises the error if these are damaged, mixed or not to be carried over, and for a folder
+        that had files.
         """
         old, units = self._before(file)
         has_rows = old is not None and old.size > 0 and self._is_counted(file)
@@ -136,28 +157,36 @@ class FilePlanner:
         return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
     def _check_can_stay(self, error: SentenceBeamError) -> None:
-        """Raise SentenceBeamError if the rows of a file that cannot be read cannot stay in the store as they are."""
+        """Raise SentenceBeamError if the rows of a file that cannot be read cannot stay in the
+        store as they are.
+        """
         if self._job.by_content:
             raise SentenceBeamError(
-                f"{error}; --max-bad-files cannot leave it out, since with --partition content the rows that it had "
-                "are mixed with those of other files"
+                f"{error}; --max-bad-files cannot leave it out, since with --partition content the"
+                " rows that it had are mixed with those of other files"
             ) from error
         if not self._job.carry:
             raise SentenceBeamError(
-                f"{error}; --max-bad-files cannot keep its rows, because {', '.join(self._job.read_again)} would "
-                "change and all files are read again; mend the file first, or leave that out"
+                f"{error}; --max-bad-files cannot keep its rows, because"
+                f" {', '.join(self._job.read_again)} would change and all files are read again;"
+                " mend the file first, or leave that out"
             ) from error
 
     def _planned(self, file: InputFile) -> PlannedFile:
-        """The file's units to carry over, or its spans. Raises OptionError where it cannot be read."""
+        """The file's units to carry over, or its spans. Raises OptionError where it cannot be
+        read.
+        """
         same, units = self._unchanged(file)
         checked = self._shards.check(units or [])
-        if units is None or checked.damaged:  # whose rows are read again; the file's other units are found finished
+        # whose rows are read again; the file's other units are found finished
+        if units is None or checked.damaged:
             return read_footer(PlannedFile(same, checked=checked), self._job)
         return PlannedFile(same, carried=tuple(map(self._shards.current, units)), checked=checked)
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
-        """The file with its checksum, and the last snapshot's units of it to carry over if the bytes are the same."""
+        """The file with its checksum, and the last snapshot's units of it to carry over if the
+        bytes are the same.
+        """
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
@@ -167,7 +196,9 @@ class FilePlanner:
         return file, units if old and same_content(file, old) else None
 
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
-        """The file as the last snapshot has it, if it does, and its units there; with buckets it has none."""
+        """The file as the last snapshot has it, if it does, and its units there; with buckets it
+        has none.
+        """
         last = self._last_snapshot()
         old = last.files_by_path.get(file.relative) if last else None
         return old, last.units_by_file.get(file.relative, []) if last and old else []
@@ -180,7 +211,9 @@ class FilePlanner:
     def _was_folder(self, file: InputFile) -> bool:
         """Whether the last snapshot has files below the path of this one."""
         last = self._last_snapshot()
-        return last is not None and any(path.startswith(file.relative + "/") for path in last.files_by_path)
+        return last is not None and any(
+            path.startswith(file.relative + "/") for path in last.files_by_path
+        )
 
     def _last_snapshot(self) -> Manifest | None:
         if not self._is_known:
@@ -199,7 +232,8 @@ def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 
 def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     try:
-        last = last_snapshot(job.run) if job.carry else None  # held, since all that follows looks into it
+        # held, since all that follows looks into it
+        last = last_snapshot(job.run) if job.carry else None
         if _stands(found, job):
             return list(content.begin_again(job))
         planned, problems = _whole_plan(found, job, last)
@@ -208,18 +242,26 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
         return [Problem.of(error)]
 
 
-def file_batches(pattern: str, job: EmbedJob) -> Iterator[ListedFiles | Beside | Problem | Standing]:
-    """As `list_files`, the files in batches: many small ones are planned side by side by one worker."""
+def file_batches(
+    pattern: str, job: EmbedJob
+) -> Iterator[ListedFiles | Beside | Problem | Standing]:
+    """As `list_files`, the files in batches: many small ones are planned side by side by one
+    worker.
+    """
     found = list(list_files(pattern, job))
     files = [item for item in found if isinstance(item, InputFile)]
     yield from (ListedFiles(tuple(some)) for some in in_batches(files))
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
-def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
-    """The whole plan, checked, written down and handed out; or its problems, and nothing handed out.
+def record(
+    found: list[Any], job: EmbedJob, slots: int | None
+) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
+    """The whole plan, checked, written down and handed out; or its problems, and nothing handed
+    out.
 
-    Where one is on record, that is handed out: its units may be finished by now, and no others are to be.
+    Where one is on record, that is handed out: its units may be finished by now, and no others are
+    to be.
     """
     try:
         with kept_alive(job.root, job.run.id):
@@ -232,7 +274,10 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
     yield from map(carried, units)
-    spans, step = with_before(spans, last if job.reuse else None), spans_per_element(len(spans), slots)
+    spans, step = (
+        with_before(spans, last if job.reuse else None),
+        spans_per_element(len(spans), slots),
+    )
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
 
@@ -240,18 +285,26 @@ def record(found: list[Any], job: EmbedJob, slots: int | None) -> Iterator[list[
 def _handed_out(
     found: list[Any], job: EmbedJob, last: Manifest | None
 ) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
-    """The spans to embed and the units to carry over, put on record or found there; or problems alone."""
+    """The spans to embed and the units to carry over, put on record or found there; or problems
+    alone.
+    """
     stands = _stands(found, job)
     planned, problems = ([], []) if stands else _whole_plan(found, job, last)
     if problems:
         return [], [], problems
     if stands or not write_plan(job.root, job.run.id, planned, None, merged(found)):
         return *recorded(job), []
-    return [span for file in planned for span in file.work], [u for file in planned for u in file.carried], []
+    return (
+        [span for file in planned for span in file.work],
+        [u for file in planned for u in file.carried],
+        [],
+    )
 
 
 def _stands(found: list[Any], job: EmbedJob) -> bool:
-    """Whether a plan is on record: it was before files were listed, or a worker died that had just made it."""
+    """Whether a plan is on record: it was before files were listed, or a worker died that had just
+    made it.
+    """
     return Standing() in found or (job.retried and has_plan(job.root, job.run.id))
 
 
@@ -269,11 +322,15 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
         by_span.setdefault(span_name(unit.unit), []).append(unit)
     units = [unit for span in work.carried if span.was is None for unit in by_span[span.name]]
     renamed = {span.file: span.was for span in work.carried if span.was is not None}
-    units += [under(file, unit) for file, was in renamed.items() for unit in manifest.units_by_file[was]]
+    units += [
+        under(file, unit) for file, was in renamed.items() for unit in manifest.units_by_file[was]
+    ]
     return work.spans, units
 
 
-def _whole_plan(found: list[Any], job: EmbedJob, last: Manifest | None) -> tuple[list[PlannedFile], list[Problem]]:
+def _whole_plan(
+    found: list[Any], job: EmbedJob, last: Manifest | None
+) -> tuple[list[PlannedFile], list[Problem]]:
     """The checked plan of all files, or the problems that there are."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
@@ -285,8 +342,12 @@ def _whole_plan(found: list[Any], job: EmbedJob, last: Manifest | None) -> tuple
         return [], [Problem.of(error)]
 
 
-def _in_full(planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None) -> list[PlannedFile]:
-    """All files of the plan; those that travelled by name with what the last snapshot has of them."""
+def _in_full(
+    planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None
+) -> list[PlannedFile]:
+    """All files of the plan; those that travelled by name with what the last snapshot has of
+    them.
+    """
     files = [file for item in planned for file in item.files]
     for file in (file for item in planned for file in item.unchanged):
         assert last is not None, "files travel by name where there is a last snapshot alone"
@@ -297,17 +358,25 @@ def _in_full(planned: list[PlannedFiles], last: Manifest | None, delimiter: str 
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """Files sorted by relative path, each once, the small ones in groups, cut to the run's limit.
 
-    Raises OptionError where two do not fit or have too few rows for the index asked for, DataGateError where they have
-    too few after the last snapshot.
+    Raises OptionError where two do not fit or have too few rows for the index asked for,
+    DataGateError where they have too few after the last snapshot.
     """
     check_distinct([item.file for item in planned])
     last, shards = None if job.by_content else last_snapshot(job.run), carried_shards(job.run)
     check_bad([item for item in planned if item.bad], len(planned), job)
-    once = {item.file.path: item for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))}
+    once = {
+        item.file.path: item
+        for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))
+    }
     files = list(once.values())
     if job.append and last is not None:
         files = with_earlier(files, last, job, shards)
-    if job.carry and job.columns.id is not None and last is not None and any(item.spans for item in files):
+    if (
+        job.carry
+        and job.columns.id is not None
+        and last is not None
+        and any(item.spans for item in files)
+    ):
         files = with_renamed(files, last, job, shards)
     if not job.by_content:
         files = in_groups(files, last, job, shards)
@@ -319,18 +388,24 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
 
 
 def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
-    """Raise SentenceBeamError, the reason of the first, where more files cannot be read than may be left out."""
+    """Raise SentenceBeamError, the reason of the first, where more files cannot be read than may be
+    left out.
+    """
     most = job.max_bad_files * (files if job.max_bad_files < 1 else 1)
     if len(bad) > most + ROUNDING:
         first = min(bad, key=lambda item: item.file.relative).bad
         raise SentenceBeamError(
-            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files {job.max_bad_files:g} allows: "
-            f"{first}"
+            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files"
+            f" {job.max_bad_files:g} allows: {first}"
         )
 
 
-def with_renamed(files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards) -> list[PlannedFile]:
-    """The plan with renamed files carried, and those read whose shards could be written again by others."""
+def with_renamed(
+    files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
+) -> list[PlannedFile]:
+    """The plan with renamed files carried, and those read whose shards could be written again by
+    others.
+    """
     files = carry_renamed(files, last, shards)
     while moving := of_files_read(files):
         paths = {item.file.path for item in moving}

@@ -1,4 +1,6 @@
-"""What a plan needs to know from inside of input files; files that have not changed are not opened."""
+"""What a plan needs to know from inside of input files; files that have not changed are not
+opened.
+"""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -19,12 +21,17 @@ FILES_AT_ONCE = 16
 def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
     """The columns that a run's templates name, with their options; those without any left out."""
     columns = job.columns
-    named = [(columns.texts if columns.of_text else (), "--text-template"), (columns.of_prefix, "--chunk-prefix")]
+    named = [
+        (columns.texts if columns.of_text else (), "--text-template"),
+        (columns.of_prefix, "--chunk-prefix"),
+    ]
     return [(names, option) for names, option in named if names]
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
-    """Type of each kept column; raises OptionError where the file lacks a named column or has it in a wrong type."""
+    """Type of each kept column; raises OptionError where the file lacks a named column or has it in
+    a wrong type.
+    """
     columns = job.columns
     text = columns.text if columns.of_text is None else None
     return corpus_columns.kept_types(file, text, columns.id, columns.keep, columns.kinds)
@@ -34,18 +41,28 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """The file opened: the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
     columns = job.columns
-    spans = plan_file(item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens)
-    keys = corpus_columns.keys_found(item.file, columns.keep) if columns.keep or templates(job) else None
+    spans = plan_file(
+        item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens
+    )
+    keys = (
+        corpus_columns.keys_found(item.file, columns.keep)
+        if columns.keep or templates(job)
+        else None
+    )
     for names, option in templates(job):
         named = corpus_columns.template_names_found(item.file, names, option)
         keys = None if named is None or keys is None else (*keys, *named)
     open_types = corpus_columns.open_types(item.file, columns.keep, columns.kinds)
-    found = replace(item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types)
+    found = replace(
+        item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types
+    )
     return replace(found, is_rowless=not spans)
 
 
 def check_readable(item: PlannedFile, job: EmbedJob) -> None:
-    """Raise SentenceBeamError for a file to be embedded that breaks off or is damaged anywhere: it is read once."""
+    """Raise SentenceBeamError for a file to be embedded that breaks off or is damaged anywhere: it
+    is read once.
+    """
     for span in item.spans:
         deque(blocks_of(span, job.columns), maxlen=0)
 
@@ -55,18 +72,25 @@ def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     if all(item.kept is not None or item.bad for item in planned):
         return planned
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        return list(executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned))
+        return list(
+            executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned)
+        )
 
 
 def checksum_of(file: InputFile) -> str:
-    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read or is gone."""
+    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read
+    or is gone.
+    """
     if file.version == BROKEN:
         raise broken_link(file.path)
     try:
         return storage.checksum_of(file.entry)
     except OSError as error:
-        if not isinstance(error, FileNotFoundError | PermissionError) and not storage.is_local(file.path):
+        if not isinstance(error, FileNotFoundError | PermissionError) and not storage.is_local(
+            file.path
+        ):
             raise  # a connection that broke: an engine tries again
         raise SentenceBeamError(
-            f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of --input"
+            f"{file.path} cannot be read ({error.strerror or error}); mend that or leave it out of"
+            " --input"
         ) from error

@@ -22,13 +22,19 @@ Groups = dict[str, list[PlannedFile]]
 def in_groups(
     files: list[PlannedFile], last: Manifest | None, job: EmbedJob, shards: CarriedShards
 ) -> list[PlannedFile]:
-    """The plan with its small files in groups; the first file of each has the group's span, or its units if unchanged.
+    """The plan with its small files in groups; the first file of each has the group's span, or its
+    units if unchanged.
 
-    A run with `--limit` reads files one by one. A run that appends keeps the groups of the snapshot, and new files stay
-    alone. Every other file whose rows nothing planned would count is opened.
+    A run with `--limit` reads files one by one. A run that appends keeps the groups of the
+    snapshot, and new files stay alone. Every other file whose rows nothing planned would count is
+    opened.
     """
     stuck = stuck_groups(files, last) if last is not None and job.carry else {}
-    groups = groups_on_record(files, last) if job.append else groups_by_size(files, last, job, bool(stuck))
+    groups = (
+        groups_on_record(files, last)
+        if job.append
+        else groups_by_size(files, last, job, bool(stuck))
+    )
     planner = GroupPlanner({item.file.relative: item for item in files}, last, job, shards)
     grouped: list[PlannedFile] = []
     for name in {**groups, **stuck}:
@@ -63,8 +69,11 @@ def groups_on_record(files: list[PlannedFile], last: Manifest | None) -> Groups:
     return found
 
 
-def groups_by_size(files: list[PlannedFile], last: Manifest | None, job: EmbedJob, keep_bits: bool) -> Groups:
-    """The small files that can be read, by groups that are as many as their sizes ask for; none with a limit.
+def groups_by_size(
+    files: list[PlannedFile], last: Manifest | None, job: EmbedJob, keep_bits: bool
+) -> Groups:
+    """The small files that can be read, by groups that are as many as their sizes ask for; none
+    with a limit.
 
     `keep_bits` says that there are to be as many as in the last snapshot.
     """
@@ -83,7 +92,9 @@ def groups_by_size(files: list[PlannedFile], last: Manifest | None, job: EmbedJo
 
 
 def with_rows_counted(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The files, those opened whose rows nothing planned would count: they have not changed and have no units."""
+    """The files, those opened whose rows nothing planned would count: they have not changed and
+    have no units.
+    """
     bare = [item for item in files if item.is_bare and item.file.size]
     opened = {item.file.relative: item for item in read_footers(bare, job)}
     return [opened.get(item.file.relative, item) for item in files]
@@ -91,7 +102,9 @@ def with_rows_counted(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFi
 
 @dataclass(frozen=True)
 class GroupPlanner:
-    """Plans groups of a run's files (by relative path), which the last snapshot may have already."""
+    """Plans groups of a run's files (by relative path), which the last snapshot may have
+    already.
+    """
 
     files: dict[str, PlannedFile]
     last: Manifest | None
@@ -99,7 +112,8 @@ class GroupPlanner:
     shards: CarriedShards
 
     def planned(self, name: str, items: list[PlannedFile]) -> list[PlannedFile]:
-        """The files of a group, carried over if they are those that it had, and all unchanged; else read.
+        """The files of a group, carried over if they are those that it had, and all unchanged; else
+        read.
 
         Raises SentenceBeamError for a damaged shard of a group whose files may be gone by now.
         """
@@ -111,16 +125,18 @@ class GroupPlanner:
             return self._carried(name, items)
         if self.job.append:
             raise SentenceBeamError(
-                f"{checked.damaged[0]} in the store is missing or was changed; run again without --append"
+                f"{checked.damaged[0]} in the store is missing or was changed; run again without"
+                " --append"
             )
         items[0] = replace(items[0], checked=items[0].checked.merge(checked))
         return self._read(name, items)
 
     def as_it_was(self, name: str, items: list[PlannedFile], bad: PlannedFile) -> list[PlannedFile]:
-        """The files of a group one of which cannot be read: all as the snapshot has them, since they share its units.
+        """The files of a group one of which cannot be read: all as the snapshot has them, since
+        they share its units.
 
-        Those that have changed or are gone are bad too, and so are new ones among `items`. Raises SentenceBeamError if
-        a shard is damaged.
+        Those that have changed or are gone are bad too, and so are new ones among `items`. Raises
+        SentenceBeamError if a shard is damaged.
         """
         if self.shards.check(self._units(name)).damaged:
             raise SentenceBeamError(bad.bad)
@@ -130,19 +146,28 @@ class GroupPlanner:
         had = {entry.path for entry in entries}
         new = [item.file for item in items if item.file.relative not in had]
         left_out = [
-            PlannedFile(replace(file, size=0, checksum="", version=""), bad=f"{file.path} is new and left out: {why}")
+            PlannedFile(
+                replace(file, size=0, checksum="", version=""),
+                bad=f"{file.path} is new and left out: {why}",
+            )
             for file in new
         ]
         return [*self._carried(name, kept), *left_out]
 
     def _kept(self, entry: InputEntry, why: str) -> PlannedFile:
-        """A file as the snapshot has it, with the reason if it is not so any more or cannot be read."""
+        """A file as the snapshot has it, with the reason if it is not so any more or cannot be
+        read.
+        """
         item = self.files.get(entry.path)
         if item is None:
-            return PlannedFile(file_of(entry), bad=f"{entry.source} is gone and stays in the store: {why}")
+            return PlannedFile(
+                file_of(entry), bad=f"{entry.source} is gone and stays in the store: {why}"
+            )
         if item.bad or item.file.checksum == entry.checksum:
             return PlannedFile(file_of(entry), kept=item.kept, bad=item.bad)
-        return PlannedFile(file_of(entry), bad=f"{entry.source} has changed and stays as it was: {why}")
+        return PlannedFile(
+            file_of(entry), bad=f"{entry.source} has changed and stays as it was: {why}"
+        )
 
     def _entries(self, name: str) -> list[InputEntry]:
         return self.last.files_by_group.get(name, []) if self.last is not None else []
@@ -165,7 +190,9 @@ class GroupPlanner:
     def _read(self, name: str, items: list[PlannedFile]) -> list[PlannedFile]:
         if self.job.append:
             items = still_there(items)
-        to_open = [item if item.spans or item.is_rowless else replace(item, kept=None) for item in items]
+        to_open = [
+            item if item.spans or item.is_rowless else replace(item, kept=None) for item in items
+        ]
         opened = read_footers(to_open, self.job)
         spans = tuple(span for item in opened for span in item.spans)
         if not spans:

@@ -1,8 +1,9 @@
 """The types of kept columns, which are the same in all files of a run.
 
-A column has the type that it was given, now or by an earlier run. Without one Parquet and other tables have their own.
-The values of JSON and CSV are then read as other files have them, else as the store does. A column that is new to the
-store is text if it is of CSV; if it is of JSON, its first values tell.
+A column has the type that it was given, now or by an earlier run. Without one Parquet and other
+tables have their own. The values of JSON and CSV are then read as other files have them, else as
+the store does. A column that is new to the store is text if it is of CSV; if it is of JSON, its
+first values tell.
 """
 
 import contextlib
@@ -19,11 +20,13 @@ from transforms.store.runs.plan import PlannedFile
 from transforms.store.shards.shards import open_shard
 
 
-def with_types(planned: list[PlannedFile], job: EmbedJob, last: Manifest | None) -> list[PlannedFile]:
+def with_types(
+    planned: list[PlannedFile], job: EmbedJob, last: Manifest | None
+) -> list[PlannedFile]:
     """The plan with the types that kept columns of JSON and CSV are read as.
 
-    Raises OptionError where the types of kept columns differ, or no file has a column that is kept or that a template
-    names.
+    Raises OptionError where the types of kept columns differ, or no file has a column that is kept
+    or that a template names.
     """
     items = [item for item in planned if not item.bad]
     if not job.columns.keep and not templates(job):
@@ -64,13 +67,20 @@ def _found_types(opened: list[PlannedFile], job: EmbedJob, last: Manifest | None
 
 
 def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: str) -> str:
-    """The word for a column's type: that of other files, else the store's, else the one for its first values.
+    """The word for a column's type: that of other files, else the store's, else the one for its
+    first values.
 
     Raises OptionError where values are of several types, or of another than files or store have.
     """
-    tables = [(word_for(kind), item.file.path) for item in opened if (kind := dict(item.kept or ()).get(name))]
+    tables = [
+        (word_for(kind), item.file.path)
+        for item in opened
+        if (kind := dict(item.kept or ()).get(name))
+    ]
     known = [*tables, *([(word_for(stored), root)] if stored else [])]
-    words = [(dict(item.open_types).get(name), f"the first rows of {item.file.path}") for item in opened]
+    words = [
+        (dict(item.open_types).get(name), f"the first rows of {item.file.path}") for item in opened
+    ]
     places: dict[str, str] = {}
     for word, place in (*known[:1], *words):
         if word:
@@ -89,8 +99,8 @@ def _different(name: str, places: list[tuple[str, str]]) -> OptionError:
     (word, place), (other_word, other_place) = places[:2]
     stricter = other_word if word == STR.word else word
     return OptionError(
-        f"--keep-columns: {name} is {word} in {place}, {other_word} in {other_place}; give its type: {name}:str takes "
-        f"all values, {name}:{stricter} rejects rows with others"
+        f"--keep-columns: {name} is {word} in {place}, {other_word} in {other_place}; give its"
+        f" type: {name}:str takes all values, {name}:{stricter} rejects rows with others"
     )
 
 
@@ -98,7 +108,8 @@ def stored_types(last: Manifest, names: Iterable[str]) -> tuple[tuple[str, str],
     """Name and Arrow type of those columns that the shards of a snapshot have."""
     kept = [name for name in names if name in last.options.keep_columns]
     for path in last.shard_paths if kept else ():
-        with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:  # a damaged one is made again
+        # a damaged one is made again
+        with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:
             return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in kept)
     return ()
 
@@ -110,8 +121,9 @@ def _check_same(opened: list[PlannedFile], found: dict[str, str], job: EmbedJob)
         if kinds != types[0]:
             name = next(name for name in kinds if kinds[name] != types[0].get(name))
             raise OptionError(
-                f"--keep-columns: {opened[0].file.path} has {_listed(types[0])}, {item.file.path} has "
-                f"{_listed(kinds)}; cast them to one type, or give one: {name}:{word_for(kinds[name])}"
+                f"--keep-columns: {opened[0].file.path} has {_listed(types[0])}, {item.file.path}"
+                f" has {_listed(kinds)}; cast them to one type, or give one:"
+                f" {name}:{word_for(kinds[name])}"
             )
 
 
@@ -127,7 +139,9 @@ def _listed(types: dict[str, str]) -> str:
 
 
 def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError for a kept column, or one of a template, that no file has, as far as its first rows tell."""
+    """Raise OptionError for a kept column, or one of a template, that no file has, as far as its
+    first rows tell.
+    """
     told = [item for item in opened if item.keys is not None]
     named = [(name, "--keep-columns") for name in job.columns.keep]
     named += [(name, option) for names, option in templates(job) for name in names]

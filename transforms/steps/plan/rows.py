@@ -12,7 +12,9 @@ from transforms.store.runs.plan import PlannedFile, rows_at_most
 
 
 def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
-    """Raise as `check_rows` does; of formats that do not tell their rows as many are counted as the index needs."""
+    """Raise as `check_rows` does; of formats that do not tell their rows as many are counted as the
+    index needs.
+    """
     rows = rows_at_most(planned)
     if rows is not None:
         check_rows(job, rows)
@@ -23,7 +25,8 @@ def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
 def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
     """Raise DataGateError if too many rows are of files that left the input.
 
-    Rows with ids from a column may be in other files now: they are compared when all rows have been read.
+    Rows with ids from a column may be in other files now: they are compared when all rows have been
+    read.
     """
     run, files = job.run, [item.file for item in planned]
     last = last_snapshot(run) if run.has_delete_gate else None
@@ -33,14 +36,18 @@ def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
 
 
 def check_rows(job: EmbedJob, rows: int) -> None:
-    """Raise DataGateError where rows are too few after the last snapshot, OptionError for the index asked for."""
+    """Raise DataGateError where rows are too few after the last snapshot, OptionError for the index
+    asked for.
+    """
     check_rows_left(job.run, rows)
     if _has_index_of_rows(job):
         _check_index(job, rows)
 
 
 def _has_index_of_rows(job: EmbedJob) -> bool:
-    """Whether an index is asked for whose vectors are those of rows: nobody knows yet how many pieces there are."""
+    """Whether an index is asked for whose vectors are those of rows: nobody knows yet how many
+    pieces there are.
+    """
     return job.index_asked is not None and job.chunks == "none"
 
 

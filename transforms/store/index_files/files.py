@@ -1,4 +1,6 @@
-"""The files of an index as they are read: compared with their sha256 where they are read as a whole."""
+"""The files of an index as they are read: compared with their sha256 where they are read as a
+whole.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,7 +20,9 @@ def read(path: str, sha256: str) -> bytes:
 
 
 def part(path: str, start: int, stop: int) -> bytes:
-    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError where they are not there."""
+    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError where they
+    are not there.
+    """
     with _missing_named(path):
         data = storage.read_range(path, start, stop)
     if len(data) != stop - start:
@@ -29,8 +33,8 @@ def part(path: str, start: int, stop: int) -> bytes:
 def check(path: str, sha256: str, checksum: str = "") -> None:
     """Raise DamagedIndexError where a file is missing or has another sha256.
 
-    `checksum` is what its storage said of the file that was written, where it does say such things: while it still
-    says the same, nothing is read.
+    `checksum` is what its storage said of the file that was written, where it does say such things:
+    while it still says the same, nothing is read.
     """
     entry = storage.storage_of(path).stat(path) if checksum else None
     if entry is not None and entry.checksum == checksum:
@@ -43,7 +47,9 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
 
 @contextlib.contextmanager
 def on_disk(path: str, sha256: str) -> Iterator[str]:
-    """The path of a local file with the bytes of a stored one, checked as `check` does, as long as the block lasts."""
+    """The path of a local file with the bytes of a stored one, checked as `check` does, as long as
+    the block lasts.
+    """
     with contextlib.ExitStack() as stack:
         with _missing_named(path):
             copy = stack.enter_context(storage.on_local_disk(path))

@@ -1,4 +1,6 @@
-"""A locator's file read in parts: its footer when it is opened, groups of rows when some of them are asked for."""
+"""A locator's file read in parts: its footer when it is opened, groups of rows when some of them
+are asked for.
+"""
 
 import functools
 import hashlib
@@ -29,7 +31,9 @@ GROUPS_KEPT = 256  # of each file, 12 bytes a row
 
 @dataclass(frozen=True)
 class LocatorGroup:
-    """Some consecutive rows: the number of each row's shard in `shards`, -1 for a deleted row, and its row there."""
+    """Some consecutive rows: the number of each row's shard in `shards`, -1 for a deleted row, and
+    its row there.
+    """
 
     shard: np.ndarray
     shards: list[str]
@@ -37,7 +41,9 @@ class LocatorGroup:
 
 
 class LocatorFile:
-    """The locator of a segment; `read` gives the rows of one group, whose first rows are `starts`, int64 ascending."""
+    """The locator of a segment; `read` gives the rows of one group, whose first rows are `starts`,
+    int64 ascending.
+    """
 
     def __init__(self, checks: str | None, starts: np.ndarray, read: Callable[[int], LocatorGroup]):
         self.checks = checks
@@ -46,7 +52,8 @@ class LocatorFile:
 
     @classmethod
     def open(cls, root: str, segment: SegmentEntry) -> "LocatorFile":
-        """The locator of a segment in the store `root`. Raises DamagedIndexError where it is not what was written.
+        """The locator of a segment in the store `root`. Raises DamagedIndexError where it is not
+        what was written.
 
         One of an earlier version, whose manifest says nothing of its footer, is read whole.
         """
@@ -56,31 +63,49 @@ class LocatorFile:
             table = locators.from_bytes(index_files.read(path, segment.locator_sha256))
             return cls(locators.checks_of(table), np.zeros(1, np.int64), lambda _: _group_of(table))
         metadata, groups = _metadata_of(path, segment)
-        starts = np.cumsum([0, *(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))])[:-1]
+        starts = np.cumsum(
+            [0, *(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
+        )[:-1]
         checks = metadata.metadata.get(locators.CHECKS)
-        return cls(checks.decode() if checks else None, starts, functools.partial(_read, path, metadata, groups))
+        return cls(
+            checks.decode() if checks else None,
+            starts,
+            functools.partial(_read, path, metadata, groups),
+        )
 
     def places(self, rows: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """Where local rows int64 [m] are: names of shards, each row's among them (-1: deleted), and its row there.
+        """Where local rows int64 [m] are: names of shards, each row's among them (-1: deleted), and
+        its row there.
 
         Raises DamagedIndexError where what is read of the file is not what was written.
         """
         group = np.searchsorted(self._starts, rows, "right") - 1
-        names, shard, place = list[str](), np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+        names, shard, place = (
+            list[str](),
+            np.full(len(rows), -1, np.int64),
+            np.full(len(rows), -1, np.int64),
+        )
         for number in np.unique(group).tolist():
             found, here = self._group(number), np.flatnonzero(group == number)
             local = rows[here] - self._starts[number]
             numbers = found.shard[local]
-            shard[here], place[here] = np.where(numbers >= 0, numbers + len(names), -1), found.row[local]
+            shard[here], place[here] = (
+                np.where(numbers >= 0, numbers + len(names), -1),
+                found.row[local],
+            )
             names += found.shards
         return names, shard, place
 
     def keep(self) -> np.ndarray:
         """bool [n], False where a row is deleted."""
-        return np.concatenate([self._group(number).shard >= 0 for number in range(len(self._starts))])
+        return np.concatenate(
+            [self._group(number).shard >= 0 for number in range(len(self._starts))]
+        )
 
     def wanted(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-        """bool [n], True for those not deleted that are wanted: `rows` says it, bool by row, for each shard's name."""
+        """bool [n], True for those not deleted that are wanted: `rows` says it, bool by row, for
+        each shard's name.
+        """
         found = []
         for number in range(len(self._starts)):
             group = self._group(number)
@@ -95,11 +120,14 @@ class LocatorFile:
 def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     """Id, hash and number (`local`) of a segment's rows that are in any of the shards.
 
-    Only the groups that may have such rows are read. Raises DamagedIndexError where they are not what was written.
+    Only the groups that may have such rows are read. Raises DamagedIndexError where they are not
+    what was written.
     """
     path = storage.join(root, segment.locator)
     if not segment.locator_footer:
-        return _rows_in(locators.from_bytes(index_files.read(path, segment.locator_sha256)), shards, 0)
+        return _rows_in(
+            locators.from_bytes(index_files.read(path, segment.locator_sha256)), shards, 0
+        )
     metadata, groups = _metadata_of(path, segment)
     start = 0
     found = [_rows_in(locators.SCHEMA.empty_table(), shards, 0)]
@@ -107,7 +135,11 @@ def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
         group = metadata.row_group(number)
         known = group.column(SHARD).statistics
         if known.has_min_max and any(known.min <= shard <= known.max for shard in shards):
-            found.append(_rows_in(_part_of(path, metadata, groups, number, locators.SCHEMA.names), shards, start))
+            found.append(
+                _rows_in(
+                    _part_of(path, metadata, groups, number, locators.SCHEMA.names), shards, start
+                )
+            )
         start += group.num_rows
     return pa.concat_tables(found).combine_chunks()
 
@@ -118,7 +150,9 @@ def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
 
 
 def _metadata_of(path: str, segment: SegmentEntry) -> tuple[pq.FileMetaData, list[list[int]]]:
-    """The footer of a locator's file, parsed, and where its groups of rows are, with their checksums."""
+    """The footer of a locator's file, parsed, and where its groups of rows are, with their
+    checksums.
+    """
     footer = _footer(path, segment)
     with refuse_damage(f"{path} cannot be read", kind=DamagedIndexError):
         metadata = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
@@ -138,7 +172,9 @@ def _footer(path: str, segment: SegmentEntry) -> bytes:
     return footer
 
 
-def _read(path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int) -> LocatorGroup:
+def _read(
+    path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int
+) -> LocatorGroup:
     """One group of rows, as search needs it."""
     return _group_of(_part_of(path, metadata, groups, number, ["shard", "row"]))
 
@@ -178,7 +214,9 @@ class _OpenRange(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a place; the new place."""
         end = self._start + len(self._data)
-        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: end}[whence]
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: end}[whence]
+        )
         return self._position
 
     def readinto(self, buffer: Any) -> int:

@@ -1,8 +1,9 @@
 """Locator tables: the id, shard and position of every local row of an index segment.
 
-A null shard means a deleted row. A segment's file is never written again; its locator is, as a new file, whenever a row
-of it is deleted or its shard is rewritten. In the table's metadata are the checksums of the segment's file. The file of
-the locator has those of its groups of rows too, so that a few rows can be read and checked without the others.
+A null shard means a deleted row. A segment's file is never written again; its locator is, as a new
+file, whenever a row of it is deleted or its shard is rewritten. In the table's metadata are the
+checksums of the segment's file. The file of the locator has those of its groups of rows too, so
+that a few rows can be read and checked without the others.
 """
 
 import io
@@ -40,8 +41,12 @@ class LocatorBuilder:
 
     def add(self, shard: str, rows: np.ndarray, ids: pa.Array, hashes: pa.Array) -> None:
         """Append rows of one shard (int64 positions within it) with their ids and hashes."""
-        shards = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array([shard]))
-        self.batches.append(pa.table([ids, hashes, shards, pa.array(rows, pa.int64())], schema=SCHEMA))
+        shards = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(len(rows), np.int32)), pa.array([shard])
+        )
+        self.batches.append(
+            pa.table([ids, hashes, shards, pa.array(rows, pa.int64())], schema=SCHEMA)
+        )
 
     def table(self) -> pa.Table:
         """The locator table of the rows added so far."""
@@ -52,8 +57,8 @@ class LocatorBuilder:
 class Moves:
     """Rows of a locator that are deleted, or are another row of a shard from now on.
 
-    `local` int64 [m] rows of the table; `shard` int32 [m] numbers in `shards`, -1 for a deleted row; `row` int64 [m]
-    rows in those shards; `ids` the rows' ids, null for deleted ones.
+    `local` int64 [m] rows of the table; `shard` int32 [m] numbers in `shards`, -1 for a deleted
+    row; `row` int64 [m] rows in those shards; `ids` the rows' ids, null for deleted ones.
     """
 
     local: np.ndarray
@@ -81,10 +86,16 @@ def footer(data: bytes) -> bytes:
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """The locator table of a file, or some of its columns. Raises SentenceBeamError for other bytes."""
-    with refuse_damage("a locator of the index cannot be read", "sentence-beam index makes it again"):
+    """The locator table of a file, or some of its columns. Raises SentenceBeamError for other
+    bytes.
+    """
+    with refuse_damage(
+        "a locator of the index cannot be read", "sentence-beam index makes it again"
+    ):
         table = table_of(data, columns)
-        return table.cast(pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata))
+        return table.cast(
+            pa.schema([SCHEMA.field(name) for name in columns], table.schema.metadata)
+        )
 
 
 def with_checks(locator: pa.Table, checks: str) -> pa.Table:
@@ -111,7 +122,9 @@ def keep_mask(locator: pa.Table) -> np.ndarray | None:
 
 
 def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and that list."""
+    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and that
+    list.
+    """
     encoded = locator.column("shard").unify_dictionaries().combine_chunks()
     return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
 
@@ -131,7 +144,9 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     rows[moves.local] = moves.row
     order = np.arange(len(locator))
     order[moves.local[moves.shard >= 0]] = len(locator) + np.flatnonzero(moves.shard >= 0)
-    ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(pa.array(order))
+    ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(
+        pa.array(order)
+    )
     shard = _shards(numbers, [*names, *moves.shards])
     columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
     return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
@@ -142,4 +157,6 @@ def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
     used = np.unique(numbers[numbers >= 0])
     codes = np.searchsorted(used, numbers).astype(np.int32)
     indices = pa.array(codes, pa.int32(), mask=numbers < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array([names[number] for number in used], pa.string()))
+    return pa.DictionaryArray.from_arrays(
+        indices, pa.array([names[number] for number in used], pa.string())
+    )

@@ -1,4 +1,6 @@
-"""Vectors of a segment's rows read for candidates: mapped where the file is local, else by a few ranges at once."""
+"""Vectors of a segment's rows read for candidates: mapped where the file is local, else by a few
+ranges at once.
+"""
 
 import os
 from collections.abc import Iterator
@@ -24,14 +26,17 @@ class RefineFile:
         self._mapped: np.ndarray | None = None
 
     def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` where it is given.
+        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` where it is
+        given.
 
-        Raises DamagedIndexError where the file is missing, or what is read of it is not what was written.
+        Raises DamagedIndexError where the file is missing, or what is read of it is not what was
+        written.
         """
         found = self._from_disk(rows) if storage.is_local(self._path) else self._by_ranges(rows)
         new = ~self._checked[rows]
         check_rows(found[new], rows[new], self._path)
-        self._checked[rows] = storage.is_local(self._path)  # what is fetched again may be changed by then
+        # what is fetched again may be changed by then
+        self._checked[rows] = storage.is_local(self._path)
         return decoded(found, out)
 
     def _from_disk(self, rows: np.ndarray) -> np.ndarray:

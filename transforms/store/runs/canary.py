@@ -1,4 +1,5 @@
-"""The canary: a few texts whose pooled vectors a store keeps, to notice when its model makes others.
+"""The canary: a few texts whose pooled vectors a store keeps, to notice when its model makes
+others.
 
 A library, a processor or a damaged file can change vectors without any field of the space changing.
 """
@@ -24,13 +25,18 @@ TEXTS = (
     "def mean(values): return sum(values) / len(values)",
     "Der Zug nach Lübeck fällt heute aus.",
     "猫は窓のそばで眠っている。",
-    "She opened the letter, read it twice, and put it back into the drawer without a word; then she went out to feed "
-    "the hens, because that at least had not changed.",
+    (
+        "She opened the letter, read it twice, and put it back into the drawer without a word; then"
+        " she went out to feed the hens, because that at least had not changed."
+    ),
     "WARNING: disk /dev/sda1 is 93% full!!!",
     "a b c d e f g",
-    "The committee agreed that the report should be shorter, that its figures should be checked by somebody who had "
-    "not drawn them, and that the chapter on costs should come first. It was then sent to the printer, where it stayed "
-    "for two weeks, since nobody had said how many copies were wanted.",
+    (
+        "The committee agreed that the report should be shorter, that its figures should be checked"
+        " by somebody who had not drawn them, and that the chapter on costs should come first. It"
+        " was then sent to the printer, where it stayed for two weeks, since nobody had said how"
+        " many copies were wanted."
+    ),
 )
 
 
@@ -42,7 +48,9 @@ class Canary:
     pooled: np.ndarray
 
     def drift(self, pooled: np.ndarray) -> float:
-        """The largest cosine distance between a text's vector and the given one; infinite for a vector that is lost."""
+        """The largest cosine distance between a text's vector and the given one; infinite for a
+        vector that is lost.
+        """
         a, b = self.pooled.astype(np.float64), pooled.astype(np.float64)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         same = ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
@@ -52,7 +60,9 @@ class Canary:
 
     def to_bytes(self) -> bytes:
         """The Parquet file of the texts and their vectors."""
-        table = pa.table({"text": pa.array(self.texts, pa.string()), "pooled": fixed_size(self.pooled)})
+        table = pa.table(
+            {"text": pa.array(self.texts, pa.string()), "pooled": fixed_size(self.pooled)}
+        )
         return parquet_bytes(table, write_page_checksum=True)
 
     @classmethod
@@ -60,21 +70,31 @@ class Canary:
         """The canary of a file that `to_bytes` made. Raises SentenceBeamError for other bytes."""
         with refuse_damage("not a canary"):
             table = table_of(data).combine_chunks()
-            return cls(tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0)))
+            return cls(
+                tuple(table.column("text").to_pylist()), as_matrix(table.column("pooled").chunk(0))
+            )
 
 
 @dataclass(frozen=True)
 class CanaryFile:
-    """The place of a store's canary; `sha256` as the last snapshot names it, None before the first snapshot."""
+    """The place of a store's canary; `sha256` as the last snapshot names it, None before the first
+    snapshot.
+    """
 
     root: str
     path: str
     sha256: str | None = None
 
     @classmethod
-    def of(cls, root: str, pooled_id: str, generation: int, named: CanaryEntry | None) -> "CanaryFile":
+    def of(
+        cls, root: str, pooled_id: str, generation: int, named: CanaryEntry | None
+    ) -> "CanaryFile":
         """The file that the last snapshot names, else the one for these pooled vectors."""
-        return cls(root, named.path, named.sha256) if named else cls(root, layout.canary(pooled_id, generation))
+        return (
+            cls(root, named.path, named.sha256)
+            if named
+            else cls(root, layout.canary(pooled_id, generation))
+        )
 
     @property
     def full_path(self) -> str:
@@ -82,19 +102,27 @@ class CanaryFile:
         return storage.join(self.root, self.path)
 
     def read(self) -> Canary | None:
-        """The canary, None where there is none yet. Raises SentenceBeamError where it is missing or changed."""
+        """The canary, None where there is none yet. Raises SentenceBeamError where it is missing or
+        changed.
+        """
         found = storage.storage_of(self.full_path).read_versioned(self.full_path)
         sha256 = hashlib.sha256(found[0]).hexdigest() if found else None
         if self.sha256 and sha256 != self.sha256:
             what = "was changed after it was written (sha256 differs)" if found else "is missing"
-            raise SentenceBeamError(f"{self.full_path} {what}; restore it, or embed everything anew with --reembed")
+            raise SentenceBeamError(
+                f"{self.full_path} {what}; restore it, or embed everything anew with --reembed"
+            )
         try:
             return Canary.from_bytes(found[0]) if found else None
         except SentenceBeamError as error:
-            raise SentenceBeamError(f"{self.full_path} is {error}; remove it, or restore it") from error
+            raise SentenceBeamError(
+                f"{self.full_path} is {error}; remove it, or restore it"
+            ) from error
 
     def keep(self, canary: Canary) -> Canary:
-        """Write the canary, unless another worker has written one before; the one that is now there."""
+        """Write the canary, unless another worker has written one before; the one that is now
+        there.
+        """
         storage.storage_of(self.full_path).put_if_absent(self.full_path, canary.to_bytes())
         return self.read() or canary
 

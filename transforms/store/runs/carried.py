@@ -1,9 +1,10 @@
 """Carried shards: whether the files of units that a run takes over are still as they were written.
 
-Where listings of the storage have checksums, every shard is compared with its unit's record, and none is read.
-Elsewhere a part of them is read in each run: every shard has a place on a round, by a hash of its path, and a run
-begins where the last one stopped, and goes a fraction of the round, but on to the next shard at least. After
-1 / fraction runs every shard was read, or after as many runs as there are shards, if these are fewer.
+Where listings of the storage have checksums, every shard is compared with its unit's record, and
+none is read. Elsewhere a part of them is read in each run: every shard has a place on a round, by a
+hash of its path, and a run begins where the last one stopped, and goes a fraction of the round, but
+on to the next shard at least. After 1 / fraction runs every shard was read, or after as many runs
+as there are shards, if these are fewer.
 """
 
 import hashlib
@@ -27,9 +28,11 @@ READ_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of looking at `shards` carried shards: those `compared` by checksum, those `read` and their `bytes`.
+    """What came of looking at `shards` carried shards: those `compared` by checksum, those `read`
+    and their `bytes`.
 
-    The others were found there in their size. `damaged` are shards that are missing or changed, by path in the store.
+    The others were found there in their size. `damaged` are shards that are missing or changed, by
+    path in the store.
     """
 
     shards: int = 0
@@ -46,7 +49,10 @@ class Checked:
     def sum(cls, parts: Iterable["Checked"]) -> "Checked":
         """The sums over all parts."""
         items = list(parts)
-        counts = {name: sum(getattr(item, name) for item in items) for name in ("shards", "compared", "read", "bytes")}
+        counts = {
+            name: sum(getattr(item, name) for item in items)
+            for name in ("shards", "compared", "read", "bytes")
+        }
         return cls(**counts, damaged=tuple(path for item in items for path in item.damaged))
 
 
@@ -64,7 +70,9 @@ def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
     least = min(ROUND, math.ceil(fraction * ROUND))
     if manifest is None or fraction * manifest.unit_count > ALMOST_SURELY:
         return least
-    return max(least, min((_way(start, unit.path) + 1 for unit in manifest.units if unit.path), default=0))
+    return max(
+        least, min((_way(start, unit.path) + 1 for unit in manifest.units if unit.path), default=0)
+    )
 
 
 def _way(start: int, path: str) -> int:
@@ -74,7 +82,8 @@ def _way(start: int, path: str) -> int:
 
 
 class CarriedShards:
-    """The shards that a run may carry over; each is looked at once, and the store is listed at the first one.
+    """The shards that a run may carry over; each is looked at once, and the store is listed at the
+    first one.
 
     `start` is the place on the round where the run begins, `stride` how far it goes.
     """
@@ -90,7 +99,9 @@ class CarriedShards:
         return {entry.path: entry for entry in storage.storage_of(folder).below(folder)}
 
     def __call__(self, unit: UnitRecord) -> bool:
-        """Whether a unit can be carried over: it has no shard, or a sound one as far as was looked."""
+        """Whether a unit can be carried over: it has no shard, or a sound one as far as was
+        looked.
+        """
         return not self.check([unit]).damaged
 
     def check(self, units: Iterable[UnitRecord]) -> Checked:
@@ -98,14 +109,18 @@ class CarriedShards:
         named = {unit.path: unit for unit in units if unit.path}
         if not named:
             return NOTHING
-        to_read = [unit for path, unit in named.items() if path not in self._seen and not self._look(unit)]
+        to_read = [
+            unit for path, unit in named.items() if path not in self._seen and not self._look(unit)
+        ]
         if to_read:
             with ThreadPoolExecutor(READ_AT_ONCE) as pool:
                 list(pool.map(self._read, to_read))
         return Checked.sum(self._seen[path] for path in named)
 
     def current(self, unit: UnitRecord) -> UnitRecord:
-        """The record of a sound unit, with the checksum that the listing has if the shard was read for it."""
+        """The record of a sound unit, with the checksum that the listing has if the shard was read
+        for it.
+        """
         checksum = self._checksums.get(unit.path or "")
         return unit if checksum in (None, unit.checksum) else replace(unit, checksum=checksum)
 

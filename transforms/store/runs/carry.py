@@ -1,4 +1,6 @@
-"""Files that another name was given: their units are carried over from the last snapshot, under the new name."""
+"""Files that another name was given: their units are carried over from the last snapshot, under the
+new name.
+"""
 
 from dataclasses import replace
 
@@ -12,27 +14,35 @@ from transforms.store.runs.plan import PlannedFile
 Units = list[UnitRecord]
 
 
-def carry_renamed(planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards) -> list[PlannedFile]:
+def carry_renamed(
+    planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards
+) -> list[PlannedFile]:
     """The plan, with the units of renamed files carried over.
 
-    Only for rows whose ids are not made from their file's name. The units of a file go to one file: a copy of it is
-    read, since no two units may share a shard.
+    Only for rows whose ids are not made from their file's name. The units of a file go to one file:
+    a copy of it is read, since no two units may share a shard.
     """
     taken = {item.file.relative for item in planned if item.carried}
     free: dict[tuple[object, ...], list[Units]] = {}
     for file in manifest.files:
         known = manifest.units_by_file.get(file.path, [])
         if known and file.path not in taken and all(map(shards, known)):
-            free.setdefault(content_of(file.path, file.format, file.size, file.checksum), []).append(known)
+            free.setdefault(
+                content_of(file.path, file.format, file.size, file.checksum), []
+            ).append(known)
     return [_renamed(item, free, shards) if item.spans else item for item in planned]
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
-    """The marks that are equal for two files with the same rows; the name tells how a text file is compressed."""
+    """The marks that are equal for two files with the same rows; the name tells how a text file is
+    compressed.
+    """
     return file_format, compression_of(path, file_format), size, checksum
 
 
-def _renamed(item: PlannedFile, free: dict[tuple[object, ...], list[Units]], shards: CarriedShards) -> PlannedFile:
+def _renamed(
+    item: PlannedFile, free: dict[tuple[object, ...], list[Units]], shards: CarriedShards
+) -> PlannedFile:
     file = item.file
     known = free.get(content_of(file.relative, file.format, file.size, file.checksum))
     if not known:
@@ -49,12 +59,17 @@ def under(file: InputFile, unit: UnitRecord) -> UnitRecord:
 
 
 def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
-    """Carried files with a shard that is named after a file which this run reads, and which it could write over.
+    """Carried files with a shard that is named after a file which this run reads, and which it
+    could write over.
 
     These have to be read too, so that their rows move to shards of their own.
     """
     read = {item.file.key for item in planned if item.spans}
-    return [item for item in planned if any(_named_after(unit) in read - {item.file.key} for unit in item.carried)]
+    return [
+        item
+        for item in planned
+        if any(_named_after(unit) in read - {item.file.key} for unit in item.carried)
+    ]
 
 
 def _named_after(unit: UnitRecord) -> str:

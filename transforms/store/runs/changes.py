@@ -1,9 +1,9 @@
 """What changed between two snapshots, counted and listed, and ids that rows of one snapshot share.
 
-A row is its (id, row hash), and a snapshot a multiset of these. An id whose rows are others now is changed as often as
-both snapshots have it, and added or deleted for the rest. Units that both snapshots have, byte for byte, cancel out and
-are not read. Duplicate ids are allowed, and counted. Ids are compared by 64-bit hashes, cut into buckets that can be
-counted apart.
+A row is its (id, row hash), and a snapshot a multiset of these. An id whose rows are others now is
+changed as often as both snapshots have it, and added or deleted for the rest. Units that both
+snapshots have, byte for byte, cancel out and are not read. Duplicate ids are allowed, and counted.
+Ids are compared by 64-bit hashes, cut into buckets that can be counted apart.
 """
 
 import os
@@ -30,7 +30,12 @@ BUCKETS = 256
 LISTED_ROWS = 250_000  # of a bucket that is listed: its rows are held as Python objects
 MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 SCHEMA = pa.schema(
-    [("id", pa.string()), ("change", pa.string()), ("old_row_hash", pa.binary(16)), ("new_row_hash", pa.binary(16))]
+    [
+        ("id", pa.string()),
+        ("change", pa.string()),
+        ("old_row_hash", pa.binary(16)),
+        ("new_row_hash", pa.binary(16)),
+    ]
 )
 _ROWS = pa.schema([("id", pa.string()), ("row_hash", pa.binary(16)), ("sign", pa.int8())])
 
@@ -42,7 +47,8 @@ def buckets_for(rows: int) -> int:
 
 def repeated(parts: Iterable[bytes]) -> int:
     """The number of rows of a bucket whose id an earlier row of it has."""
-    hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))  # np.unique takes twenty times as long
+    # np.unique takes twenty times as long
+    hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
 
 
@@ -55,12 +61,16 @@ class Changes:
     deleted: int = 0
 
     def __add__(self, other: "Changes") -> "Changes":
-        return Changes(self.added + other.added, self.changed + other.changed, self.deleted + other.deleted)
+        return Changes(
+            self.added + other.added, self.changed + other.changed, self.deleted + other.deleted
+        )
 
 
 @dataclass(frozen=True)
 class ShardSide:
-    """Rows of one shard: `ids` uint64 hashes of the ids, `rows` uint64 hashes of ids and texts, both as bytes."""
+    """Rows of one shard: `ids` uint64 hashes of the ids, `rows` uint64 hashes of ids and texts,
+    both as bytes.
+    """
 
     is_new: bool
     ids: bytes
@@ -68,7 +78,9 @@ class ShardSide:
 
 
 def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Units with rows of which the other snapshot has no copy: as many of each content as are in excess."""
+    """Units with rows of which the other snapshot has no copy: as many of each content as are in
+    excess.
+    """
     left = Counter(unit.sha256 for unit in others if unit.path)
     found = []
     for unit in units:
@@ -79,8 +91,12 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
     return found
 
 
-def read_side(path: str, is_new: bool, buckets: int, size: int | None = None) -> Iterator[tuple[int, ShardSide]]:
-    """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that is known."""
+def read_side(
+    path: str, is_new: bool, buckets: int, size: int | None = None
+) -> Iterator[tuple[int, ShardSide]]:
+    """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that
+    is known.
+    """
     ids, rows = [], []
     for batch in read_shard(path, ["id", "row_hash"], size):
         ids.append(hash_ids(batch.column(0)))
@@ -116,7 +132,8 @@ def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
 
 
 def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
-    """Tables of `SCHEMA`, each with some of the ids that were added, changed or deleted; ids sorted within each.
+    """Tables of `SCHEMA`, each with some of the ids that were added, changed or deleted; ids sorted
+    within each.
 
     A changed id has both hashes, an added one no old and a deleted one no new hash.
     """
@@ -137,7 +154,9 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
     """Write every row into the file of its bucket."""
     writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
     for root, unit, sign in progress.over(sides, "reading", "shards"):
-        for batch in read_shard(storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes):
+        for batch in read_shard(
+            storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes
+        ):
             signs = pa.array(np.full(batch.num_rows, sign, np.int8))
             rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)
             bucket = hash_ids(batch.column(0)) % np.uint64(len(paths))
@@ -152,10 +171,16 @@ def _compare(rows: pa.Table) -> pa.Table:
     counts = rows.group_by(["id", "row_hash"]).aggregate([("sign", "sum")])
     removed: dict[str, list[bytes]] = {}
     added: dict[str, list[bytes]] = {}
-    for row_id, row_hash, sign in zip(*(column.to_pylist() for column in counts.columns), strict=True):
+    for row_id, row_hash, sign in zip(
+        *(column.to_pylist() for column in counts.columns), strict=True
+    ):
         if sign:
             (added if sign > 0 else removed).setdefault(row_id, []).extend([row_hash] * abs(sign))
-    found = [change for row_id in sorted({*removed, *added}) for change in _of_one_id(row_id, removed, added)]
+    found = [
+        change
+        for row_id in sorted({*removed, *added})
+        for change in _of_one_id(row_id, removed, added)
+    ]
     return pa.Table.from_pylist(found, schema=SCHEMA)
 
 

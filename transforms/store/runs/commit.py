@@ -1,4 +1,6 @@
-"""The commit: every planned unit once, the ledger balanced, then one conditional write moves the store on."""
+"""The commit: every planned unit once, the ledger balanced, then one conditional write moves the
+store on.
+"""
 
 import contextlib
 import time
@@ -42,26 +44,37 @@ from transforms.store.runs.carried import ROUND, CarriedShards
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.rejected import reasons, record_rejected
-from transforms.store.runs.result import COMMITTED, Result, now, record_result, remember_result, timestamp
+from transforms.store.runs.result import (
+    COMMITTED,
+    Result,
+    now,
+    record_result,
+    remember_result,
+    timestamp,
+)
 from transforms.store.runs.settled import Settled, SettledStretch, Tally, join
 from transforms.store.shards.precision import needs_ranges, of_floats
 
 MORE_LANGUAGES = (
-    "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model intfloat/multilingual-e5-small"
+    "--model sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2 or --model"
+    " intfloat/multilingual-e5-small"
 )
 
 
 @dataclass(frozen=True)
 class Run:
-    """One execution that writes a snapshot: what its manifest will say beside counts and units, known before it starts.
+    """One execution that writes a snapshot: what its manifest will say beside counts and units,
+    known before it starts.
 
-    `globs` name its input, `earlier_globs` that of earlier runs whose files stay, `tables` the versions of the tables
-    among them; `previous` is the run whose snapshot it replaces, `previous_digest` and `version` are that manifest's
-    (None: the store is new); `generation` counts how often the whole store was embedded again; `canary` is the last
-    manifest's entry, `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
-    which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and so must still have
-    it in the end. Of the shards that are carried over, those are read again that lie from the place
-    `check_from` on the round up to `check_stride` after it (`carried.stride`). `command` is the one that was given.
+    `globs` name its input, `earlier_globs` that of earlier runs whose files stay, `tables` the
+    versions of the tables among them; `previous` is the run whose snapshot it replaces,
+    `previous_digest` and `version` are that manifest's (None: the store is new); `generation`
+    counts how often the whole store was embedded again; `canary` is the last manifest's entry,
+    `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
+    which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and
+    so must still have it in the end. Of the shards that are carried over, those are read again that
+    lie from the place `check_from` on the round up to `check_stride` after it (`carried.stride`).
+    `command` is the one that was given.
     """
 
     root: str
@@ -134,15 +147,19 @@ _SHARED: Kept[CarriedShards] = Kept()
 
 
 def carried_shards(run: Run) -> CarriedShards:
-    """The shards that a run may carry over: one for all steps of it in a process, so that the store is listed once."""
+    """The shards that a run may carry over: one for all steps of it in a process, so that the store
+    is listed once.
+    """
     what = run.root, run.check_from, run.check_stride
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
 def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Problem]) -> Settled:
-    """All units of the snapshot (carried ones included) and their sums, once every check has passed.
+    """All units of the snapshot (carried ones included) and their sums, once every check has
+    passed.
 
-    Raises the error that the first problem is, LedgerError, or DataGateError for too many rows rejected or deleted.
+    Raises the error that the first problem is, LedgerError, or DataGateError for too many rows
+    rejected or deleted.
     """
     found = list(problems)
     if found:
@@ -158,9 +175,9 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
         record_rejected(run.root, run.id, paths)
         counted = f"{ledger.rejected - ledger.blank} of {ledger.read - ledger.blank} rows rejected"
         raise DataGateError(
-            f"{counted}, more than --max-rejects {run.max_rejects:g} "
-            f"allows: {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists them; "
-            "mend the input or raise the limit"
+            f"{counted}, more than --max-rejects {run.max_rejects:g} allows:"
+            f" {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists"
+            " them; mend the input or raise the limit"
         )
     check_rows_left(run, ledger.written)
     check_unknown(run, ledger)
@@ -168,13 +185,16 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
 
 
 def check_unknown(run: Run, ledger: Ledger) -> None:
-    """Raise DataGateError if too many of the tokens that a run embedded stand for text that the vocabulary lacks."""
+    """Raise DataGateError if too many of the tokens that a run embedded stand for text that the
+    vocabulary lacks.
+    """
     least = LEAST_UNKNOWN_FIRST if run.previous is None else LEAST_UNKNOWN
     if ledger.has_too_many_unknown(run.max_unknown, least):
         raise DataGateError(
-            f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model, which cannot tell "
-            f"such words apart, more than --max-unknown {run.max_unknown:g} allows; take a model that reads more "
-            f"languages, as {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
+            f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model,"
+            f" which cannot tell such words apart, more than --max-unknown {run.max_unknown:g}"
+            f" allows; take a model that reads more languages, as {MORE_LANGUAGES}, for a new"
+            " --store, or say --max-unknown 1"
         )
 
 
@@ -184,24 +204,27 @@ def check_rows_left(run: Run, rows: int) -> None:
 
 
 def check_deletes(run: Run, deleted: int) -> None:
-    """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses it."""
+    """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses
+    it.
+    """
     if deleted <= run.max_deletes * run.previous_rows:
         return
     can_append = run.partition == "file" and not run.earlier_globs
     keep = ", or say --append to keep them" if can_append else ""
     rows = counted(run.previous_rows, "row")
     raise DataGateError(
-        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes "
-        f"{run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets them go, and "
-        f"`sentence-beam rollback -1 --store {run.root}` brings them back"
+        f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
+        f" {run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets"
+        f" them go, and `sentence-beam rollback -1 --store {run.root}` brings them back"
     )
 
 
 def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None) -> str:
-    """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a line about it.
+    """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a
+    line about it.
 
-    Raises SentenceBeamError where the current manifest is no longer the one that this run began with, and where an
-    earlier execution of the run had other units.
+    Raises SentenceBeamError where the current manifest is no longer the one that this run began
+    with, and where an earlier execution of the run had other units.
     """
     _mend_previous(run)
     made = _manifest(run, plan, settled.tally.ledger, index)
@@ -222,24 +245,31 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
             _check_committed(run, data)
     except storage.UnsyncedError as error:
         return (
-            f"{COMMITTED}, but the disk did not confirm it ({current}: {error.strerror or error}): a power cut may "
-            "bring back the snapshot before; see to the disk, then run again"
+            f"{COMMITTED}, but the disk did not confirm it ({current}: {error.strerror or error}):"
+            " a power cut may bring back the snapshot before; see to the disk, then run again"
         )
     return COMMITTED
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
-    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units are others."""
-    if any(to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]}) for name in ("shards", "parts")):
+    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units
+    are others.
+    """
+    if any(
+        to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]})
+        for name in ("shards", "parts")
+    ):
         raise SentenceBeamError(
-            f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one snapshot; nothing "
-            "was committed, make a new graph with a run id of its own"
+            f"{made.root}: run {made.run} was executed before, with other rows, and a run makes one"
+            " snapshot; nothing was committed, make a new graph with a run id of its own"
         )
     return made
 
 
 def _mend_previous(run: Run) -> None:
-    """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be replaced."""
+    """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be
+    replaced.
+    """
     current = read_manifest(run.root)
     if current is None or current.version != run.version:
         return
@@ -248,11 +278,15 @@ def _mend_previous(run: Run) -> None:
         if found is not None and found.digest == current.digest:
             return
     path = storage.join(run.root, layout.snapshot(current.run))
-    storage.replace(path, to_bytes({name: value for name, value in current.data.items() if name != FENCE}))
+    storage.replace(
+        path, to_bytes({name: value for name, value in current.data.items() if name != FENCE})
+    )
 
 
 def _check_committed(run: Run, data: dict[str, Any]) -> None:
-    """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at the commit."""
+    """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at
+    the commit.
+    """
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
         _with_equal_units(current, data)
@@ -262,11 +296,12 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
         raise lease.lost(run.root)
     if standing == run.previous:
         raise SentenceBeamError(
-            f"{run.root}: vacuum removed files while this run worked, and may have taken some that it counts on; "
-            "nothing was committed, run again"
+            f"{run.root}: vacuum removed files while this run worked, and may have taken some that"
+            " it counts on; nothing was committed, run again"
         )
     raise SentenceBeamError(
-        f"{run.root}: run {standing or '?'} committed while this run worked; nothing of it was touched, run again"
+        f"{run.root}: run {standing or '?'} committed while this run worked; nothing of it was"
+        " touched, run again"
     )
 
 
@@ -280,7 +315,9 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         unit_tokens=run.unit_tokens,
         rows=RowCounts(ledger.read, ledger.written, ledger.rejected, ledger.pieces),
         work=WorkCounts(ledger.embedded, ledger.reused, ledger.duplicates, ledger.carried),
-        tokens=TokenCounts(ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost, ledger.unknown),
+        tokens=TokenCounts(
+            ledger.real, ledger.padded, ledger.truncated_rows, ledger.lost, ledger.unknown
+        ),
         shards=(),
         index=index,
         input=Input(tuple(dict.fromkeys((*run.earlier_globs, *run.globs))), (), run.tables),
@@ -306,9 +343,11 @@ def finish(
     changes: Changes | None = None,
     index_measures: dict[str, Summary] | None = None,
 ) -> Result:
-    """Commit, put the result on record and give the store back; a problem is a result, not an error.
+    """Commit, put the result on record and give the store back; a problem is a result, not an
+    error.
 
-    Nothing that fails after the commit is an error: the snapshot is there, and a raise would repeat the run.
+    Nothing that fails after the commit is an error: the snapshot is there, and a raise would repeat
+    the run.
     """
     watch = Stopwatch()
     try:
@@ -333,7 +372,8 @@ def finish(
             changes=asdict(changes) if changes else None,
         )
         result = _record_committed(run.root, result)
-    with contextlib.suppress(Exception):  # the run has ended, and a raise would repeat it; a lease grows stale
+    # the run has ended, and a raise would repeat it; a lease grows stale
+    with contextlib.suppress(Exception):
         lease.release(run.root, run.id)
     return result
 
@@ -370,10 +410,14 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
     )
 
 
-def _measures(run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch) -> Measures:
+def _measures(
+    run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
+) -> Measures:
     planned = 1000 * (timestamp(plan.written) - timestamp(run.started)) if plan.written else None
     return {
-        "plan": plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}])),
+        "plan": (
+            plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}]))
+        ),
         "embed": settled.measures,
         "index": index,
         "commit": summed([watch.figures]),

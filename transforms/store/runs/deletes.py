@@ -1,9 +1,10 @@
-"""Rows that a run deletes, as `--max-deletes` counts them: those of the last snapshot that the coming one lacks.
+"""Rows that a run deletes, as `--max-deletes` counts them: those of the last snapshot that the
+coming one lacks.
 
-A row is known by its id if ids come from a column. Else rows are known by their file, so they are deleted if that left
-the input or has fewer rows now; files that were renamed or moved count as the same. Rows are known by their texts where
-files do not matter: with `--partition content`, and of input that has no name of its own, which is what a program holds
-and standard input.
+A row is known by its id if ids come from a column. Else rows are known by their file, so they are
+deleted if that left the input or has fewer rows now; files that were renamed or moved count as the
+same. Rows are known by their texts where files do not matter: with `--partition content`, and of
+input that has no name of its own, which is what a program holds and standard input.
 """
 
 import re
@@ -40,20 +41,31 @@ class RowKeys:
     by_file: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
 
-    def read(self, path: str, size: int, is_new: bool, buckets: int) -> Iterator[tuple[int, "KeyedRows"]]:
-        """(bucket, its rows) for the rows of a shard; for documents, whose first pieces stand for them."""
+    def read(
+        self, path: str, size: int, is_new: bool, buckets: int
+    ) -> Iterator[tuple[int, "KeyedRows"]]:
+        """(bucket, its rows) for the rows of a shard; for documents, whose first pieces stand for
+        them.
+        """
         columns = ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
         parts = [self._keys(batch, is_new) for batch in read_shard(path, columns, size)]
-        keys, rows = np.unique(np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True)
+        keys, rows = np.unique(
+            np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True
+        )
         for number, places in in_buckets(keys % np.uint64(buckets), buckets):
-            yield number, KeyedRows(is_new, keys[places].tobytes(), rows[places].astype(np.uint32).tobytes())
+            yield (
+                number,
+                KeyedRows(is_new, keys[places].tobytes(), rows[places].astype(np.uint32).tobytes()),
+            )
 
     def _keys(self, batch: pa.RecordBatch, is_new: bool) -> np.ndarray:
         names = batch.schema.names
         if "piece" in names:
             batch = batch.filter(pc.equal(batch.column("piece"), 0))
         if self.by_text:
-            return hash_prefixes(as_hashes(batch.column("doc_hash" if "doc_hash" in names else "row_hash")))
+            return hash_prefixes(
+                as_hashes(batch.column("doc_hash" if "doc_hash" in names else "row_hash"))
+            )
         ids = batch.column("id")
         return hash_ids(self._files(ids, {} if is_new else self.renamed) if self.by_file else ids)
 
@@ -65,7 +77,9 @@ class RowKeys:
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """Keys (packed uint64) of one shard's rows, and how many rows each of them has (packed uint32)."""
+    """Keys (packed uint64) of one shard's rows, and how many rows each of them has (packed
+    uint32).
+    """
 
     is_new: bool
     keys: bytes
@@ -73,29 +87,39 @@ class KeyedRows:
 
 
 def rows_gone(found: list[KeyedRows]) -> int:
-    """The number of rows of the last snapshot beyond those of the coming one that have the same keys."""
+    """The number of rows of the last snapshot beyond those of the coming one that have the same
+    keys.
+    """
     keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in found])
-    rows = np.concatenate([np.frombuffer(part.rows, np.uint32) * (-1.0 if part.is_new else 1.0) for part in found])
+    rows = np.concatenate(
+        [np.frombuffer(part.rows, np.uint32) * (-1.0 if part.is_new else 1.0) for part in found]
+    )
     _, places = np.unique(keys, return_inverse=True)
     left = np.bincount(places, rows)
     return int(left[left > 0].sum())
 
 
 def row_keys(options: Options, last: Manifest, files: list[InputFile]) -> RowKeys | None:
-    """What rows of the last snapshot are found by in the coming one, of these options and files; None if by nothing."""
+    """What rows of the last snapshot are found by in the coming one, of these options and files;
+    None if by nothing.
+    """
     before = last.options
     same_texts = all(getattr(options, name) == getattr(before, name) for name in OF_TEXTS)
     if options.id_column != before.id_column:
         return RowKeys(by_text=True) if same_texts else None
     if options.id_column is not None:
         return RowKeys()
-    if same_texts and (last.partition == "content" or all(_is_unnamed(file.path) for file in files)):
+    if same_texts and (
+        last.partition == "content" or all(_is_unnamed(file.path) for file in files)
+    ):
         return RowKeys(by_text=True)
     return RowKeys(by_file=True, renamed=renamed(last.files, files))
 
 
 def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, str]:
-    """The new relative paths of files, by their old ones: of the same full path, or of equal content."""
+    """The new relative paths of files, by their old ones: of the same full path, or of equal
+    content.
+    """
     was = {entry.path: entry for entry in before if entry.size}
     new = [file for file in files if file.relative not in was and file.size]
     left = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
@@ -115,9 +139,11 @@ def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, s
 
 
 def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) -> int:
-    """The rows of the last snapshot, as far as its manifest tells them apart, whose files are not among these.
+    """The rows of the last snapshot, as far as its manifest tells them apart, whose files are not
+    among these.
 
-    Units of several files count if all of them left. There are none unless rows are known by their files.
+    Units of several files count if all of them left. There are none unless rows are known by their
+    files.
     """
     if not keys.by_file:
         return 0
@@ -131,5 +157,7 @@ def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) ->
 
 
 def _is_unnamed(path: str) -> bool:
-    """Whether a file holds rows in memory or standard input, and so has the same name whatever it holds."""
+    """Whether a file holds rows in memory or standard input, and so has the same name whatever it
+    holds.
+    """
     return storage.is_rows(path) or path.rpartition("/")[2].partition(".")[0] == STDIN

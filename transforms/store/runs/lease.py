@@ -1,4 +1,6 @@
-"""The lease: which run is writing. It saves the cost of two runs at once; the conditional commit protects the data."""
+"""The lease: which run is writing. It saves the cost of two runs at once; the conditional commit
+protects the data.
+"""
 
 import contextlib
 import functools
@@ -24,16 +26,20 @@ STALE_SECONDS = 600
 # Of an engine's job, which is silent while it waits for machines.
 ENGINE_STALE_SECONDS = 6 * 3600
 RENEW_SECONDS = 60
-# Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to one look a second.
+# Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to
+# one look a second.
 SELDOM = 4
 ANSWER_SECONDS = 5
 WRITING_SECONDS = 1
 RUNS_IN_A_PROCESS = 16
-_ENDED_HERE: set[tuple[str, str]] = set()  # stores and runs that gave up their lease in this process, or tried to
+# stores and runs that gave up their lease in this process, or tried to
+_ENDED_HERE: set[tuple[str, str]] = set()
 
 
 class JobState(Enum):
-    """What an engine says of a job: it runs, it has ended, there is none of that name, or no word of it."""
+    """What an engine says of a job: it runs, it has ended, there is none of that name, or no word
+    of it.
+    """
 
     RUNNING = "running"
     ENDED = "ended"
@@ -41,8 +47,8 @@ class JobState(Enum):
     UNKNOWN = "unknown"
 
 
-# The seconds of silence after which a lease of a job in this state may be taken over; one that is not there may be
-# about to be submitted.
+# The seconds of silence after which a lease of a job in this state may be taken over; one that is
+# not there may be about to be submitted.
 SILENCE = {
     JobState.RUNNING: math.inf,
     JobState.ENDED: -math.inf,
@@ -53,12 +59,14 @@ SILENCE = {
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None where the work outlives the submitting process).
+    """One writer: run id, host and process (pid None where the work outlives the submitting
+    process).
 
-    `job` is the name that an engine has its job by, `engine` where that can be asked for ("" where it cannot be).
-    `boot` and `pid_namespace` say where the process has this id, `process_start` which of all that ever have it is
-    meant (`transforms.store.runs.process`); all three are None in leases of earlier versions. `renewed` is by the
-    clock of the host that renewed it: no taking over rests on it.
+    `job` is the name that an engine has its job by, `engine` where that can be asked for ("" where
+    it cannot be). `boot` and `pid_namespace` say where the process has this id, `process_start`
+    which of all that ever have it is meant (`transforms.store.runs.process`); all three are None in
+    leases of earlier versions. `renewed` is by the clock of the host that renewed it: no taking
+    over rests on it.
     """
 
     run: str
@@ -73,16 +81,22 @@ class Lease:
     engine: str = ""
 
     @classmethod
-    def of_this_process(cls, run: str, runner: str, job: str, in_process: bool, engine: str = "") -> "Lease":
+    def of_this_process(
+        cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
+    ) -> "Lease":
         """A lease for a run that starts now."""
         host, here = socket.gethostname(), (process.boot_id(), process.pid_namespace())
         if not in_process:
             return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
-        return cls(run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid()))
+        return cls(
+            run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid())
+        )
 
     @property
     def is_of_the_dead(self) -> bool:
-        """Whether its process is known to have ended: only one with which we share boot and process ids can be."""
+        """Whether its process is known to have ended: only one with which we share boot and process
+        ids can be.
+        """
         if self.pid is None:
             return False
         if self.boot is None:
@@ -91,7 +105,9 @@ class Lease:
         if not all(here) or here != (self.boot, self.pid_namespace):
             return False
         start = process.start_of(self.pid)
-        return start is None or (0 not in (start, self.process_start) and start != self.process_start)
+        return start is None or (
+            0 not in (start, self.process_start) and start != self.process_start
+        )
 
     def to_bytes(self) -> bytes:
         """The lease as its file's bytes."""
@@ -99,9 +115,12 @@ class Lease:
 
 
 def _read(root: str) -> tuple[Lease | None, str | None]:
-    """The lease and its version. One that stays as it is and cannot be parsed is nobody's: its writer died writing."""
+    """The lease and its version. One that stays as it is and cannot be parsed is nobody's: its
+    writer died writing.
+    """
     lease, version = _parsed(root)
-    if lease is None and version is not None:  # or it is being written, where storage does that in place (hdfs://)
+    # or it is being written, where storage does that in place (hdfs://)
+    if lease is None and version is not None:
         time.sleep(WRITING_SECONDS)
         lease, version = _parsed(root)
     return lease, version
@@ -128,12 +147,17 @@ def no_word(_: Lease) -> JobState:
 
 
 def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
-    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job where it may not.
+    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job
+    where it may not.
 
     `ask` says what the engine knows of its job, where an engine has it.
     """
     current, version = _read(root)
-    if current is not None and not current.is_of_the_dead and (root, current.run) not in _ENDED_HERE:
+    if (
+        current is not None
+        and not current.is_of_the_dead
+        and (root, current.run) not in _ENDED_HERE
+    ):
         limit = STALE_SECONDS if current.pid is not None else SILENCE[ask(current)]
         if not _is_silent(root, limit):
             raise _held(root, current)
@@ -141,7 +165,9 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
 
 
 def _is_silent(root: str, limit: float) -> bool:
-    """Whether the lease was last written that many seconds ago, by the clock that all writers share: the storage's."""
+    """Whether the lease was last written that many seconds ago, by the clock that all writers
+    share: the storage's.
+    """
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
     return written is None or storage.time_of_storage(path) - written.modified > limit
@@ -160,9 +186,11 @@ def writer(root: str) -> str | None:
 
 
 def is_alive(root: str, run: str) -> bool:
-    """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever asks.
+    """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever
+    asks.
 
-    That is for a list of runs, whose readers may not be allowed to write, and so to ask the storage for its time.
+    That is for a list of runs, whose readers may not be allowed to write, and so to ask the storage
+    for its time.
     """
     lease, _ = _read(root)
     if lease is None or lease.run != run or lease.is_of_the_dead:
@@ -174,7 +202,9 @@ def is_alive(root: str, run: str) -> bool:
 
 
 def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word) -> None:
-    """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that hold it."""
+    """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that
+    hold it.
+    """
     version = check(root, ask)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
@@ -187,7 +217,10 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
     where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
     until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
     if lease.pid is None:
-        until = f"until the engine says that it ended, or {ENGINE_STALE_SECONDS // 3600} hours without a sign of life"
+        until = (
+            f"until the engine says that it ended, or {ENGINE_STALE_SECONDS // 3600} hours without"
+            " a sign of life"
+        )
     return SentenceBeamError(
         f"{root} is being written by run {lease.run} (job {lease.job}, {lease.runner}, {where}); "
         f"wait for it, or {until}"
@@ -197,16 +230,18 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
 def lost(root: str) -> SentenceBeamError:
     """The error of a run that no longer has the lease it took."""
     return SentenceBeamError(
-        f"{root}: the lease was taken from this run while it gave no sign of life, and files it counts on may have "
-        "been removed; nothing was committed, run again"
+        f"{root}: the lease was taken from this run while it gave no sign of life, and files it"
+        " counts on may have been removed; nothing was committed, run again"
     )
 
 
 class Looks:
-    """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever in it asks.
+    """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever
+    in it asks.
 
-    No work fails or waits long for a storage that is slow or refuses: some other process or a later look renews it.
-    `is_lost` says that the last look found the lease with another run, or with none, before the run had committed.
+    No work fails or waits long for a storage that is slow or refuses: some other process or a later
+    look renews it. `is_lost` says that the last look found the lease with another run, or with
+    none, before the run had committed.
     """
 
     def __init__(self, root: str, run: str):
@@ -240,14 +275,21 @@ class Looks:
     def _look(self) -> None:
         with contextlib.suppress(Exception):
             found = renew(self._root, self._run)
-            # A job that an engine does again after its commit has no lease any more, and is to find that commit.
+            # A job that an engine does again after its commit has no lease any more, and is to find
+            # that commit.
             self.is_lost = found is Renewed.LOST and not has_committed(self._root, self._run)
-            self._pause = min(SELDOM, 2 * self._pause) if found is Renewed.BY_OTHERS else max(1, self._pause / 2)
+            self._pause = (
+                min(SELDOM, 2 * self._pause)
+                if found is Renewed.BY_OTHERS
+                else max(1, self._pause / 2)
+            )
 
 
 @functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
 def looks_of(root: str, run: str) -> Looks:
-    """This process's looks at the lease of a run, for all of its steps and threads, however short each of them is."""
+    """This process's looks at the lease of a run, for all of its steps and threads, however short
+    each of them is.
+    """
     return Looks(root, run)
 
 
@@ -261,7 +303,9 @@ class Renewal:
         self._root, self._leased, self._looks = root, leased, looks_of(root, run)
 
     def __call__(self) -> None:
-        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the run."""
+        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the
+        run.
+        """
         self._looks.look_if_due()
         if self._looks.is_lost and self._leased:
             raise lost(self._root)
@@ -276,23 +320,28 @@ class Renewed(Enum):
 
 
 def renew(root: str, run: str) -> Renewed:
-    """Renew the lease of a store, if it is still held by this run, and another process has not done so just now.
+    """Renew the lease of a store, if it is still held by this run, and another process has not done
+    so just now.
 
     Storage takes about one write a second of an object, and many processes work for a run.
     """
     lease, version = _read(root)
     if lease is None or lease.run != run:
         return Renewed.LOST
-    if abs(time.time() - lease.renewed) < RENEW_SECONDS / 2:  # another host's clock may be a little ahead
+    # another host's clock may be a little ahead
+    if abs(time.time() - lease.renewed) < RENEW_SECONDS / 2:
         return Renewed.BY_OTHERS
     path = storage.join(root, layout.LEASE)
-    done = storage.storage_of(path).replace_if(path, replace(lease, renewed=time.time()).to_bytes(), version)
+    done = storage.storage_of(path).replace_if(
+        path, replace(lease, renewed=time.time()).to_bytes(), version
+    )
     return Renewed.NOW if done else Renewed.BY_OTHERS
 
 
 @contextlib.contextmanager
 def kept_alive(root: str, run: str) -> Iterator[None]:
-    """Renew the lease while the body runs, also through steps that finish no unit (listing, training an index).
+    """Renew the lease while the body runs, also through steps that finish no unit (listing,
+    training an index).
 
     No body ends because the lease was lost: the commit looks whose it is.
     """
@@ -315,7 +364,8 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
 def release(root: str, run: str) -> None:
     """Give up the lease of a store, if it is still held by this run.
 
-    If that fails (a disk that is full has no room for a lock), the next run of this process takes the lease over.
+    If that fails (a disk that is full has no room for a lock), the next run of this process takes
+    the lease over.
     """
     _ENDED_HERE.add((root, run))
     path = storage.join(root, layout.LEASE)

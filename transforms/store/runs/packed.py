@@ -1,4 +1,6 @@
-"""Records of units in few bytes, as they travel between the steps of a run: about 215, where pickled they take 600."""
+"""Records of units in few bytes, as they travel between the steps of a run: about 215, where
+pickled they take 600.
+"""
 
 import re
 import struct
@@ -15,7 +17,8 @@ _SAME = ("", None)  # for a digest, which has sixteen digits: that of the shard
 _SELDOM = ("blank", "fallbacks", "oom_splits", "unknown")  # counts that are 0 in most records
 _IMPLIED = ("read", "embedded", "padded", "known")  # counts that are near to what others make them
 _OFTEN = tuple(name for name in COUNTS if name not in _SELDOM and name not in _IMPLIED)
-_PRESENT, _NUMBERS = 19, (7, 13, 14, 15, 16, 17, 18)  # values that may be missing, and which of them are numbers
+# values that may be missing, and which of them are numbers
+_PRESENT, _NUMBERS = 19, (7, 13, 14, 15, 16, 17, 18)
 FIGURES = tuple(figure.name for figure in STAGES["embed"])
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
@@ -25,21 +28,39 @@ _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
 def pack(record: UnitRecord) -> bytes:
     """The record in bytes, without `worker`, which is told by sidecars alone.
 
-    The first number has a bit for each value that may be missing, the lowest for those that most records have. Numbers
-    take a byte for seven bits, hex digits half a byte each, the id of a run 11 bytes; paths that follow from the unit's
-    name and a digest take what the digest does, the second of two with one digest nothing.
+    The first number has a bit for each value that may be missing, the lowest for those that most
+    records have. Numbers take a byte for seven bits, hex digits half a byte each, the id of a run
+    11 bytes; paths that follow from the unit's name and a digest take what the digest does, the
+    second of two with one digest nothing.
     """
     out = bytearray()
     of, _, place = record.unit.partition("-")
     place, dot, part = place.partition(".")
     follows = bool(record.file) and of == key_of(record.file)
-    shard, rejects = _path(record.path, record.unit, layout.shard), _path(record.rejects, record.unit, layout.rejects)
+    shard, rejects = (
+        _path(record.path, record.unit, layout.shard),
+        _path(record.rejects, record.unit, layout.rejects),
+    )
     if rejects[0] and rejects == shard:
         rejects = _SAME
     blank, *others = (getattr(record, name) or None for name in _SELDOM)
-    often = [part if dot else None, record.checksum, shard[0], record.sha256, record.form, rejects[0]]
+    often = [
+        part if dot else None,
+        record.checksum,
+        shard[0],
+        record.sha256,
+        record.form,
+        rejects[0],
+    ]
     often += [record.rejects_sha256, blank]
-    seldom = [None if follows else of, shard[1], rejects[1], record.pieces_sum, record.documents_sum, record.documents]
+    seldom = [
+        None if follows else of,
+        shard[1],
+        rejects[1],
+        record.pieces_sum,
+        record.documents_sum,
+        record.documents,
+    ]
     seldom += [len(record.damaged) or None, len(record.moved) or None, *others]
     _put_present(out, [*often, *seldom])
     _put_texts(out, place, record.file)
@@ -61,7 +82,9 @@ def unpack(data: bytes) -> UnitRecord:
     """The record that `pack` was given."""
     found = _Unpacker(data)
     part, checksum, shard, sha256, form, rejects, rejects_sha256, blank, *seldom = found.present()
-    of, shard_path, rejects_path, pieces_sum, documents_sum, documents, damaged, moved, *others = seldom
+    of, shard_path, rejects_path, pieces_sum, documents_sum, documents, damaged, moved, *others = (
+        seldom
+    )
     place, file = found.text() or "", found.text() or ""
     run = found.run()
     start, stop = found.number(), found.number()
@@ -97,15 +120,21 @@ def _near(counts: dict[str, int]) -> dict[str, int]:
     return dict(zip(_IMPLIED, (read, embedded, counts["real"], counts["real"]), strict=True))
 
 
-def _path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tuple[str | None, str | None]:
-    """The digest by which the path of a unit's file follows from its name, or the path itself; None for the other."""
+def _path(
+    path: str | None, unit: str, place: Callable[[str, str], str]
+) -> tuple[str | None, str | None]:
+    """The digest by which the path of a unit's file follows from its name, or the path itself; None
+    for the other.
+    """
     if path is None:
         return None, None
     digest = layout.stem(path).rpartition("-")[2]
     return (digest, None) if digest and place(unit, digest) == path else (None, path)
 
 
-def _unpath(put: tuple[str | None, str | None], unit: str, place: Callable[[str, str], str]) -> str | None:
+def _unpath(
+    put: tuple[str | None, str | None], unit: str, place: Callable[[str, str], str]
+) -> str | None:
     digest, path = put
     return place(unit, digest) if digest is not None else path
 
@@ -133,7 +162,9 @@ def _put_difference(out: bytearray, value: int) -> None:
 
 
 def _put_texts(out: bytearray, *texts: str | None) -> None:
-    """Each text after its length in bytes, doubled, with 1 for hex digits; None as 0 and all others one higher."""
+    """Each text after its length in bytes, doubled, with 1 for hex digits; None as 0 and all others
+    one higher.
+    """
     for text in texts:
         if text is None:
             out.append(0)
@@ -155,7 +186,9 @@ def _put_run(out: bytearray, run: str) -> None:
 
 
 def _put_float(out: bytearray, value: float) -> None:
-    """A number of six digits in four bytes, which give it back, or any in eight; a byte before says which."""
+    """A number of six digits in four bytes, which give it back, or any in eight; a byte before says
+    which.
+    """
     value = float(value)
     if abs(value) < 1e30 and float(f"{_SINGLE.unpack(_SINGLE.pack(value))[0]:.6g}") == value:
         out.append(0)
@@ -166,7 +199,9 @@ def _put_float(out: bytearray, value: float) -> None:
 
 
 def _put_figures(out: bytearray, figures: dict[str, float]) -> None:
-    """Which of the figures that are known there are, a bit each, and their values; then the others with their names."""
+    """Which of the figures that are known there are, a bit each, and their values; then the others
+    with their names.
+    """
     known = [name for name in FIGURES if name in figures]
     others = [name for name in figures if name not in FIGURES]
     _put_numbers(out, sum(1 << FIGURES.index(name) for name in known), len(others))

@@ -68,17 +68,20 @@ MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged"
 @by_values
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """An input file and what a run does with it: spans to embed, or units of the last snapshot to carry over.
+    """An input file and what a run does with it: spans to embed, or units of the last snapshot to
+    carry over.
 
-    Small files have none if they are in a group, which `in_group` names: the first of them has the `group`'s span, or
-    its units. `is_rowless` says that a file is known to have no row, so that no unit counts any.
+    Small files have none if they are in a group, which `in_group` names: the first of them has the
+    `group`'s span, or its units. `is_rowless` says that a file is known to have no row, so that no
+    unit counts any.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not changed; `open_types`
-    has the columns whose type the plan is to find out, with the word for their first values. `keys` are those columns
-    that it is seen to have, None where there was no row to tell. `checked` is what came of looking at the shards that
-    might be carried over. `ms` are the milliseconds that planning it took. `was` is the relative path under which the
-    last snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but for the units
-    that it had.
+    `kept` is the type of each kept column, None for a file that was not opened, since it has not
+    changed; `open_types` has the columns whose type the plan is to find out, with the word for
+    their first values. `keys` are those columns that it is seen to have, None where there was no
+    row to tell. `checked` is what came of looking at the shards that might be carried over. `ms`
+    are the milliseconds that planning it took. `was` is the relative path under which the last
+    snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but
+    for the units that it had.
     """
 
     file: InputFile
@@ -103,7 +106,9 @@ class PlannedFile:
     def reading(self, types: tuple[tuple[str, str], ...]) -> "PlannedFile":
         """The file with the types that its kept columns are read as."""
         spans = tuple(_reading(span, types) for span in self.spans)
-        group = self.group and replace(self.group, spans=tuple(_reading(span, types) for span in self.group.spans))
+        group = self.group and replace(
+            self.group, spans=tuple(_reading(span, types) for span in self.group.spans)
+        )
         return replace(self, file=replace(self.file, types=types), spans=spans, group=group)
 
     @property
@@ -120,7 +125,9 @@ class PlannedFile:
     def planned(self) -> list[tuple[PlannedSpan, int]]:
         """The spans that the ledger will demand, each with its estimated tokens."""
         name = self.file.relative
-        spans = [(PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work]
+        spans = [
+            (PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work
+        ]
         return spans + [(span, 0) for span in _carried_spans(name, self.carried)]
 
 
@@ -131,11 +138,21 @@ def _reading(span: Span, types: tuple[tuple[str, str], ...]) -> Span:
 def file_of(entry: InputEntry) -> InputFile:
     """The input file of an entry in a manifest."""
     compression = compression_of(entry.path, entry.format)
-    return InputFile(entry.source, entry.path, entry.format, compression, entry.size, entry.checksum, entry.version)
+    return InputFile(
+        entry.source,
+        entry.path,
+        entry.format,
+        compression,
+        entry.size,
+        entry.checksum,
+        entry.version,
+    )
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
-    """The rows of all files, those that may be rejected included; None where a file's are not known."""
+    """The rows of all files, those that may be rejected included; None where a file's are not
+    known.
+    """
     items = list(planned)
     read = [span.rows for item in items for span in item.work]
     if None in read:
@@ -148,7 +165,9 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
     for unit in sorted(units, key=place_of):
         spans.setdefault(span_name(unit.unit), []).append(unit)
     return [
-        PlannedSpan(name, file, parts[0].range[0], parts[-1].range[1], sum(p.read for p in parts), True)
+        PlannedSpan(
+            name, file, parts[0].range[0], parts[-1].range[1], sum(p.read for p in parts), True
+        )
         for name, parts in spans.items()
     ]
 
@@ -175,19 +194,26 @@ class PlanNotes:
     def of(cls, schema: pa.Schema) -> "PlanNotes":
         """The notes in a file's schema. Raises ValueError for one that no plan has."""
         names = {item.name.encode() for item in fields(cls)}
-        texts = {name: value.decode() for name, value in (schema.metadata or {}).items() if name in names}
-        said = {name.decode(): value if name == WRITTEN else json.loads(value) for name, value in texts.items()}
+        texts = {
+            name: value.decode() for name, value in (schema.metadata or {}).items() if name in names
+        }
+        said = {
+            name.decode(): value if name == WRITTEN else json.loads(value)
+            for name, value in texts.items()
+        }
         notes: PlanNotes = dataclass_of(cls, said)
         return notes
 
 
 class RecordedPlan:
-    """A plan that was read back: files as manifests list them, spans or buckets as the ledger checks them.
+    """A plan that was read back: files as manifests list them, spans or buckets as the ledger
+    checks them.
 
-    Files and spans are made of the table when they are asked for, all of them or those of one stretch. `measures` say
-    what planning took, `written` when it ended ("" where an earlier version wrote it). `beside` are the files that lie
-    beside those of the input and were not taken, by reason; `bad` are files that were left out, by relative path,
-    with the reason. `types` are those of kept columns that the plan found out.
+    Files and spans are made of the table when they are asked for, all of them or those of one
+    stretch. `measures` say what planning took, `written` when it ended ("" where an earlier version
+    wrote it). `beside` are the files that lie beside those of the input and were not taken, by
+    reason; `bad` are files that were left out, by relative path, with the reason. `types` are those
+    of kept columns that the plan found out.
     """
 
     def __init__(self, table: pa.Table):
@@ -236,11 +262,19 @@ class RecordedPlan:
 
     @property
     def uncounted(self) -> list[str]:
-        """The relative paths of files with rows that no planned span has: neither one of their own nor a group's."""
-        files = self._table.select(["file", "size", "rows", "name", "group"]).take(pa.array(self._file_rows))
+        """The relative paths of files with rows that no planned span has: neither one of their own
+        nor a group's.
+        """
+        files = self._table.select(["file", "size", "rows", "name", "group"]).take(
+            pa.array(self._file_rows)
+        )
         groups = files.column("group").unique()
-        planned = self._table.column("name").filter(pc.is_in(self._table.column("name"), groups.drop_null()))
-        is_counted = pc.or_(pc.is_valid(files.column("name")), pc.is_in(files.column("group"), planned.unique()))
+        planned = self._table.column("name").filter(
+            pc.is_in(self._table.column("name"), groups.drop_null())
+        )
+        is_counted = pc.or_(
+            pc.is_valid(files.column("name")), pc.is_in(files.column("group"), planned.unique())
+        )
         has_rows = pc.greater(pc.coalesce(files.column("rows"), files.column("size")), 0)
         return files.filter(pc.and_not(has_rows, is_counted)).column("file").to_pylist()
 
@@ -256,7 +290,9 @@ class RecordedPlan:
     def _file_rows(self) -> np.ndarray:
         """The first row of each file."""
         file = self._table.column("file").combine_chunks()  # whose rows follow each other
-        is_other = pc.not_equal(file.slice(1), file.slice(0, max(0, len(file) - 1))).to_numpy(zero_copy_only=False)
+        is_other = pc.not_equal(file.slice(1), file.slice(0, max(0, len(file) - 1))).to_numpy(
+            zero_copy_only=False
+        )
         return np.flatnonzero(np.concatenate([np.ones(min(1, len(file)), bool), is_other]))
 
     @cached_property
@@ -277,7 +313,10 @@ class RecordedPlan:
         return [entry_of(row) for row in self._table.take(pa.array(rows)).to_pylist()]
 
     def _planned(self, rows: np.ndarray) -> list[PlannedSpan]:
-        return [PlannedSpan(**row) for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()]
+        return [
+            PlannedSpan(**row)
+            for row in self._table.select(PLAN_FIELDS).take(pa.array(rows)).to_pylist()
+        ]
 
 
 def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
@@ -288,7 +327,9 @@ def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Standing:
-    """Says that a run has a plan on record: an attempt before this one made it, and it is to be handed out again."""
+    """Says that a run has a plan on record: an attempt before this one made it, and it is to be
+    handed out again.
+    """
 
 
 def write_plan(
@@ -299,14 +340,17 @@ def write_plan(
     beside: Beside | None = None,
     unchanged: bool = False,
 ) -> bool:
-    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where these are the units.
+    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where
+    these are the units.
 
     `unchanged` says that by content all units of the last snapshot are carried over.
     """
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
     metadata |= {
-        MEASURES: json.dumps(summed({"file_ms": file.ms} for file in listed if file.ms is not None)),
+        MEASURES: json.dumps(
+            summed({"file_ms": file.ms} for file in listed if file.ms is not None)
+        ),
         WRITTEN: now(),
     }
     metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
@@ -335,10 +379,16 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
     file |= {"checksum": f.checksum, "version": f.version, "group": planned.in_group or None}
     spans = [
-        {**file, "tokens": tokens, "was": planned.was, **{name: getattr(span, name) for name in PLAN_FIELDS}}
+        {
+            **file,
+            "tokens": tokens,
+            "was": planned.was,
+            **{name: getattr(span, name) for name in PLAN_FIELDS},
+        }
         for span, tokens in planned.planned
     ]
-    for row, span in zip(spans, planned.work, strict=False):  # those that are carried come after them
+    # those that are carried come after them
+    for row, span in zip(spans, planned.work, strict=False):
         row |= _work_of(span)
     return spans or [file | {"rows": 0 if planned.is_rowless else None}]
 
@@ -347,7 +397,10 @@ def _work_of(span: AnySpan) -> dict[str, Any]:
     """The columns that say what to read of a span."""
     if isinstance(span, Span):
         return {"number": span.number, "row_groups": span.row_groups}
-    members = [{"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}} for one in span.spans]
+    members = [
+        {"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}}
+        for one in span.spans
+    ]
     return {"members": json.dumps(members)}
 
 
@@ -366,7 +419,9 @@ _SHARED: Kept[RecordedPlan] = Kept()
 
 
 def shared_plan(root: str, run: str) -> RecordedPlan:
-    """As `read_plan`; one that is held in this process already is not read again, since it never changes."""
+    """As `read_plan`; one that is held in this process already is not read again, since it never
+    changes.
+    """
     return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 

@@ -10,7 +10,15 @@ import pyarrow as pa
 from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import AnySpan, GroupSpan
-from transforms.store.runs.plan import FILE, MEMBER, PlanNotes, entry_of, file_of, read_as, values_of
+from transforms.store.runs.plan import (
+    FILE,
+    MEMBER,
+    PlanNotes,
+    entry_of,
+    file_of,
+    read_as,
+    values_of,
+)
 
 
 @dataclass(frozen=True)
@@ -26,7 +34,8 @@ class CarriedSpan:
 class RecordedWork:
     """What a plan on record hands out: spans to embed, and spans to carry over.
 
-    By content `unchanged` says that all units of the last snapshot are carried; else all spans fall into `buckets`.
+    By content `unchanged` says that all units of the last snapshot are carried; else all spans fall
+    into `buckets`.
     """
 
     spans: list[AnySpan]
@@ -36,14 +45,19 @@ class RecordedWork:
 
 
 def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
-    """What the plan of a run hands out; `delimiter` is that of its input. Raises as `read_plan` does."""
+    """What the plan of a run hands out; `delimiter` is that of its input. Raises as `read_plan`
+    does.
+    """
     return read_as(root, run, partial(_work, delimiter=delimiter))
 
 
 def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
     notes = PlanNotes.of(table.schema)
     rows, types = values_of(table.select(FILE)), tuple(notes.types.items())
-    files = {row["file"]: replace(file_of(entry_of(row)), delimiter=delimiter, types=types) for row in rows}
+    files = {
+        row["file"]: replace(file_of(entry_of(row)), delimiter=delimiter, types=types)
+        for row in rows
+    }
     spans: list[AnySpan] = []
     carried = []
     for row in values_of(table.filter(table.column("name").is_valid())):
@@ -52,11 +66,19 @@ def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
             carried.append(CarriedSpan(row["name"], file, row["was"]))
         elif row["members"] is not None:
             members = json.loads(row["members"])
-            spans.append(GroupSpan(row["name"], tuple(_span_of(files[member["file"]], member) for member in members)))
+            spans.append(
+                GroupSpan(
+                    row["name"],
+                    tuple(_span_of(files[member["file"]], member) for member in members),
+                )
+            )
         else:
             spans.append(_span_of(file, row))
     return RecordedWork(spans, carried, notes.buckets, notes.unchanged)
 
 
 def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
-    return Span(file, **{name: values[name] for name in MEMBER} | {"row_groups": tuple(values["row_groups"])})
+    return Span(
+        file,
+        **{name: values[name] for name in MEMBER} | {"row_groups": tuple(values["row_groups"])},
+    )

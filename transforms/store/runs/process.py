@@ -1,4 +1,6 @@
-"""Processes of this machine, told apart from those of other containers, other boots and from later ones of equal id."""
+"""Processes of this machine, told apart from those of other containers, other boots and from later
+ones of equal id.
+"""
 
 import os
 import sys
@@ -14,7 +16,9 @@ def boot_id() -> str:
 
 
 def pid_namespace() -> str:
-    """What the process ids seen here belong to, a container's or the machine's; empty where Linux does not tell it."""
+    """What the process ids seen here belong to, a container's or the machine's; empty where Linux
+    does not tell it.
+    """
     if not _is_linux():
         return sys.platform
     try:
@@ -24,7 +28,9 @@ def pid_namespace() -> str:
 
 
 def start_of(pid: int) -> int | None:
-    """The start of a process in clock ticks since the boot, 0 where that cannot be known; None where there is none."""
+    """The start of a process in clock ticks since the boot, 0 where that cannot be known; None
+    where there is none.
+    """
     if pid < 1:  # to the system: a group of processes
         return None
     try:
@@ -33,7 +39,8 @@ def start_of(pid: int) -> int | None:
         return None
     except PermissionError:
         pass  # another user's
-    fields = _read(PROC / str(pid) / "stat").rpartition(")")[2].split()  # the name before may hold anything
+    # the name before may hold anything
+    fields = _read(PROC / str(pid) / "stat").rpartition(")")[2].split()
     if not fields:
         return 0
     return None if fields[0] in DEAD else int(fields[19])

@@ -1,4 +1,6 @@
-"""The rejected rows of a run: how many for which reason, and the list of their files where a run ended for them."""
+"""The rejected rows of a run: how many for which reason, and the list of their files where a run
+ended for them.
+"""
 
 import json
 from collections import Counter
@@ -33,7 +35,9 @@ class _Listed:
 
 
 def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
-    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one that is gone."""
+    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one
+    that is gone.
+    """
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
         for rows in executor.map(lambda path: _rows(root, path), paths):
             yield from rows
@@ -43,7 +47,9 @@ def _rows(root: str, path: str) -> list[Rejected]:
     try:
         return rejects_from_bytes(storage.read_bytes(storage.join(root, path)))
     except (FileNotFoundError, SentenceBeamError) as error:
-        raise SentenceBeamError(f"{root}: the reject file {path} is missing or damaged; see verify") from error
+        raise SentenceBeamError(
+            f"{root}: the reject file {path} is missing or damaged; see verify"
+        ) from error
 
 
 def record_rejected(root: str, run: str, paths: list[str]) -> None:
@@ -55,7 +61,8 @@ def record_rejected(root: str, run: str, paths: list[str]) -> None:
 def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     """How many rows were rejected for which reason that counts for the gate, most frequent first.
 
-    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys there: id, body)`.
+    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys
+    there: id, body)`.
     """
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
@@ -67,11 +74,15 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
     except SentenceBeamError as error:
         return f"reasons unknown, {error}"
     keys = _keys(plan, example[NULL_TEXT]) if NULL_TEXT in example else ""
-    return ", ".join(f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common())
+    return ", ".join(
+        f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common()
+    )
 
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
-    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it cannot be read."""
+    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it
+    cannot be read.
+    """
     found = next((f for f in plan.files if f.path == relative and f.format in JSON), None)
     if found is None:
         return ""
@@ -83,7 +94,8 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
 
 def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
-    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or was ended by rejects.
+    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or
+    was ended by rejects.
 
     Raises OptionError where there is no such run.
     """
@@ -93,7 +105,9 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
         run = named_run(root, run, runs)
     candidates = [run] if run else runs
     for name in candidates:
-        found = storage.storage_of(root).read_versioned(storage.join(root, layout.reject_list(name)))
+        found = storage.storage_of(root).read_versioned(
+            storage.join(root, layout.reject_list(name))
+        )
         if found is not None:
             return name, _listed(root, name, found[0])
         manifest = current if current is not None and current.run == name else None
@@ -103,7 +117,9 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
     if run is None and current is not None:  # its folder below runs/ was removed
         return current.run, reject_files(current)
     named = f" of a run {run}" if run else ""
-    raise OptionError(f"{root} has no list of rejected rows{named}; check the path, or see history for the runs")
+    raise OptionError(
+        f"{root} has no list of rejected rows{named}; check the path, or see history for the runs"
+    )
 
 
 def _listed(root: str, run: str, data: bytes) -> list[str]:

@@ -1,4 +1,6 @@
-"""What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and versions in records."""
+"""What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and
+versions in records.
+"""
 
 import functools
 import json
@@ -19,10 +21,20 @@ from transforms.store.manifest import Manifest, check_digest, sealed, to_bytes
 
 COMMITTED = "committed"
 RESULTS_HERE = 16
-PACKAGES = ("sentence-beam", "apache-beam", "torch", "transformers", "tokenizers", "pyarrow", "faiss-cpu", "faiss-gpu")
+PACKAGES = (
+    "sentence-beam",
+    "apache-beam",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "pyarrow",
+    "faiss-cpu",
+    "faiss-gpu",
+)
 
 
-_HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)  # how runs ended in this process, by store
+# how runs ended in this process, by store
+_HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
 
 
 def _ledger(value: Any, where: str) -> dict[str, int]:
@@ -36,21 +48,24 @@ def _ledger(value: Any, where: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the counts.
+    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the
+    counts.
 
-    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were embedded again.
-    `duplicate_ids` are rows whose id an earlier row has (None: not known).
-    `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated` are rows of this
-    one that were cut off, carried ones included, `spared` are tokens of its rows that had their vectors already.
-    `tokens` went through the model in this run; those in the ledger may include the work of an interrupted run.
-    `checked` counts the carried shards that were looked at, compared and read, the bytes read, and the damaged ones.
-    `pooled` is the id of the pooled vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit`
-    which part of Embed held up the others. `input` are the number of files, of `empty` ones among them, and of those
-    `beside` them by reason why they were not taken (None: not known), and the versions of `tables`. `resumed` are the
-    units that unfinished runs before had made, by run, and `made` the units that were to be made; `own_rows` are the
-    rows of the others. `moved` says how far the rows that were made lie from those that the calibration was fitted on
-    (`calibration.moved.Moved`). `currency` is what `price_per_hour` is in, `command` the one that was given; "" where
-    they are not known.
+    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were
+    embedded again. `duplicate_ids` are rows whose id an earlier row has (None: not known).
+    `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated`
+    are rows of this one that were cut off, carried ones included, `spared` are tokens of its rows
+    that had their vectors already. `tokens` went through the model in this run; those in the ledger
+    may include the work of an interrupted run. `checked` counts the carried shards that were looked
+    at, compared and read, the bytes read, and the damaged ones. `pooled` is the id of the pooled
+    vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit` which part of
+    Embed held up the others. `input` are the number of files, of `empty` ones among them, and of
+    those `beside` them by reason why they were not taken (None: not known), and the versions of
+    `tables`. `resumed` are the units that unfinished runs before had made, by run, and `made` the
+    units that were to be made; `own_rows` are the rows of the others. `moved` says how far the rows
+    that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
+    `currency` is what `price_per_hour` is in, `command` the one that was given; "" where they are
+    not known.
     """
 
     run: str
@@ -85,25 +100,37 @@ class Result:
 
 
 def record_result(root: str, result: Result) -> None:
-    """Write the record of how a run ended; a repeated last step leaves the first record in place."""
+    """Write the record of how a run ended; a repeated last step leaves the first record in
+    place.
+    """
     remember_result(root, result)
     path = storage.join(root, layout.result(result.run))
     index = result.index.to_json() if result.index else None
-    storage.storage_of(path).put_if_absent(path, to_bytes(sealed(asdict(result) | {"index": index})))
+    storage.storage_of(path).put_if_absent(
+        path, to_bytes(sealed(asdict(result) | {"index": index}))
+    )
 
 
 def remember_result(root: str, result: Result) -> None:
-    """Keep how a run ended in this process, which may be all that there is of it where a disk is full."""
+    """Keep how a run ended in this process, which may be all that there is of it where a disk is
+    full.
+    """
     _HERE.append((root, result))
 
 
 def result_here(root: str, run: str) -> Result | None:
-    """How a run ended whose last step was done in this process, whether its record was written or not."""
-    return next((result for place, result in reversed(_HERE) if (place, result.run) == (root, run)), None)
+    """How a run ended whose last step was done in this process, whether its record was written or
+    not.
+    """
+    return next(
+        (result for place, result in reversed(_HERE) if (place, result.run) == (root, run)), None
+    )
 
 
 def result_of_snapshot(manifest: Manifest, note: str) -> Result:
-    """The result of the run of a snapshot, as far as its manifest tells; its message ends with `note`."""
+    """The result of the run of a snapshot, as far as its manifest tells; its message ends with
+    `note`.
+    """
     rows, work, tokens = manifest.rows, manifest.work.to_json(), manifest.tokens
     counted = {**tokens.to_json(), "unknown": tokens.unknown or 0}
     ledger = Ledger(rows.read, rows.written, rows.rejected, pieces=rows.pieces, **work, **counted)
@@ -134,12 +161,16 @@ def read_result(root: str, run: str) -> Result | None:
 
 
 def checked_result(root: str, run: str) -> Result | None:
-    """How a run ended, or None if it has not. Raises SentenceBeamError if the record of its end is damaged."""
+    """How a run ended, or None if it has not. Raises SentenceBeamError if the record of its end is
+    damaged.
+    """
     path = storage.join(root, layout.result(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         return None
-    with refuse_damage(f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"):
+    with refuse_damage(
+        f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"
+    ):
         said = json.loads(found[0])
         result: Result = dataclass_of(Result, said)
         check_digest(said, [item.name for item in fields(Result)])

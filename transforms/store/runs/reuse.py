@@ -1,4 +1,6 @@
-"""Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded a second time."""
+"""Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded
+a second time.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +34,8 @@ ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives on
 class Found:
     """Rows of old shards: `places` int64 [n] among the hashes asked for, and `vectors` of these.
 
-    `vectors` is None where nothing was found; `damaged` are shards that could not be used, by path in the store.
+    `vectors` is None where nothing was found; `damaged` are shards that could not be used, by path
+    in the store.
     """
 
     places: np.ndarray
@@ -44,10 +47,11 @@ NOTHING = Found(np.empty(0, np.int64))
 
 
 class Known:
-    """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a process share one.
+    """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a
+    process share one.
 
-    `digest` is that snapshot's, None where it is not known. Of a snapshot with very many units the parts are read that
-    have those asked for.
+    `digest` is that snapshot's, None where it is not known. Of a snapshot with very many units the
+    parts are read that have those asked for.
     """
 
     def __init__(self, root: str, run: str | None, digest: str | None = None):
@@ -60,7 +64,9 @@ class Known:
         return read_shared(self._root, self._run, self._digest)
 
     def had(self, unit: UnitRecord) -> bool:
-        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
+        """Whether a unit in the store is of this snapshot or of one before it, not of an
+        interrupted run.
+        """
         if self.manifest is None:
             return False
         if any(old.path == unit.path for old in self.manifest.units_of(unit.unit)):
@@ -70,10 +76,14 @@ class Known:
         return self._committed[unit.run]
 
     def of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
-        """The units of files as they were then, and those of so many that had the same bytes by other names."""
+        """The units of files as they were then, and those of so many that had the same bytes by
+        other names.
+        """
         if self.manifest is None:
             return []
-        own, twins = ({file.before[place]: None for file in files if file.before[place]} for place in (0, 1))
+        own, twins = (
+            {file.before[place]: None for file in files if file.before[place]} for place in (0, 1)
+        )
         names = dict.fromkeys([*own, *list(twins)[:RENAMED]])
         return _distinct(unit for name in names for unit in self.manifest.units_of(name))
 
@@ -82,14 +92,19 @@ class Known:
         if self.manifest is None or self.manifest.buckets is None:
             return []
         bits = self.manifest.buckets.bits
-        return [unit for number in bucket.at(bits) for unit in self.manifest.units_of(Bucket(bits, number).name)]
+        return [
+            unit
+            for number in bucket.at(bits)
+            for unit in self.manifest.units_of(Bucket(bits, number).name)
+        ]
 
 
 _SHARED: Kept[Known] = Kept()
 
 
 class LastSnapshot:
-    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is None.
+    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is
+    None.
 
     `digest` is that snapshot's, None where it is not known.
     """
@@ -103,19 +118,30 @@ class LastSnapshot:
     def is_final(self) -> bool:
         """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
         manifest = self._known.manifest
-        return manifest is None or (manifest.space.id == self._wanted.id and self._wanted.precision == "float32")
+        return manifest is None or (
+            manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
+        )
 
     def had(self, unit: UnitRecord) -> bool:
-        """Whether a unit in the store is of this snapshot or of one before it, not of an interrupted run."""
+        """Whether a unit in the store is of this snapshot or of one before it, not of an
+        interrupted run.
+        """
         return self._known.had(unit)
 
     def of_unit(self, unit: UnitRows) -> "OldShards":
-        """The shards that may hold the texts of a unit. The last ones are kept: units of one file follow each other."""
+        """The shards that may hold the texts of a unit. The last ones are kept: units of one file
+        follow each other.
+        """
         bucket = parse_name(unit.name)
         key = unit.file.relative if unit.file else unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             files = (unit.file,) if unit.file else unit.sources
-            self._last = key, self.shards(self._known.of_bucket(bucket) if bucket else self._known.of_files(files))
+            self._last = (
+                key,
+                self.shards(
+                    self._known.of_bucket(bucket) if bucket else self._known.of_files(files)
+                ),
+            )
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
@@ -125,7 +151,8 @@ class LastSnapshot:
 
 
 def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
-    """The spans, whose files know the names under which the last snapshot has units of theirs (`InputFile.before`).
+    """The spans, whose files know the names under which the last snapshot has units of theirs
+    (`InputFile.before`).
 
     Who plans has read the whole snapshot; who embeds need not.
     """
@@ -142,14 +169,18 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
 
     def of_span(span: AnySpan) -> AnySpan:
         if isinstance(span, GroupSpan):
-            return replace(span, spans=tuple(replace(one, file=known(one.file)) for one in span.spans))
+            return replace(
+                span, spans=tuple(replace(one, file=known(one.file)) for one in span.spans)
+            )
         return replace(span, file=known(span.file))
 
     return [of_span(span) for span in spans]
 
 
 def _named(relative: str, last: Manifest) -> str:
-    """The name of a snapshot's units of a file: its own, or those of its group; "" if it has none."""
+    """The name of a snapshot's units of a file: its own, or those of its group; "" if it has
+    none.
+    """
     if relative in last.units_by_file:
         return key_of(relative)
     return last.group_of(last.files_by_path[relative])
@@ -163,8 +194,8 @@ def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:
 class OldShards:
     """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
 
-    Holds 16 bytes a row, or all rows of a few remote shards. A shard is read whole when rows are taken from it, and
-    only once its sha256 is the one it was written with.
+    Holds 16 bytes a row, or all rows of a few remote shards. A shard is read whole when rows are
+    taken from it, and only once its sha256 is the one it was written with.
     """
 
     def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
@@ -172,12 +203,16 @@ class OldShards:
         self._units = [unit for unit in units if unit.path]
         self._damaged: set[str] = set()
         # A remote request takes longer than a megabyte does: a few shards are fetched whole, once.
-        self._few = not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
+        self._few = (
+            not storage.is_local(root) and sum(unit.bytes for unit in self._units) <= FEW_BYTES
+        )
         self._tables: dict[int, pa.Table] = {}
         self._keys, self._shard, self._row = self._index()
 
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first halves of the hashes, sorted, each once a shard, with the number of the shard and the row in it."""
+        """The first halves of the hashes, sorted, each once a shard, with the number of the shard
+        and the row in it.
+        """
         parts = [self._rows_by_key(number) for number in range(len(self._units))]
         keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
         shard = np.repeat(np.arange(len(parts), dtype=np.int32), [len(keys) for keys, _ in parts])
@@ -212,7 +247,9 @@ class OldShards:
         self._damaged.add(self._units[number].path or "")
 
     def find(self, hashes: list[bytes]) -> Found:
-        """The rows with these hashes, one for each hash; shards that give most of them are read first."""
+        """The rows with these hashes, one for each hash; shards that give most of them are read
+        first.
+        """
         if not self._units:
             return NOTHING
         wanted = np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, 16)
@@ -221,7 +258,10 @@ class OldShards:
         while len(place):
             given = np.bincount(self._shard[entry])
             number = int(given.argmax())
-            if len(parts) >= ALWAYS_READ and given[number] * ROWS_FOR_ONE < self._units[number].rows:
+            if (
+                len(parts) >= ALWAYS_READ
+                and given[number] * ROWS_FOR_ONE < self._units[number].rows
+            ):
                 break
             here = self._shard[entry] == number
             part = self._take(number, self._row[entry[here]], wanted[place[here]])
@@ -233,17 +273,26 @@ class OldShards:
         damaged = tuple(sorted(self._damaged))
         if not parts:
             return Found(NOTHING.places, damaged=damaged)
-        return Found(np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged)
+        return Found(
+            np.concatenate([p for p, _ in parts]), Vectors.concat([v for _, v in parts]), damaged
+        )
 
     def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Every (place among the keys, place in the index) with the same key."""
-        start, stop = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
+        start, stop = (
+            np.searchsorted(self._keys, keys, "left"),
+            np.searchsorted(self._keys, keys, "right"),
+        )
         count = stop - start
         place = np.repeat(np.arange(len(keys)), count)
         return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
 
-    def _take(self, number: int, rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, Vectors] | None:
-        """The rows (of those given) that have these hashes, and their vectors; None for a shard that is damaged."""
+    def _take(
+        self, number: int, rows: np.ndarray, hashes: np.ndarray
+    ) -> tuple[np.ndarray, Vectors] | None:
+        """The rows (of those given) that have these hashes, and their vectors; None for a shard
+        that is damaged.
+        """
         try:
             table = self._table(number)
         except SentenceBeamError:
@@ -255,14 +304,23 @@ class OldShards:
 
 
 def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
-    """Rows of a shard of a space that have `COLUMNS`, with their final vectors or with the pooled ones."""
-    truncated, tokens = batch.column("truncated").to_numpy(zero_copy_only=False), batch.column("tokens").to_numpy()
+    """Rows of a shard of a space that have `COLUMNS`, with their final vectors or with the pooled
+    ones.
+    """
+    truncated, tokens = (
+        batch.column("truncated").to_numpy(zero_copy_only=False),
+        batch.column("tokens").to_numpy(),
+    )
     limit = space.max_tokens or 0  # nothing is cut where there is none
     return Vectors(
-        embedding=as_matrix(batch.column("embedding")) if final else pooled_vectors(batch, space.normalize),
+        embedding=as_matrix(batch.column("embedding"))
+        if final
+        else pooled_vectors(batch, space.normalize),
         norm=batch.column("norm").to_numpy(),
         tokens=tokens,
         truncated=truncated,
         lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
-        pooled=as_matrix(batch.column("pooled")) if final and "pooled" in batch.schema.names else None,
+        pooled=as_matrix(batch.column("pooled"))
+        if final and "pooled" in batch.schema.names
+        else None,
     )

@@ -1,7 +1,8 @@
-"""Ids of runs: the start in UTC to the millisecond and six random hex digits, so that ids sort by time and never meet.
+"""Ids of runs: the start in UTC to the millisecond and six random hex digits, so that ids sort by
+time and never meet.
 
-`20261122T153748_123Z-fff87f`. Earlier versions wrote whole seconds, `20261122T153748Z-fff87f`; since `_` sorts after
-`Z`, plain string order is the order of the starts in a store that has both.
+`20261122T153748_123Z-fff87f`. Earlier versions wrote whole seconds, `20261122T153748Z-fff87f`;
+since `_` sorts after `Z`, plain string order is the order of the starts in a store that has both.
 """
 
 import re
@@ -13,12 +14,16 @@ from transforms.store import layout
 
 
 def new_run(root: str | None = None) -> str:
-    """The id of a run that starts now; greater than the id of every run of the store `root`, if one is given."""
+    """The id of a run that starts now; greater than the id of every run of the store `root`, if one
+    is given.
+    """
     return following(last_run(root) if root else None, datetime.now(UTC))
 
 
 def following(last: str | None, now: datetime) -> str:
-    """An id for a run that starts at `now`, or a millisecond after the start of the run `last` where that is later."""
+    """An id for a run that starts at `now`, or a millisecond after the start of the run `last`
+    where that is later.
+    """
     before = _moment(last) if last else None
     if before is not None:
         now = max(now, before + timedelta(milliseconds=1))
@@ -33,7 +38,9 @@ def last_run(root: str) -> str | None:
 def runs_of(root: str) -> set[str]:
     """The runs of a store that have a folder of their own, failed ones included."""
     folder = storage.join(root, layout.RUNS)
-    paths = (entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder))
+    paths = (
+        entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)
+    )
     return {run for run in {path.partition("/")[0] for path in paths} if _moment(run)}
 
 
@@ -50,7 +57,9 @@ def start_of(run: str) -> str:
 
 
 def in_order(run: str, started: str) -> tuple[str, str, str]:
-    """What runs are sorted by: the start in the id; `started`, of the manifest or result, for old ids of one second."""
+    """What runs are sorted by: the start in the id; `started`, of the manifest or result, for old
+    ids of one second.
+    """
     return run.rpartition("-")[0], started, run
 
 

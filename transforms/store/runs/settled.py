@@ -1,7 +1,8 @@
-"""Settling: every planned unit once, and the ledger's sums, by stretches of the units' names, then over all of them.
+"""Settling: every planned unit once, and the ledger's sums, by stretches of the units' names, then
+over all of them.
 
-A stretch with many units writes its parts of the manifest; the few of another travel on, packed. So no step has to take
-more than a few thousand records, however many there are.
+A stretch with many units writes its parts of the manifest; the few of another travel on, packed. So
+no step has to take more than a few thousand records, however many there are.
 """
 
 from collections import Counter
@@ -15,7 +16,14 @@ from transforms.base.measures import Sketches, Stopwatch, Summary, sketched, sum
 from transforms.calibration.moved import added
 from transforms.store import manifest
 from transforms.store.entries import PartEntry
-from transforms.store.ledger import Ledger, check_apart, check_bucket_rows, check_buckets, check_plan, pieces_apart
+from transforms.store.ledger import (
+    Ledger,
+    check_apart,
+    check_bucket_rows,
+    check_buckets,
+    check_plan,
+    pieces_apart,
+)
 from transforms.store.manifest import read_parts, write_parts
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.packed import pack, unpack
@@ -29,10 +37,11 @@ PARTS_AT_ONCE = 16
 class Tally:
     """Sums over units: the ledger, and what a run's result says beside it.
 
-    `stored` are rows of shards. Of the units that were not carried over there are `made`, `own_rows` of whose rows this
-    run has; those of an earlier attempt are `resumed`, by its run. `tokens` went through the model in this run, `whole`
-    are all that the rows have but what was cut off. `moved` are sums as in a unit's record, `damaged` shards that could
-    not be reused. `forms` has a shard of each form.
+    `stored` are rows of shards. Of the units that were not carried over there are `made`,
+    `own_rows` of whose rows this run has; those of an earlier attempt are `resumed`, by its run.
+    `tokens` went through the model in this run, `whole` are all that the rows have but what was cut
+    off. `moved` are sums as in a unit's record, `damaged` shards that could not be reused. `forms`
+    has a shard of each form.
     """
 
     units: int = 0
@@ -71,7 +80,17 @@ class Tally:
         )
 
     def __add__(self, other: "Tally") -> "Tally":
-        summed = ("units", "stored", "ledger", "pieces_apart", "truncated", "tokens", "whole", "made", "own_rows")
+        summed = (
+            "units",
+            "stored",
+            "ledger",
+            "pieces_apart",
+            "truncated",
+            "tokens",
+            "whole",
+            "made",
+            "own_rows",
+        )
         return Tally(
             **{name: getattr(self, name) + getattr(other, name) for name in summed},
             resumed=dict(Counter(self.resumed) + Counter(other.resumed)),
@@ -83,9 +102,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class SettledStretch:
-    """The units of a stretch that passed every check: in `parts` of the manifest, or packed in `sent` if they are few.
+    """The units of a stretch that passed every check: in `parts` of the manifest, or packed in
+    `sent` if they are few.
 
-    `figures` are those of the units' work, `ms` is what settling took. `fault` says why they did not pass.
+    `figures` are those of the units' work, `ms` is what settling took. `fault` says why they did
+    not pass.
     """
 
     number: int
@@ -101,8 +122,8 @@ class SettledStretch:
 class Settled:
     """All units of a run, checked: in `parts` of the manifest, or packed in `sent`.
 
-    `in_parts` says that the manifest is to name the parts. `measures` are those of the units' work, `ms` is what
-    settling took.
+    `in_parts` says that the manifest is to name the parts. `measures` are those of the units' work,
+    `ms` is what settling took.
     """
 
     tally: Tally
@@ -113,7 +134,9 @@ class Settled:
     ms: float
 
     def units(self, root: str, but: Iterable[PartEntry] = ()) -> Iterator[UnitRecord]:
-        """The records of all units but those in some parts, as a manifest has them, part by part."""
+        """The records of all units but those in some parts, as a manifest has them, part by
+        part.
+        """
         yield from map(unpack, self.sent)
         for part in read_parts(root, [part for part in self.parts if part not in but]):
             yield from map(UnitRecord.from_dict, part.shards)
@@ -134,7 +157,9 @@ class Settler:
         watch = Stopwatch()
         try:
             with watch.time("settle_ms"):
-                made = self._settled(number, sorted(_once(map(unpack, packed)), key=lambda unit: unit.unit))
+                made = self._settled(
+                    number, sorted(_once(map(unpack, packed)), key=lambda unit: unit.unit)
+                )
         except SentenceBeamError as error:
             return SettledStretch(number, fault=Problem.of(error))
         return replace(made, ms=watch.figures["settle_ms"])
@@ -147,24 +172,32 @@ class Settler:
             check_plan(plan.spans_in(number), units)
         figures = sketched(unit.figures for unit in units)
         made = SettledStretch(number, Tally.of(units, self._run), figures=figures)
-        # Twice what a stretch has of as many as the manifest itself takes: few parts are written for nothing.
+        # Twice what a stretch has of as many as the manifest itself takes: few parts are written
+        # for nothing.
         if len(units) > 2 * manifest.UNITS_IN_ONE_FILE // STRETCHES:
             return replace(made, parts=tuple(write_parts(self._root, units, plan.files_in(number))))
-        return replace(made, sent=tuple(pack(replace(unit, measures={}, moved=())) for unit in units))
+        return replace(
+            made, sent=tuple(pack(replace(unit, measures={}, moved=())) for unit in units)
+        )
 
 
 def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a fault."""
+    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a
+    fault.
+    """
     seen: dict[str, UnitRecord] = {}
     for unit in units:
         other = seen.setdefault(unit.unit, unit)
         if (other.path, other.sha256, other.range) != (unit.path, unit.sha256, unit.range):
-            raise LedgerError(f"ledger: unit {unit.unit} was written twice with different rows; nothing committed")
+            raise LedgerError(
+                f"ledger: unit {unit.unit} was written twice with different rows; nothing committed"
+            )
     return list(seen.values())
 
 
 def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> Settled:
-    """All stretches of a run together; where units are very many, those that were sent are written into parts too.
+    """All stretches of a run together; where units are very many, those that were sent are written
+    into parts too.
 
     Raises the error that the first fault is, and LedgerError where the sums do not add up.
     """
@@ -173,7 +206,9 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
     if faults:
         raise faults[0].error()
     if [stretch.number for stretch in found] != list(range(STRETCHES)):
-        raise LedgerError(f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed")
+        raise LedgerError(
+            f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed"
+        )
     tally = reduce(lambda total, stretch: total + stretch.tally, found, Tally())
     tally.ledger.check()
     check_apart(tally.pieces_apart)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def dataset_of(manifest: Manifest) -> "ds.Dataset":
     """A snapshot's shards as a dataset (columns: docs/store.md); an empty one without any shard.
 
-    The checksum of each page that is read is compared. Of a remote store the first shard's footer is read at once.
+    The checksum of each page that is read is compared. Of a remote store the first shard's footer
+    is read at once.
     """
     import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
 

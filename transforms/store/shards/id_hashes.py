@@ -1,6 +1,8 @@
-"""Hashes of the ids of a shard, kept in the store once they were needed: a shard never changes, nor do they.
+"""Hashes of the ids of a shard, kept in the store once they were needed: a shard never changes, nor
+do they.
 
-`ids/<unit>-<digest>.xxh3`: a mark, XXH3 of the rest as 8 bytes, then XXH3 of each id as 8 bytes, little-endian.
+`ids/<unit>-<digest>.xxh3`: a mark, XXH3 of the rest as 8 bytes, then XXH3 of each id as 8 bytes,
+little-endian.
 """
 
 import contextlib
@@ -21,12 +23,18 @@ HASHES = np.dtype("<u8")
 
 
 def hash_ids(ids: pa.StringArray) -> np.ndarray:
-    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes are not."""
-    return np.fromiter(map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids))
+    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes
+    are not.
+    """
+    return np.fromiter(
+        map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids)
+    )
 
 
 def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard, by its path in the store, has ids."""
+    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard, by its path in the
+    store, has ids.
+    """
     kept = storage.join(root, layout.ids(shard))
     hashes = _read(kept)
     if hashes is None:
@@ -35,7 +43,8 @@ def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]
             for batch in read_shard(storage.join(root, shard), ["id", "piece"])
         ]
         hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
-        with contextlib.suppress(Exception):  # the count does not depend on it; the next run writes it
+        # the count does not depend on it; the next run writes it
+        with contextlib.suppress(Exception):
             _write(kept, hashes)
     for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
         yield number, hashes[places].tobytes()
@@ -43,7 +52,9 @@ def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]
 
 def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows; of pieces of documents, the first of each."""
-    return batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
+    return (
+        batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
+    )
 
 
 def _write(path: str, hashes: np.ndarray) -> None:

@@ -1,6 +1,8 @@
-"""The precision in which final vectors are stored: floats, whole numbers between fitted bounds, or bits.
+"""The precision in which final vectors are stored: floats, whole numbers between fitted bounds, or
+bits.
 
-Codes of vectors and vectors of codes, the column of a shard that holds them, and the bounds as a file of the store.
+Codes of vectors and vectors of codes, the column of a shard that holds them, and the bounds as a
+file of the store.
 """
 
 import json
@@ -36,7 +38,9 @@ SPACE, RANGES = b"space", b"ranges"  # in a shard's metadata
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Smallest and largest value of each component, float32 [d] both: exact whatever the order and the split."""
+    """Smallest and largest value of each component, float32 [d] both: exact whatever the order and
+    the split.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -50,7 +54,9 @@ class Ranges:
     def of(cls, vectors: np.ndarray) -> "Ranges":
         """The ranges of finite vectors float32 [n, d]."""
         # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
-        return cls(vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0)
+        return cls(
+            vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0
+        )
 
     def merge(self, other: "Ranges") -> "Ranges":
         """The ranges of the rows of both."""
@@ -73,11 +79,17 @@ class Ranges:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Ranges":
-        """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other bytes."""
-        with refuse_damage(f"{where} holds no ranges of this version, or was changed", "restore it"):
+        """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other
+        bytes.
+        """
+        with refuse_damage(
+            f"{where} holds no ranges of this version, or was changed", "restore it"
+        ):
             values = json.loads(data)
             with np.errstate(over="ignore"):
-                ranges = cls(np.array(values["low"], np.float32), np.array(values["high"], np.float32))
+                ranges = cls(
+                    np.array(values["low"], np.float32), np.array(values["high"], np.float32)
+                )
             if ranges.low.shape != ranges.high.shape or values["digest"] != ranges.digest:
                 raise ValueError("its digest differs")
             return ranges
@@ -100,10 +112,11 @@ def vector_bytes(precision: str, dim: int) -> int:
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
     """Codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
 
-    `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to even); `float16` rounds
-    likewise. Values outside of the bounds, or of float16, take the nearest value within. `ubinary` packs bits (above
-    zero or not), the first component highest; `binary` is that byte less 128. Layout as in sentence-transformers'
-    `quantize_embeddings`, which cuts off instead of rounding and wraps around.
+    `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to
+    even); `float16` rounds likewise. Values outside of the bounds, or of float16, take the nearest
+    value within. `ubinary` packs bits (above zero or not), the first component highest; `binary` is
+    that byte less 128. Layout as in sentence-transformers' `quantize_embeddings`, which cuts off
+    instead of rounding and wraps around.
     """
     if precision == "float16":
         largest = np.finfo(np.float16).max
@@ -127,37 +140,50 @@ def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndar
     return codes
 
 
-def dequantize(codes: np.ndarray, precision: str, dim: int, ranges: Ranges | None = None) -> np.ndarray:
-    """Vectors float32 [n, d] of codes [n, code_width]: within half a step of those coded, or 1 and -1 for bits."""
+def dequantize(
+    codes: np.ndarray, precision: str, dim: int, ranges: Ranges | None = None
+) -> np.ndarray:
+    """Vectors float32 [n, d] of codes [n, code_width]: within half a step of those coded, or 1 and
+    -1 for bits.
+    """
     if precision in _BITS:
         packed = codes.view(np.uint8) ^ np.uint8(0x80 if precision == "binary" else 0)
         return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
     if precision in RANGED:
         assert ranges is not None
         values = ranges.low + (codes.astype(np.float64) - _FIRST[precision]) * ranges.step
-        return np.clip(values.astype(np.float32), ranges.low, ranges.high)  # sums may round past the bound
+        # sums may round past the bound
+        return np.clip(values.astype(np.float32), ranges.low, ranges.high)
     return codes.astype(np.float32, copy=False)
 
 
 def embedding_type(space: Space) -> pa.DataType:
     """The type of a shard's column `embedding`."""
-    return pa.list_(pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim))
+    return pa.list_(
+        pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim)
+    )
 
 
 @dataclass(frozen=True)
 class Coding:
-    """The coding of a space's vectors as a column and back; `ranges` where its precision is int8 or uint8."""
+    """The coding of a space's vectors as a column and back; `ranges` where its precision is int8 or
+    uint8.
+    """
 
     space: Space
     ranges: Ranges | None = None
 
     def __post_init__(self) -> None:
         if (self.space.precision in RANGED) != (self.ranges is not None):
-            raise SentenceBeamError(f"precision {self.space.precision} and its ranges do not go together")
+            raise SentenceBeamError(
+                f"precision {self.space.precision} and its ranges do not go together"
+            )
 
     @classmethod
     def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
-        """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file where it has none."""
+        """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file
+        where it has none.
+        """
         found = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
             space = Space.from_json(json.loads(found[SPACE]))
@@ -201,7 +227,9 @@ def needs_ranges(space: Space) -> bool:
 
 
 def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
-    """The manifest's entry of its ranges, where they were fitted on the floats of this space; None otherwise."""
+    """The manifest's entry of its ranges, where they were fitted on the floats of this space; None
+    otherwise.
+    """
     return entry if entry and needs_ranges(space) and entry.space == of_floats(space).id else None
 
 
@@ -213,11 +241,15 @@ def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
 
 
 def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
-    """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is missing or changed."""
+    """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is
+    missing or changed.
+    """
     path = storage.join(root, entry.path)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
-        raise SentenceBeamError(f"{path} is missing; restore it, or embed with --precision float32 and then again")
+        raise SentenceBeamError(
+            f"{path} is missing; restore it, or embed with --precision float32 and then again"
+        )
     ranges = Ranges.from_bytes(found[0], path)
     if ranges.digest != entry.digest:
         raise SentenceBeamError(f"{path} is not the file that the manifest names; restore it")

@@ -1,4 +1,5 @@
-"""The shards of a remote snapshot as files for Arrow, which opens one when it reads it and lets it go then.
+"""The shards of a remote snapshot as files for Arrow, which opens one when it reads it and lets it
+go then.
 
 Sizes are the manifest's, so that no request asks for them.
 """
@@ -13,9 +14,17 @@ from transforms.store.manifest import Manifest
 
 
 def shard_files(manifest: Manifest) -> fs.FileSystem:
-    """A filesystem with the shards of a snapshot, by their full paths; they can be read and nothing else."""
+    """A filesystem with the shards of a snapshot, by their full paths; they can be read and nothing
+    else.
+    """
     return fs.PyFileSystem(
-        _ShardFiles({storage.join(manifest.root, unit.path): unit.bytes for unit in manifest.units if unit.path})
+        _ShardFiles(
+            {
+                storage.join(manifest.root, unit.path): unit.bytes
+                for unit in manifest.units
+                if unit.path
+            }
+        )
     )
 
 
@@ -51,5 +60,7 @@ class _ShardFiles(fs.FileSystemHandler):
         return pa.PythonFile(storage.storage_of(path).open(path, entry), mode="r")
 
     open_input_stream = open_input_file
-    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = (
+        delete_root_dir_contents
+    ) = _refuse
     delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse

@@ -1,4 +1,6 @@
-"""Embedding shards and reject files: Parquet that pandas, DuckDB, Polars and pyarrow read as it is."""
+"""Embedding shards and reject files: Parquet that pandas, DuckDB, Polars and pyarrow read as
+it is.
+"""
 
 import contextlib
 import functools
@@ -24,17 +26,25 @@ from transforms.store.records import COUNTS
 from transforms.store.shards.precision import Coding, Ranges, embedding_type
 
 ROW_GROUP_ROWS = 25_000
-PAGE_BYTES = 64 << 10  # stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
+# stays in a core's cache: a fifth faster to write and to read than pages of a megabyte
+PAGE_BYTES = 64 << 10
 FETCHED_WHOLE = 16 << 20
-# What parsing bytes that nobody wrote raises; what a remote storage's client raises is tried again by the engine.
+# What parsing bytes that nobody wrote raises; what a remote storage's client raises is tried again
+# by the engine.
 OF_BYTES = (
-    pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
-    RecursionError, MemoryError,
+    pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
+    ArithmeticError, RecursionError, MemoryError,
 )  # fmt: skip
 OWN_COLUMNS = ("id", "embedding", "norm", "row_hash", "tokens", "truncated", "pooled", "piece")
 PIECE_COLUMNS = tuple(PIECES.names)  # of shards whose rows are pieces, which `piece` tells
 REJECTS_SCHEMA = pa.schema(
-    [("id", pa.string()), ("file", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("excerpt", pa.string())]
+    [
+        ("id", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("excerpt", pa.string()),
+    ]
 )
 
 AnyTable = TypeVar("AnyTable", pa.RecordBatch, pa.Table)
@@ -44,9 +54,9 @@ AnyTable = TypeVar("AnyTable", pa.RecordBatch, pa.Table)
 class Vectors:
     """What the encoder gave for the rows of a unit.
 
-    `embedding` float32 [n, d], `norm` float32 [n] (length of the pooled vector), `pooled` float32 [n, p] where the
-    pooled vector cannot be had from those two, `tokens` int32 [n] before truncation, `truncated` bool [n], `lost`
-    int32 [n] tokens cut off.
+    `embedding` float32 [n, d], `norm` float32 [n] (length of the pooled vector), `pooled` float32
+    [n, p] where the pooled vector cannot be had from those two, `tokens` int32 [n] before
+    truncation, `truncated` bool [n], `lost` int32 [n] tokens cut off.
     """
 
     embedding: np.ndarray
@@ -57,12 +67,19 @@ class Vectors:
     pooled: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "Vectors":
-        """The given rows, in the given order; nothing is copied where these are all rows in their order."""
+        """The given rows, in the given order; nothing is copied where these are all rows in their
+        order.
+        """
         if np.array_equal(rows, np.arange(len(self.norm))):
             return self
         pooled = None if self.pooled is None else self.pooled[rows]
         return Vectors(
-            self.embedding[rows], self.norm[rows], self.tokens[rows], self.truncated[rows], self.lost[rows], pooled
+            self.embedding[rows],
+            self.norm[rows],
+            self.tokens[rows],
+            self.truncated[rows],
+            self.lost[rows],
+            pooled,
         )
 
     @classmethod
@@ -71,7 +88,9 @@ class Vectors:
         if len(parts) == 1:
             return parts[0]
         names = [name for name, column in vars(parts[0]).items() if column is not None]
-        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+        return cls(
+            **{name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        )
 
 
 def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
@@ -86,23 +105,30 @@ def check_kept(options: Options) -> None:
     for name in options.keep_columns:
         if name in OWN_COLUMNS:
             mend = "say --id-column id" if name == "id" else "rename it in the input"
-            raise OptionError(f"--keep-columns {name}: every shard has a column {name} of its own; {mend}")
+            raise OptionError(
+                f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
+            )
     kind = options.keep_types.get(options.text_column, "str")
     if options.keeps_text_column and kind != "str":
         raise OptionError(
-            f"--keep-columns {options.text_column}:{kind}: it is the column with the text; leave {kind} out"
+            f"--keep-columns {options.text_column}:{kind}: it is the column with the text; leave"
+            f" {kind} out"
         )
     if TEXT in options.keep_columns and options.keep_text and not options.keeps_text_column:
         raise OptionError(
-            f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is another text; say "
-            "--no-keep-text, or rename the column in the input"
+            f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is"
+            " another text; say --no-keep-text, or rename the column in the input"
         )
 
 
 def with_text(rows: UnitRows) -> UnitRows:
-    """The rows with their texts among what is kept of them, as the first column; of pieces, what they are alone."""
+    """The rows with their texts among what is kept of them, as the first column; of pieces, what
+    they are alone.
+    """
     text = pa.table({TEXT: pa.array(own_texts(rows), pa.string())})
-    for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ():
+    for field, column in (
+        zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ()
+    ):
         text = text.append_column(field, column)
     return replace(rows, kept=text)
 
@@ -113,7 +139,9 @@ def own_columns(names: Sequence[str]) -> frozenset[str]:
 
 
 def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
-    """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces of documents."""
+    """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces
+    of documents.
+    """
     own = schema_of_own(embedding_type(space), pieces)
     return pa.schema([*own, *((field.name, field.type) for field in kept)])
 
@@ -132,12 +160,17 @@ def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
 
 
 def unit_digest(
-    space: Space, rows: UnitRows, hashes: list[bytes], generation: int = 0, ranges: Ranges | None = None
+    space: Space,
+    rows: UnitRows,
+    hashes: list[bytes],
+    generation: int = 0,
+    ranges: Ranges | None = None,
 ) -> str:
-    """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected ones with reason).
+    """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected
+    ones with reason).
 
-    `generation` counts how often the whole store was embedded again: shards that are made again must not have their old
-    names. `ranges` are the bounds of an int8 or uint8 precision.
+    `generation` counts how often the whole store was embedded again: shards that are made again
+    must not have their old names. `ranges` are the bounds of an int8 or uint8 precision.
     """
     kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
     schema = schema_of(space, kept, rows.pieces is not None)
@@ -146,7 +179,9 @@ def unit_digest(
     if rows.ids:
         digest.update(_ids_and_hashes(rows.ids, hashes))
     if rows.pieces is not None:
-        places = [rows.pieces.column(name).to_numpy() for name in ("piece", "pieces", "start", "end")]
+        places = [
+            rows.pieces.column(name).to_numpy() for name in ("piece", "pieces", "start", "end")
+        ]
         digest.update(np.stack(places, axis=1).astype("<i4").tobytes())
         digest.update(as_hashes(rows.pieces.column("doc_hash")).tobytes())
     if rows.kept is not None:
@@ -158,7 +193,9 @@ def unit_digest(
 
 
 def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
-    """The bytes of every row in turn: its id, after its length in bytes and a colon, and its hash."""
+    """The bytes of every row in turn: its id, after its length in bytes and a colon, and its
+    hash.
+    """
     binary = pa.large_binary()
     names = pa.array(ids, pa.large_string()).cast(binary)
     lengths = pc.binary_length(names).cast(pa.large_string()).cast(binary)
@@ -170,14 +207,18 @@ def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
 
 
 def _rejected(rows: UnitRows) -> list[str]:
-    """The part of a digest for rejected rows; their places and their order only where these are in one file."""
+    """The part of a digest for rejected rows; their places and their order only where these are in
+    one file.
+    """
     if rows.file is None:
         return sorted(json.dumps([r.id, r.reason, r.excerpt]) for r in rows.rejects)
     return [json.dumps([r.id, r.row, r.reason, r.excerpt]) for r in rows.rejects]
 
 
 def without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as integers, also within lists and structs: Python's own end with the year 9999 and with microseconds."""
+    """Times as integers, also within lists and structs: Python's own end with the year 9999 and
+    with microseconds.
+    """
     kind = _without_time(column.type)
     return column if kind == column.type else column.cast(kind)
 
@@ -193,8 +234,12 @@ def _without_time(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]) -> bytes:
-    """The bytes of a unit's shard; `counts` (how the rows were made) go into the file's metadata."""
+def shard_bytes(
+    coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]
+) -> bytes:
+    """The bytes of a unit's shard; `counts` (how the rows were made) go into the file's
+    metadata.
+    """
     kept = rows.kept if rows.kept is not None else pa.table({})
     columns: list[Any] = [
         pa.array(rows.ids, pa.string()),
@@ -212,7 +257,10 @@ def shard_bytes(coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Ve
         columns.append(fixed_size(pooled))
         schema = schema.append(pa.field("pooled", columns[-1].type))
     metadata = {**coding.metadata, "counts": json.dumps(counts, sort_keys=True)}
-    return _parquet(pa.table(columns, schema=schema.with_metadata(metadata)), vector_columns=("embedding", "pooled"))
+    return _parquet(
+        pa.table(columns, schema=schema.with_metadata(metadata)),
+        vector_columns=("embedding", "pooled"),
+    )
 
 
 def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
@@ -223,7 +271,9 @@ def _parquet(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
     vectors = [name for name in vector_columns if name in table.column_names]
     compression = {name: "zstd" for name in _leaves(table.schema.remove_metadata())}
     compression.update({f"{name}.list.element": "none" for name in vectors})
-    whole = [name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)]
+    whole = [
+        name for name in vectors if pa.types.is_integer(table.schema.field(name).type.value_type)
+    ]
     return parquet_bytes(
         table,
         row_group_size=ROW_GROUP_ROWS,
@@ -250,13 +300,16 @@ def rejects_bytes(rejects: list[Rejected]) -> bytes:
 
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
-    """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another file."""
+    """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another
+    file.
+    """
     with refuse_damage("not a reject file"):
         return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
 
 
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
-    """The rows of a reject file. Raises SentenceBeamError where it is missing, or not the one it was written as.
+    """The rows of a reject file. Raises SentenceBeamError where it is missing, or not the one it
+    was written as.
 
     `sha256` is None where that is not known, as of those that version 0.1.0 wrote.
     """
@@ -275,8 +328,8 @@ def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What a shard says of itself: `ranges` the digest of its bounds (int8 and uint8), `pieces` the places of its rows
-    in documents that were cut."""
+    """What a shard says of itself: `ranges` the digest of its bounds (int8 and uint8), `pieces` the
+    places of its rows in documents that were cut."""
 
     rows: int
     space_id: str
@@ -287,8 +340,11 @@ class ShardInfo:
 
 
 def inspect_shard(data: bytes) -> ShardInfo:
-    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for other bytes."""
-    if not data.startswith(b"PAR1"):  # pyarrow looks at the end alone, other readers at the start too
+    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for other
+    bytes.
+    """
+    # pyarrow looks at the end alone, other readers at the start too
+    if not data.startswith(b"PAR1"):
         raise SentenceBeamError("not an embedding shard (no magic bytes at its start)")
     with refuse_damage("not an embedding shard"):
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
@@ -307,17 +363,20 @@ def _are_counts(found: Any) -> bool:
     """Whether some JSON of a shard's metadata says how its rows were made."""
     return (
         isinstance(found, dict)
-        and {"rows", "read", "rejected", "tokens", "truncated", "lost"} <= found.keys() <= {*COUNTS, "documents"}
+        and {"rows", "read", "rejected", "tokens", "truncated", "lost"}
+        <= found.keys()
+        <= {*COUNTS, "documents"}
         and all(type(value) is int and value >= 0 for value in found.values())
     )
 
 
 @contextlib.contextmanager
 def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
-    """A shard, opened for reading. Raises SentenceBeamError naming it where it is missing or damaged.
+    """A shard, opened for reading. Raises SentenceBeamError naming it where it is missing or
+    damaged.
 
-    `size` (in bytes) is given where most of it will be read: a remote shard of ordinary size is then fetched in one
-    request.
+    `size` (in bytes) is given where most of it will be read: a remote shard of ordinary size is
+    then fetched in one request.
     """
     try:
         if storage.is_local(path):
@@ -332,8 +391,8 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
     except OF_BYTES as error:
         reason = first_line(error)
         raise SentenceBeamError(
-            f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, remove the file and embed makes "
-            "it again"
+            f"{path} cannot be read ({reason}); sentence-beam verify lists the damage, remove the"
+            " file and embed makes it again"
         ) from error
 
 
@@ -344,35 +403,48 @@ def _check_types(schema: pa.Schema) -> None:
         raise ValueError(f"its column embedding is {embedding}, not vectors")
     for field in schema_of_own(embedding, "piece" in schema.names):
         if field.name in schema.names and schema.field(field.name).type != field.type:
-            raise ValueError(f"its column {field.name} is {schema.field(field.name).type}, not {field.type}")
+            raise ValueError(
+                f"its column {field.name} is {schema.field(field.name).type}, not {field.type}"
+            )
 
 
 def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Blocks of at most one row group with the named columns, in row order; `embedding` as float32 vectors."""
+    """Blocks of at most one row group with the named columns, in row order; `embedding` as float32
+    vectors.
+    """
     with open_shard(path, size) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
         for group in range(parquet.num_row_groups):
             threads = storage.threads_may_read(path)
-            for batch in parquet.iter_batches(ROW_GROUP_ROWS, [group], columns, use_threads=threads):
+            for batch in parquet.iter_batches(
+                ROW_GROUP_ROWS, [group], columns, use_threads=threads
+            ):
                 yield decode(batch)
 
 
 def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[pa.Table]:
-    """As `read_shard`, with the rows alone that bool [rows] says are wanted; row groups without any are not read."""
+    """As `read_shard`, with the rows alone that bool [rows] says are wanted; row groups without any
+    are not read.
+    """
     with open_shard(path) as parquet:
         decode, start = decoder(parquet.schema_arrow, path, columns), 0
         for group in range(parquet.num_row_groups):
             here = wanted[start : start + parquet.metadata.row_group(group).num_rows]
             start += len(here)
             if here.any():
-                table = parquet.read_row_group(group, columns, use_threads=storage.threads_may_read(path))
+                table = parquet.read_row_group(
+                    group, columns, use_threads=storage.threads_may_read(path)
+                )
                 yield decode(table.filter(pa.array(here)))
 
 
 def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTable], AnyTable]:
-    """The function that decodes the column `embedding` of rows of a shard of this schema into float32 vectors."""
+    """The function that decodes the column `embedding` of rows of a shard of this schema into
+    float32 vectors.
+    """
     kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
-    if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):  # the latter is of another's making
+    # the latter is of another's making
+    if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):
         return lambda rows: rows
     return functools.partial(_decoded, Coding.of_shard(schema.metadata, path))
 
@@ -380,11 +452,14 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
 def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return rows.set_column(rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole)))
+    return rows.set_column(
+        rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole))
+    )
 
 
 def read_checked(path: str, sha256: str | None, columns: list[str] | None = None) -> pa.Table:
-    """The named columns that a shard has (None: all of its columns), once its sha256 is the one it was written with.
+    """The named columns that a shard has (None: all of its columns), once its sha256 is the one it
+    was written with.
 
     Raises SentenceBeamError where the shard is missing or changed.
     """
@@ -397,7 +472,9 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
 
 
 def check_shard(path: str, sha256: str | None) -> None:
-    """Raise SentenceBeamError where a shard is missing, or its sha256 is not the one it was written with."""
+    """Raise SentenceBeamError where a shard is missing, or its sha256 is not the one it was written
+    with.
+    """
     with _failing_in_a_line(path):
         found = storage.sha256_of(path)[0]
     _compare(path, found, sha256)
@@ -430,9 +507,13 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
         starts = np.concatenate([[0], np.cumsum(sizes)])
         group = np.searchsorted(starts, rows, side="right") - 1
         wanted = np.unique(group)
-        table = parquet.read_row_groups(wanted.tolist(), columns, use_threads=storage.threads_may_read(path))
+        table = parquet.read_row_groups(
+            wanted.tolist(), columns, use_threads=storage.threads_may_read(path)
+        )
         offsets = np.cumsum([0, *(sizes[g] for g in wanted[:-1])])
-        return decode(table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)])))
+        return decode(
+            table.take(pa.array(rows - starts[group] + offsets[np.searchsorted(wanted, group)]))
+        )
 
 
 def pooled_columns(schema: pa.Schema) -> list[str]:
@@ -450,20 +531,28 @@ def is_narrow(path: str) -> bool:
 def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
     """Pooled vectors float32 [n, p] of a block that has `pooled_columns`.
 
-    Without a column `pooled` they are the embeddings, times their `norm` where the space is `normalized`.
+    Without a column `pooled` they are the embeddings, times their `norm` where the space is
+    `normalized`.
     """
     if "pooled" in batch.schema.names:
         return as_matrix(batch.column("pooled")).astype(np.float32, copy=False)
     embedding = as_matrix(batch.column("embedding")).astype(np.float32, copy=False)
     if not normalized:
         return embedding
-    return embedding * batch.column("norm").to_numpy(zero_copy_only=False).astype(np.float32, copy=False)[:, None]
+    return (
+        embedding
+        * batch.column("norm")
+        .to_numpy(zero_copy_only=False)
+        .astype(np.float32, copy=False)[:, None]
+    )
 
 
 def read_pooled(
     path: str, normalized: bool, columns: tuple[str, ...] = ()
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """(pooled vectors float32 [n, p], block that also has the other named columns), in row order."""
+    """(pooled vectors float32 [n, p], block that also has the other named columns), in row
+    order.
+    """
     with open_shard(path) as parquet:
         names = pooled_columns(parquet.schema_arrow)
     for batch in read_shard(path, [*columns, *names]):

@@ -1,4 +1,6 @@
-"""Units: written once, found where they are written already, read back to be written with other final vectors."""
+"""Units: written once, found where they are written already, read back to be written with other
+final vectors.
+"""
 
 import hashlib
 import json
@@ -24,7 +26,9 @@ from transforms.store.shards.precision import Coding, Ranges
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found damaged; `moved`."""
+    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found
+    damaged; `moved`.
+    """
 
     embedded: int
     reused: int
@@ -64,24 +68,34 @@ class PreparedUnit:
 
     @property
     def rejects(self) -> str:
-        """The path of the unit's reject file within the store; rows rejected in other places have another one."""
-        places = [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
+        """The path of the unit's reject file within the store; rows rejected in other places have
+        another one.
+        """
+        places = (
+            [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
+        )
         digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
         return layout.rejects(self.rows.name, digest)
 
 
 class UnitStore:
-    """The store as one unit uses it: whether the unit is written, and if not, writing it as the work of `run`.
+    """The store as one unit uses it: whether the unit is written, and if not, writing it as the
+    work of `run`.
 
-    `form` is the first half of the form of its shards (`store.forms`), "" if their records are not to have one.
+    `form` is the first half of the form of its shards (`store.forms`), "" if their records are not
+    to have one.
     """
 
-    def __init__(self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""):
+    def __init__(
+        self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""
+    ):
         self._root, self.space, self.ranges, self._run, self._form = root, space, ranges, run, form
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a unit that is in the store, checked byte for byte; None where work is left."""
+        """The record of a unit that is in the store, checked byte for byte; None where work is
+        left.
+        """
         if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
             return None
         record = self._sidecar(unit)
@@ -89,7 +103,9 @@ class UnitStore:
             return self._adopt(unit) if unit.rows.ids else None
         if not self._is_intact(record):
             return None
-        here = replace(record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows))
+        here = replace(
+            record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows)
+        )
         here = replace(here, blank=blank_lines(unit.rows.rejects), form=self._form_of(unit))
         return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
 
@@ -101,17 +117,23 @@ class UnitStore:
         counts: UnitCounts,
         watch: Stopwatch | None = None,
     ) -> UnitRecord:
-        """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their vectors.
+        """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their
+        vectors.
 
-        `unit.rows` holds the rows that `vectors` has, in the same order. The sidecar has the figures of `watch` so far.
+        `unit.rows` holds the rows that `vectors` has, in the same order. The sidecar has the
+        figures of `watch` so far.
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
-        record = replace(_record(unit, vectors, len(rejects), counts), run=self._run, form=self._form_of(unit))
+        record = replace(
+            _record(unit, vectors, len(rejects), counts), run=self._run, form=self._form_of(unit)
+        )
         if rejects:
             record = self._put_rejects(unit, record, rejects)
         if rows.ids:
-            data = shards.shard_bytes(Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record))
+            data = shards.shard_bytes(
+                Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record)
+            )
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = self._located(record, unit, data)
@@ -123,12 +145,20 @@ class UnitStore:
         return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
-        """The record of a unit whose shard has these bytes, with the checksum by which listings know the file."""
+        """The record of a unit whose shard has these bytes, with the checksum by which listings
+        know the file.
+        """
         checksum = self._storage.checksum_of(storage.join(self._root, unit.shard), data) or None
-        return replace(record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum)
+        return replace(
+            record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum
+        )
 
-    def _put_rejects(self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]) -> UnitRecord:
-        """The record with a reject file that holds these rows: the one that stands, or another in its place."""
+    def _put_rejects(
+        self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]
+    ) -> UnitRecord:
+        """The record with a reject file that holds these rows: the one that stands, or another in
+        its place.
+        """
         data, path = shards.rejects_bytes(rejects), storage.join(self._root, unit.rejects)
         if not self._put(unit.rejects, data):
             found = self._storage.read_versioned(path)
@@ -172,10 +202,16 @@ class UnitStore:
         if record.path is None:
             return True
         found = self._storage.read_versioned(storage.join(self._root, record.path))
-        return found is not None and len(found[0]) == record.bytes and _sha256(found[0]) == record.sha256
+        return (
+            found is not None
+            and len(found[0]) == record.bytes
+            and _sha256(found[0]) == record.sha256
+        )
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a shard that has none, rebuilt from the shard; None where the shard fails its check."""
+        """The record of a shard that has none, rebuilt from the shard; None where the shard fails
+        its check.
+        """
         found = self._storage.read_versioned(storage.join(self._root, unit.shard))
         if found is None:
             return None
@@ -187,27 +223,37 @@ class UnitStore:
         except SentenceBeamError:
             return None
         ranges = self.ranges.digest if self.ranges else None
-        if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts["rows"]:
+        if (info.space_id, info.ranges) != (self.space.id, ranges) or info.rows != info.counts[
+            "rows"
+        ]:
             return None
         record = UnitRecord(
             path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
-            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts, **sums_of(info.pieces),
-            blank=blank_lines(unit.rows.rejects),
+            rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
+            **sums_of(info.pieces), blank=blank_lines(unit.rows.rejects),
         )  # fmt: skip
         record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
-        return self._with_rejects(unit, record) if record.rejected else self._write_sidecar(unit, record)
+        return (
+            self._with_rejects(unit, record)
+            if record.rejected
+            else self._write_sidecar(unit, record)
+        )
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
-        """The record with a reject file that names the present places; None where the unit has to be made again for it.
+        """The record with a reject file that names the present places; None where the unit has to
+        be made again for it.
 
-        That is where rows were rejected for their vectors: which rows these were is in another file, or nowhere.
+        That is where rows were rejected for their vectors: which rows these were is in another
+        file, or nowhere.
         """
         if len(unit.rows.rejects) == record.rejected:
             return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
         found = self._storage.read_versioned(storage.join(self._root, unit.rejects))
         if found is None or _number_of_rejects(found[0]) != record.rejected:
             return None
-        return self._write_sidecar(unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0])))
+        return self._write_sidecar(
+            unit, replace(record, rejects=unit.rejects, rejects_sha256=_sha256(found[0]))
+        )
 
 
 def _holds(data: bytes, other: bytes) -> bool:
@@ -227,8 +273,8 @@ def _number_of_rejects(data: bytes) -> int | None:
 
 
 COUNTED = (
-    "rows", "read", "rejected", "tokens", "truncated", "lost",
-    "embedded", "reused", "duplicates", "real", "padded", "fallbacks", "oom_splits", "known", "unknown",
+    "rows", "read", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
+    "real", "padded", "fallbacks", "oom_splits", "known", "unknown",
 )  # fmt: skip
 
 
@@ -258,15 +304,17 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
     return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
 
 
-def _record(unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
+def _record(
+    unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts
+) -> UnitRecord:
     rows = unit.rows
     return UnitRecord(
-        path=None, unit=rows.name, file=rows.relative, range=_range(rows),
-        rows=len(rows.ids), read=rows.documents + rejected, rejected=rejected, rejects=None,
+        path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
+        read=rows.documents + rejected, rejected=rejected, rejects=None,
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
-        lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(), **vars(counts),
-        documents=None if rows.pieces is None else rows.documents, **sums_of(rows.pieces),
-        blank=blank_lines(rows.rejects),
+        lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(),
+        **vars(counts), documents=None if rows.pieces is None else rows.documents,
+        **sums_of(rows.pieces), blank=blank_lines(rows.rejects),
     )  # fmt: skip
 
 
@@ -282,10 +330,14 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int) -> tuple[PreparedUnit, pa.RecordBatch]:
-    """A unit that has a shard, prepared to be written again with other vectors, and all columns of its rows.
+def read_written(
+    root: str, unit: UnitRecord, store: UnitStore, generation: int
+) -> tuple[PreparedUnit, pa.RecordBatch]:
+    """A unit that has a shard, prepared to be written again with other vectors, and all columns of
+    its rows.
 
-    The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing or changed.
+    The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing
+    or changed.
     """
     table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
     own, is_cut = shards.own_columns(table.column_names), "piece" in table.column_names
@@ -299,7 +351,11 @@ def read_written(root: str, unit: UnitRecord, store: UnitStore, generation: int)
         texts=[],
         positions=[],
         kept=kept if kept.num_columns else None,
-        rejects=shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256) if unit.rejects else [],
+        rejects=(
+            shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
+            if unit.rejects
+            else []
+        ),
         pieces=table.select(shards.PIECE_COLUMNS) if is_cut else None,
     )
     hashes = table.column("row_hash").to_pylist()

@@ -1,4 +1,6 @@
-"""Vectors in files that a person names: .npy, or Parquet as embedding shards and other tools write it."""
+"""Vectors in files that a person names: .npy, or Parquet as embedding shards and other tools write
+it.
+"""
 
 import io
 import json
@@ -19,35 +21,48 @@ COLUMN = "embedding"
 def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
     """Names and vectors float32 [n, dim] of a file: .npy, or Parquet with a column `embedding`.
 
-    A name is the `id` beside a vector, where there is that column, else the number of its row. Raises OptionError for a
-    file that is neither, for vectors of another width or not finite, and for an embedding shard of another space.
+    A name is the `id` beside a vector, where there is that column, else the number of its row.
+    Raises OptionError for a file that is neither, for vectors of another width or not finite, and
+    for an embedding shard of another space.
     """
     try:
-        names, vectors = _of_npy(path, option) if path.endswith(".npy") else _of_parquet(path, option, space)
+        names, vectors = (
+            _of_npy(path, option) if path.endswith(".npy") else _of_parquet(path, option, space)
+        )
     except OF_BYTES as error:
         raise OptionError(
-            f"{option} {path} is no array of numbers in .npy and no Parquet ({first_line(error)}); write one of these"
+            f"{option} {path} is no array of numbers in .npy and no Parquet ({first_line(error)});"
+            " write one of these"
         ) from error
-    return names or [str(row) for row in range(len(vectors))], as_vectors(vectors, space.dim, f"{option} {path}")
+    return names or [str(row) for row in range(len(vectors))], as_vectors(
+        vectors, space.dim, f"{option} {path}"
+    )
 
 
 def _of_npy(path: str, option: str) -> tuple[list[str], np.ndarray]:
-    array = np.lib.format.read_array(io.BytesIO(storage.read_named(path, option)), allow_pickle=False)
+    array = np.lib.format.read_array(
+        io.BytesIO(storage.read_named(path, option)), allow_pickle=False
+    )
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise ValueError(f"its values are {array.dtype}")
     return [], np.atleast_2d(array)
 
 
 def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
-    parquet = pq.ParquetFile(pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True)
+    parquet = pq.ParquetFile(
+        pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True
+    )
     schema, known = parquet.schema_arrow, parquet.schema_arrow.names
     if COLUMN not in known:
         raise OptionError(
-            f"{option} {path}: there is no column {COLUMN}; rename that with the vectors ({', '.join(known)})"
+            f"{option} {path}: there is no column {COLUMN}; rename that with the vectors"
+            f" ({', '.join(known)})"
         )
     written = json.loads((schema.metadata or {}).get(b"space", b"null"))
     if written is not None and written["id"] != space.id:
-        raise OptionError(f"{option} {path}: its vectors are of another space; embed both with the same options")
+        raise OptionError(
+            f"{option} {path}: its vectors are of another space; embed both with the same options"
+        )
     columns = [name for name in ("id", COLUMN) if name in known]
     table = parquet.read(columns)
     if written is not None:
@@ -57,12 +72,16 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
 
 
 def _matrix(column: pa.ChunkedArray) -> np.ndarray:
-    """The lists of a column as an array [n, width]. Raises ValueError where they are not of one length."""
+    """The lists of a column as an array [n, width]. Raises ValueError where they are not of one
+    length.
+    """
     lists = column.combine_chunks()
     values = lists.flatten()
     if lists.null_count or values.null_count or (len(lists) and len(values) % len(lists)):
         raise ValueError(f"column {COLUMN} has nulls, or vectors of several widths")
     width = len(values) // len(lists) if len(lists) else 0
-    if not pa.types.is_fixed_size_list(lists.type) and set(lists.value_lengths().to_pylist()) - {width}:
+    if not pa.types.is_fixed_size_list(lists.type) and set(lists.value_lengths().to_pylist()) - {
+        width
+    }:
         raise ValueError(f"column {COLUMN} has vectors of several widths")
     return np.asarray(values.to_numpy(zero_copy_only=False), np.float32).reshape(len(lists), width)

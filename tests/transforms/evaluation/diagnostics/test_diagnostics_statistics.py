@@ -24,7 +24,11 @@ seeds = st.integers(0, 10**6)
 
 def one(rows: list[Row], figure: str, **named: object) -> Row:
     """The only row of a figure with these values."""
-    (row,) = [r for r in rows if r["figure"] == figure and all(r[key] == value for key, value in named.items())]
+    (row,) = [
+        r
+        for r in rows
+        if r["figure"] == figure and all(r[key] == value for key, value in named.items())
+    ]
     return row
 
 
@@ -39,7 +43,9 @@ def test_cosines_uniformity_and_spectrum(seed: int, n: int, width: int, offset: 
     assert one(found, "mean-cosine")["value"] == pytest.approx(pairs.mean(), abs=1e-7)
     shares = [row for row in found if row["figure"] == "cosine-share"]
     counts = np.histogram(np.clip(pairs, -1, 1), [*(row["low"] for row in shares), 1.0])[0]
-    assert np.abs(np.cumsum([row["value"] for row in shares]) - np.cumsum(counts) / len(pairs)).max() <= 2 / len(pairs)
+    assert np.abs(
+        np.cumsum([row["value"] for row in shares]) - np.cumsum(counts) / len(pairs)
+    ).max() <= 2 / len(pairs)
     expected = np.log(np.exp(-2 * pdist(unit, "sqeuclidean")).mean())
     assert one(found, "uniformity")["value"] == pytest.approx(expected, abs=1e-6)
     deviations = np.linalg.svd(wide - wide.mean(axis=0), compute_uv=False) / np.sqrt(n)
@@ -55,7 +61,10 @@ def test_effective_rank_at_its_ends() -> None:
     assert effective_rank([2.0] * 7) == pytest.approx(7)
     assert effective_rank([3.0, 0.0, 0.0]) == pytest.approx(1)
     assert np.isnan(effective_rank([0.0, 0.0]))
-    assert one(of_vectors("p", np.ones((1, 3), np.float32), ("cosines",)), "mean-cosine")["value"] is None
+    assert (
+        one(of_vectors("p", np.ones((1, 3), np.float32), ("cosines",)), "mean-cosine")["value"]
+        is None
+    )
 
 
 ids = hnp.arrays(np.int64, st.integers(0, 12), elements=st.integers(0, 4))
@@ -66,7 +75,9 @@ def slow_distance(a: list[int], b: list[int]) -> int:
     table = [[i + j if not i or not j else 0 for j in range(len(b) + 1)] for i in range(len(a) + 1)]
     for i, x in enumerate(a, 1):
         for j, y in enumerate(b, 1):
-            table[i][j] = min(table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (x != y))
+            table[i][j] = min(
+                table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (x != y)
+            )
     return table[-1][-1]
 
 
@@ -103,23 +114,37 @@ def test_pairs(seed: int) -> None:
     gold[0] = 5.0
     pairs = Pairs("t", 30, ["x"] * 30, ["y"] * 30, gold=gold)
     found = of_pairs("p", pairs, a, b, edits, ("alignment", "edit-distance", "auc"))
-    cosine = np.array([x @ y / np.linalg.norm(x) / np.linalg.norm(y) for x, y in zip(a.astype(float), b, strict=True)])
+    cosine = np.array(
+        [
+            x @ y / np.linalg.norm(x) / np.linalg.norm(y)
+            for x, y in zip(a.astype(float), b, strict=True)
+        ]
+    )
     near = edits <= 4
-    assert one(found, "edit-distance", pairs="all")["value"] == pytest.approx(100 * stats.spearmanr(cosine, edits)[0])
+    assert one(found, "edit-distance", pairs="all")["value"] == pytest.approx(
+        100 * stats.spearmanr(cosine, edits)[0]
+    )
     of_near = one(found, "edit-distance", pairs="at most 4 edits")
     assert (of_near["value"], of_near["n"]) == (
         pytest.approx(100 * stats.spearmanr(cosine[near], edits[near])[0]),
         near.sum(),
     )
     assert one(found, "spearman")["value"] == pytest.approx(100 * stats.spearmanr(cosine, gold)[0])
-    assert one(of_gold(pairs, edits), "edit-distance")["value"] == pytest.approx(100 * stats.spearmanr(gold, edits)[0])
+    assert one(of_gold(pairs, edits), "edit-distance")["value"] == pytest.approx(
+        100 * stats.spearmanr(gold, edits)[0]
+    )
     aligned = one(found, "alignment")
-    assert (aligned["value"], aligned["n"]) == (pytest.approx((2 - 2 * cosine[gold > 4]).mean()), (gold > 4).sum())
+    assert (aligned["value"], aligned["n"]) == (
+        pytest.approx((2 - 2 * cosine[gold > 4]).mean()),
+        (gold > 4).sum(),
+    )
 
 
 @PLAIN
 @given(keys=st.lists(st.integers(0, 2**64 - 1), max_size=400), want=st.integers(1, 30))
-def test_the_sample_is_that_of_the_smallest_keys_and_holds_no_more_than_it_needs(keys: list[int], want: int) -> None:
+def test_the_sample_is_that_of_the_smallest_keys_and_holds_no_more_than_it_needs(
+    keys: list[int], want: int
+) -> None:
     smallest: Smallest[int] = Smallest(want)
     for place, key in enumerate(keys):
         smallest.add(key, place)
@@ -140,7 +165,9 @@ def test_nearest_words(seed: int, k: int) -> None:
         apart = cdist(matrix[[token]].astype(float), matrix[others].astype(float))[0]
         order = apart.argsort()[:k]
         assert np.allclose(distances[row], apart[order], atol=1e-5)
-        assert np.allclose(products[row], matrix[others[order]].astype(float) @ matrix[token], atol=1e-5)
+        assert np.allclose(
+            products[row], matrix[others[order]].astype(float) @ matrix[token], atol=1e-5
+        )
 
 
 @PLAIN
@@ -154,14 +181,18 @@ def test_norms_and_neighbours_by_frequency(seed: int, n: int) -> None:
     ranked, wide = counts.argsort()[::-1], matrix.astype(np.float64)
     for low, high in ((0, 100), (100, n - 1)):
         ids, where = ranked[low:high], {"low": low, "high": high}
-        assert one(rows, "norm", **where)["value"] == pytest.approx(np.linalg.norm(wide[ids], axis=1).mean(), rel=1e-6)
+        assert one(rows, "norm", **where)["value"] == pytest.approx(
+            np.linalg.norm(wide[ids], axis=1).mean(), rel=1e-6
+        )
         among = np.setdiff1d(np.arange(n + 40), special)
         apart = cdist(wide[ids], wide[among])
         apart[ids[:, None] == among] = np.inf
         for k in (3, 5, 7):
             nearby = apart.argsort(axis=1)[:, :k]
             distance = one(rows, "neighbour-distance", neighbours=k, **where)
-            assert distance["value"] == pytest.approx(np.take_along_axis(apart, nearby, 1).mean(), rel=1e-5)
+            assert distance["value"] == pytest.approx(
+                np.take_along_axis(apart, nearby, 1).mean(), rel=1e-5
+            )
             dots = np.einsum("nd,nkd->nk", wide[ids], wide[among][nearby])
             assert one(rows, "neighbour-product", neighbours=k, **where)["value"] == pytest.approx(
                 dots.mean(), abs=1e-5
@@ -179,12 +210,18 @@ def test_influence_of_tokens(seed: int, n: int) -> None:
         matrix.ravel().tolist(), rel=2e-6
     )
     influence = [matrix[:, j].sum() / n for j in range(n)]
-    assert [row["value"] for row in rows if row["figure"] == "influence"] == pytest.approx(influence, rel=2e-6)
+    assert [row["value"] for row in rows if row["figure"] == "influence"] == pytest.approx(
+        influence, rel=2e-6
+    )
     weights = [words.information[token] * ids.tolist().count(token) for token in ids]
     if np.ptp(weights) > 0:
         found = one(rows, "influence-tfidf")
-        assert found["value"] == pytest.approx(100 * stats.pearsonr(influence, weights)[0], abs=1e-6)
-        assert found["spearman"] == pytest.approx(100 * stats.spearmanr(influence, weights)[0], abs=1e-6)
+        assert found["value"] == pytest.approx(
+            100 * stats.pearsonr(influence, weights)[0], abs=1e-6
+        )
+        assert found["spearman"] == pytest.approx(
+            100 * stats.spearmanr(influence, weights)[0], abs=1e-6
+        )
 
 
 def test_words_by_frequency_and_their_weights() -> None:
@@ -197,7 +234,9 @@ def test_words_by_frequency_and_their_weights() -> None:
         (100, 250, 150),
     ]
     assert words.information[10] == pytest.approx(np.log2(counts.sum() / 250))
-    rows = of_words(np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32), words, np.array([3]))
+    rows = of_words(
+        np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32), words, np.array([3])
+    )
     assert [row["n"] for row in rows if row["figure"] == "norm"] == [100, 150]
     texts = [np.array([1, 2, 1]), np.array([2])]
     found = WordCounts.of_texts(texts, 4)
@@ -223,7 +262,10 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
     found = gather([states], heads, 2)
     plain = ~special
     assert found.tokens == plain.sum()
-    expected = [token_ids[start + 1 : stop - 1].tolist() for start, stop in zip(offsets, offsets[1:], strict=False)]
+    expected = [
+        token_ids[start + 1 : stop - 1].tolist()
+        for start, stop in zip(offsets, offsets[1:], strict=False)
+    ]
     assert [text.tolist() for text in found.ids] == expected
     words = WordCounts(np.ones(6, np.int64), np.arange(6.0), "here")
     weights = np.array([token * text.count(token) for text in expected for token in text], float)
@@ -232,7 +274,9 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
         for layer, head in heads:
             row, values = one(rows, "head", layer=layer, head=head), own[layer, head].numpy()[plain]
             assert row["value"] == pytest.approx(100 * stats.pearsonr(values, weights)[0], abs=1e-4)
-            assert row["spearman"] == pytest.approx(100 * stats.spearmanr(values, weights)[0], abs=1e-4)
+            assert row["spearman"] == pytest.approx(
+                100 * stats.spearmanr(values, weights)[0], abs=1e-4
+            )
         best = one(rows, "chosen-head")
         assert best["value"] == max(row["value"] for row in rows if row["figure"] == "head")
         assert best["pooler"] == f"ditto:{best['layer']}-{best['head']}"
@@ -242,6 +286,8 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
     for a in range(3):
         for b in range(3):
             expected_cosine = (unit[a] * unit[b]).sum(axis=1).mean()
-            assert one(maps, "layer-cosine", layer=a, other=b)["value"] == pytest.approx(expected_cosine, abs=1e-6)
+            assert one(maps, "layer-cosine", layer=a, other=b)["value"] == pytest.approx(
+                expected_cosine, abs=1e-6
+            )
     both = [one(maps, "layer-cosine", layer=a, other=a + 1)["value"] for a in (0, 1)]
     assert one(maps, "hop-cosine", hops=1)["value"] == pytest.approx(np.mean(both), abs=1e-6)

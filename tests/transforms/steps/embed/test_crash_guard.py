@@ -60,7 +60,9 @@ class TakesEqualBytesForItsOwn(LocalStorage):
         return super().put_if_absent(path, data) or Path(path).read_bytes() == data
 
 
-def test_a_mark_is_found_where_equal_bytes_count_as_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_is_found_where_equal_bytes_count_as_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(storage, "storage_of", lambda path: TakesEqualBytesForItsOwn())
     check_that_a_mark_is_found(str(tmp_path))
 

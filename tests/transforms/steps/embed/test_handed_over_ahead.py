@@ -1,4 +1,6 @@
-"""Units of `embed` and windows of `EmbedRows`: the next is with the model before the last is through."""
+"""Units of `embed` and windows of `EmbedRows`: the next is with the model before the last is
+through.
+"""
 
 import threading
 from dataclasses import dataclass
@@ -20,7 +22,9 @@ UNITS = 5
 
 
 class Noted:
-    """An encoder that notes what it is handed and what is asked of it, and gives nothing before more is handed over."""
+    """An encoder that notes what it is handed and what is asked of it, and gives nothing before
+    more is handed over.
+    """
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder, self._changed = encoder, threading.Condition()
@@ -46,16 +50,22 @@ class Noted:
     def finish(self, passing: Any) -> Any:
         wanted = min(UNITS, self.finished + 2)
         with self._changed:
-            assert self._changed.wait_for(lambda: self.started >= wanted, timeout=60), "the next one is not handed over"
+            assert self._changed.wait_for(lambda: self.started >= wanted, timeout=60), (
+                "the next one is not handed over"
+            )
         found = self._encoder.finish(passing)
         self.events.append(f"{self.finished} through")
         self.finished += 1
         return found
 
     def check(self) -> None:
-        """All are handed over and through in order; at most two wait behind the one that the model is at."""
+        """All are handed over and through in order; at most two wait behind the one that the model
+        is at.
+        """
         for what in ("started", "through"):
-            assert [event for event in self.events if what in event] == [f"{n} {what}" for n in range(UNITS)]
+            assert [event for event in self.events if what in event] == [
+                f"{n} {what}" for n in range(UNITS)
+            ]
         for n in range(UNITS - 1):
             assert self.events.index(f"{n + 1} started") < self.events.index(f"{n} through")
         for n in range(UNITS - 4):
@@ -68,19 +78,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("chunks", ["none", "late:tokens=8"])
-def test_a_window_of_rows_is_handed_over_before_the_last_is_through(model: str, chunks: str) -> None:
+def test_a_window_of_rows_is_handed_over_before_the_last_is_through(
+    model: str, chunks: str
+) -> None:
     job = RowsJob.of(Recipe(model, dtype="float32", chunks=chunks), Machine("cpu", 16), "text")
     encoder, threads = Noted(job.load()), set()
-    rows = RowEmbedder(job, lambda: encoder, dict, lambda *_: threads.add(threading.get_ident()), window_tokens=1)  # type: ignore[arg-type, return-value]
+    rows = RowEmbedder(
+        job, lambda: encoder, dict, lambda *_: threads.add(threading.get_ident()), window_tokens=1
+    )  # type: ignore[arg-type, return-value]
     texts = [" ".join(TEXTS[n : n + 8]) for n in range(UNITS)]
-    results = [result for n, text in enumerate(texts) for result in rows.add({"n": n, "text": text}, n)]
+    results = [
+        result for n, text in enumerate(texts) for result in rows.add({"n": n, "text": text}, n)
+    ]
     results += rows.finish()
     encoder.check()
     assert [result.place for result in results] == sorted(result.place for result in results)
     assert threads == {threading.get_ident()}, "an engine counts by thread"
     if chunks == "none":
         expected = job.load().encode(texts)
-        np.testing.assert_allclose([result.value["embedding"] for result in results], expected, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(
+            [result.value["embedding"] for result in results], expected, rtol=0, atol=2e-5
+        )
 
 
 def test_what_fails_in_a_window_ends_the_bundle(model: str) -> None:
@@ -110,7 +128,9 @@ def test_a_unit_is_handed_over_before_the_last_is_through(model: str, late: bool
     encoder = Noted(Encoder.load(model, dtype="float32", device="cpu", tokens_per_batch=16))
     store = SimpleNamespace(space=encoder.space, ranges=None, finished=lambda _: None, write=_write)
     last = SimpleNamespace(of_unit=lambda _: SimpleNamespace(find=lambda _: NOTHING), is_final=True)
-    embedder = UnitEmbedder(0, store, lambda: encoder, lambda *_: None, last, SimpleNamespace(moved=lambda _: ()))  # type: ignore[arg-type]
+    embedder = UnitEmbedder(
+        0, store, lambda: encoder, lambda *_: None, last, SimpleNamespace(moved=lambda _: ())
+    )  # type: ignore[arg-type]
     units = [[f"{text} {n}" for text in TEXTS] for n in range(UNITS)]
     rows = _late_rows if late else _rows
     written = list(embedder.embed(rows(encoder, n, texts) for n, texts in enumerate(units)))
@@ -126,7 +146,9 @@ def _write(unit: Any, vectors: Any, *_: Any) -> Written:
 
 def _rows(_: Any, number: int, texts: list[str]) -> UnitRows:
     ids, places = [str(n) for n in range(len(texts))], list(range(len(texts)))
-    return UnitRows(str(number), None, 0, None, ids, texts, places, None, [], files=["a"] * len(texts))
+    return UnitRows(
+        str(number), None, 0, None, ids, texts, places, None, [], files=["a"] * len(texts)
+    )
 
 
 def _late_rows(encoder: Any, number: int, texts: list[str]) -> UnitRows:

@@ -1,4 +1,6 @@
-"""Rows in, rows with vectors out: whatever their shape, their order and how many are held together."""
+"""Rows in, rows with vectors out: whatever their shape, their order and how many are held
+together.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,12 +52,17 @@ def job_of(model: str, prefix: str = "", **said: Any) -> RowsJob:
 
 
 def embed(
-    job: RowsJob, elements: Iterable[Any], window_tokens: int = 10_000, encoder: Encoder | None = None
+    job: RowsJob,
+    elements: Iterable[Any],
+    window_tokens: int = 10_000,
+    encoder: Encoder | None = None,
 ) -> tuple[list[Any], list[Any]]:
     """What comes of one bundle: embedded and rejected elements."""
     encoder = encoder or job.load()
     rows = RowEmbedder(job, lambda: encoder, Named, lambda counts, figures: None, window_tokens)
-    results = [result for place, element in enumerate(elements) for result in rows.add(element, place)]
+    results = [
+        result for place, element in enumerate(elements) for result in rows.add(element, place)
+    ]
     results += rows.finish()
     assert [result.place for result in results] == sorted(result.place for result in results)
     embedded = [result.value for result in results if not result.rejected]
@@ -70,10 +77,19 @@ def test_all_four_shapes_have_the_encoders_vectors(model: str, encoder: Encoder)
     named, _ = embed(job, [Named(id=n, text=text) for n, text in enumerate(texts)])
     pairs, _ = embed(job, list(enumerate(texts)))
     (batch,), _ = embed(job, [pa.record_batch({"id": [0, 1, 2], "text": texts})])
-    vectors = [row["embedding"] for row in dicts], [row.embedding for row in named], [vector for _, vector in pairs]
+    vectors = (
+        [row["embedding"] for row in dicts],
+        [row.embedding for row in named],
+        [vector for _, vector in pairs],
+    )
     for found in (*vectors, batch["embedding"].to_pylist()):
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
-    assert [row["id"] for row in dicts] == [row.id for row in named] == [name for name, _ in pairs] == [0, 1, 2]
+    assert (
+        [row["id"] for row in dicts]
+        == [row.id for row in named]
+        == [name for name, _ in pairs]
+        == [0, 1, 2]
+    )
     assert dicts[0]["embedding"].dtype == np.float32
     assert (dicts[1]["tokens"], dicts[1]["truncated"]) == (3, False)
     assert batch.schema.field("embedding").type == pa.list_(pa.float32(), encoder.dim)
@@ -82,7 +98,9 @@ def test_all_four_shapes_have_the_encoders_vectors(model: str, encoder: Encoder)
 
 @settings(max_examples=8)
 @given(
-    rows=st.lists(st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=12).map(" ".join), max_size=12),
+    rows=st.lists(
+        st.lists(st.sampled_from(WORDS.split()), min_size=1, max_size=12).map(" ".join), max_size=12
+    ),
     order=st.randoms(use_true_random=False),
     window=st.sampled_from([1, 20, 10_000]),
 )
@@ -96,12 +114,18 @@ def test_neither_order_nor_what_is_held_together_changes_a_vector(
     assert [row["n"] for row in embedded] == [row["n"] for row in elements]
     if rows:
         expected = encoder.encode([row["text"] for row in embedded])
-        np.testing.assert_allclose([row["embedding"] for row in embedded], expected, rtol=0, atol=2e-5)
+        np.testing.assert_allclose(
+            [row["embedding"] for row in embedded], expected, rtol=0, atol=2e-5
+        )
 
 
 def test_rows_without_a_text_are_rejected_with_the_reason(model: str) -> None:
     bad = [None, " \n", 5, "a\ud800"]
-    given_ = [{"id": "ok", "text": "dog"}, {"id": "other"}, *({"id": n, "text": text} for n, text in enumerate(bad))]
+    given_ = [
+        {"id": "ok", "text": "dog"},
+        {"id": "other"},
+        *({"id": n, "text": text} for n, text in enumerate(bad)),
+    ]
     embedded, rejected = embed(job_of(model), given_)
     assert [row["id"] for row in embedded] == ["ok"]
     assert [(row["id"], row["reason"]) for row in rejected] == [
@@ -129,10 +153,14 @@ def test_a_large_batch_comes_back_in_parts_and_an_empty_one_not_at_all(model: st
     assert [n for part in parts for n in part["n"].to_pylist()] == list(range(40))
 
 
-@pytest.mark.parametrize("spec", ["sentences", "budget:tokens=9,overlap=3", "late:tokens=8", "budget:combine=mean"])
+@pytest.mark.parametrize(
+    "spec", ["sentences", "budget:tokens=9,overlap=3", "late:tokens=8", "budget:combine=mean"]
+)
 def test_documents_become_their_pieces(model: str, spec: str) -> None:
     job = job_of(model, chunks=spec)
-    embedded, rejected = embed(job, [{"id": 1, "text": DOCUMENT}, {"id": 2, "text": ""}, {"id": 3, "text": "dog"}])
+    embedded, rejected = embed(
+        job, [{"id": 1, "text": DOCUMENT}, {"id": 2, "text": ""}, {"id": 3, "text": "dog"}]
+    )
     assert [row["id"] for row in rejected] == [2]
     if spec.endswith("mean"):
         assert [(row["id"], row["text"]) for row in embedded] == [(1, DOCUMENT), (3, "dog")]
@@ -146,23 +174,58 @@ def test_documents_become_their_pieces(model: str, spec: str) -> None:
     assert names == tuple(("k", number) for number in range(len(pieces)))
     (batch,), _ = embed(job, [pa.table({"id": [1], "text": [DOCUMENT]})])
     assert batch["text"].to_pylist() == [row["text"] for row in pieces]
-    np.testing.assert_allclose(batch["embedding"].to_pylist(), [row["embedding"] for row in pieces], rtol=0, atol=2e-5)
+    np.testing.assert_allclose(
+        batch["embedding"].to_pylist(), [row["embedding"] for row in pieces], rtol=0, atol=2e-5
+    )
 
 
 def test_what_stands_before_pieces_is_what_embed_puts_there(model: str, tmp_path: Path) -> None:
-    pages = ["# apple\n\na man is riding. the dog was eating.\n\n## red\n\na woman in the park.", "a dog. a cat."]
-    rows = [{"id": str(n), "title": title, "year": n, "text": pages[n]} for n, title in enumerate(["One", None])]
+    pages = [
+        "# apple\n\na man is riding. the dog was eating.\n\n## red\n\na woman in the park.",
+        "a dog. a cat.",
+    ]
+    rows = [
+        {"id": str(n), "title": title, "year": n, "text": pages[n]}
+        for n, title in enumerate(["One", None])
+    ]
     spec, prefix = "budget:tokens=8,by=markdown", "{title} {year}\\n{headings}: "
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    options = ["--chunks", spec, "--chunk-prefix", prefix, "--id-column", "id", "--dtype", "float32", "--model", model]
-    assert main(["embed", "--input", str(tmp_path / "a.parquet"), "--store", str(tmp_path / "store"), *options]) == 0
+    options = [
+        "--chunks",
+        spec,
+        "--chunk-prefix",
+        prefix,
+        "--id-column",
+        "id",
+        "--dtype",
+        "float32",
+        "--model",
+        model,
+    ]
+    assert (
+        main(
+            [
+                "embed",
+                "--input",
+                str(tmp_path / "a.parquet"),
+                "--store",
+                str(tmp_path / "store"),
+                *options,
+            ]
+        )
+        == 0
+    )
     wanted = open_store(str(tmp_path / "store")).dataset().to_table().to_pylist()
     assert len(wanted) > 3
     job = job_of(model, prefix, chunks=spec)
     dicts, _ = embed(job, rows)
     named, _ = embed(job, [Named(**row) for row in rows])
-    batches, _ = embed(job, [pa.RecordBatch.from_pylist(rows), pa.Table.from_pylist(rows).slice(0, 0)])
-    lacking, _ = embed(job, [{name: value for name, value in row.items() if value is not None} for row in rows])
+    batches, _ = embed(
+        job, [pa.RecordBatch.from_pylist(rows), pa.Table.from_pylist(rows).slice(0, 0)]
+    )
+    lacking, _ = embed(
+        job, [{name: value for name, value in row.items() if value is not None} for row in rows]
+    )
     for found in (
         dicts,
         [vars(row) for row in named],
@@ -182,7 +245,10 @@ def test_what_stands_before_pieces_is_what_embed_puts_there(model: str, tmp_path
 def test_a_prefix_without_room_or_that_is_no_text_costs_its_document_alone(model: str) -> None:
     job = job_of(model, "{title}: ", chunks="sentences")
     long = "a man is playing the guitar " * 60
-    rows = [{"id": n, "title": title, "text": "a dog. a cat."} for n, title in enumerate(["apple", long, "a\ud800"])]
+    rows = [
+        {"id": n, "title": title, "text": "a dog. a cat."}
+        for n, title in enumerate(["apple", long, "a\ud800"])
+    ]
     embedded, rejected = embed(job, rows)
     assert [(row["id"], row["piece"]) for row in embedded] == [(0, 0), (0, 1)]
     assert [row["id"] for row in rejected] == [1, 2]
@@ -204,18 +270,34 @@ def test_a_prefix_without_room_or_that_is_no_text_costs_its_document_alone(model
         ("{title}", "sentences", ("a", "a dog."), "no field 'title', being pairs of id and text"),
         ("{title}", "sentences", Named(id=1, text="a dog."), "no field 'title', but id, text"),
         ("{title}", "sentences", pa.table({"text": ["a dog."]}), "no field 'title', but text"),
-        ("{title}", "sentences", pa.table({"text": ["a dog."], "title": [b"x"]}), "column 'title' is binary, not text"),
-        ("{title}", "sentences", {"text": "a dog.", "title": b"x"}, "field 'title' of a row is bytes, not text"),
+        (
+            "{title}",
+            "sentences",
+            pa.table({"text": ["a dog."], "title": [b"x"]}),
+            "column 'title' is binary, not text",
+        ),
+        (
+            "{title}",
+            "sentences",
+            {"text": "a dog.", "title": b"x"},
+            "field 'title' of a row is bytes, not text",
+        ),
     ],
 )
-def test_a_prefix_that_does_not_work_is_refused(model: str, prefix: str, chunks: str, row: Any, said: str) -> None:
+def test_a_prefix_that_does_not_work_is_refused(
+    model: str, prefix: str, chunks: str, row: Any, said: str
+) -> None:
     with pytest.raises(OptionError) as error:
         embed(job_of(model, prefix, chunks=chunks), [row])
     assert said in str(error.value)
 
 
 def test_a_field_that_would_be_replaced_is_refused(model: str) -> None:
-    for row in ({"text": "dog", "embedding": [1]}, Named(text="dog", reason=""), pa.table({"text": [""], "norm": [1]})):
+    for row in (
+        {"text": "dog", "embedding": [1]},
+        Named(text="dog", reason=""),
+        pa.table({"text": [""], "norm": [1]}),
+    ):
         with pytest.raises(OptionError, match="already, which EmbedRows would replace; rename it"):
             embed(job_of(model), [row])
 
@@ -223,7 +305,9 @@ def test_a_field_that_would_be_replaced_is_refused(model: str) -> None:
 def test_what_is_no_row_is_refused(model: str) -> None:
     with pytest.raises(OptionError, match="an element of type int is no row; give dicts"):
         embed(job_of(model), [5])
-    with pytest.raises(OptionError, match="an Arrow batch has no column 'text', but body; say text='...'"):
+    with pytest.raises(
+        OptionError, match="an Arrow batch has no column 'text', but body; say text='...'"
+    ):
         embed(job_of(model), [pa.table({"body": ["dog"]})])
 
 
@@ -237,11 +321,18 @@ def test_another_model_on_a_worker_is_refused(model: str, tmp_path: Path) -> Non
 
 def test_equal_texts_are_embedded_once(model: str) -> None:
     job, counted = job_of(model), []
-    rows = RowEmbedder(job, job.load, Named, lambda counts, figures: counted.append((counts, figures)))
+    rows = RowEmbedder(
+        job, job.load, Named, lambda counts, figures: counted.append((counts, figures))
+    )
     for n in range(6):
         assert not list(rows.add({"text": "dog" if n % 2 else "a cat"}, n))
     vectors = [result.value["embedding"] for result in rows.finish()]
     ((counts, figures),) = counted
-    assert (counts["rows"], counts["embedded"], counts["duplicates"], counts["real"]) == (6, 2, 4, 7)
+    assert (counts["rows"], counts["embedded"], counts["duplicates"], counts["real"]) == (
+        6,
+        2,
+        4,
+        7,
+    )
     assert {"tokenise_ms", "forward_ms", "load_ms", "unit_rows", "unit_tokens"} <= set(figures)
     assert not np.shares_memory(vectors[0], vectors[2])

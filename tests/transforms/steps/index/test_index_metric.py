@@ -1,4 +1,6 @@
-"""The metric of an index: what the model says, what is asked for, and cosine over rows of any length."""
+"""The metric of an index: what the model says, what is asked for, and cosine over rows of any
+length.
+"""
 
 import zlib
 from dataclasses import replace
@@ -18,7 +20,9 @@ from transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
 
-ROWS = {f"f{f}": [(f"{f}-{n}", f"{'abcdefgh'[n % 8]} row {f} {n}") for n in range(60)] for f in range(4)}
+ROWS = {
+    f"f{f}": [(f"{f}-{n}", f"{'abcdefgh'[n % 8]} row {f} {n}") for n in range(60)] for f in range(4)
+}
 MORE = {**ROWS, "new": [(f"new-{n}", f"{'abcd'[n % 4]} new {n}") for n in range(12)]}
 
 
@@ -44,7 +48,9 @@ def vectors_of(files: dict[str, list[tuple[str, str]]]) -> tuple[list[str], np.n
     return [i for i, _ in rows], np.array([long_or_short(text) for _, text in rows])
 
 
-def expected(files: dict[str, list[tuple[str, str]]], query: str, metric: str, k: int = 5) -> list[str]:
+def expected(
+    files: dict[str, list[tuple[str, str]]], query: str, metric: str, k: int = 5
+) -> list[str]:
     """The ids of the nearest rows by brute force."""
     ids, vectors = vectors_of(files)
     q = long_or_short(query)
@@ -62,25 +68,36 @@ def found(store: Nights, query: str, exact: bool = False) -> list[str]:
     data["index"] = {**data["index"], "nprobe": 4}
     searcher = Searcher(Manifest.of(store.manifest.root, data))
     return [
-        row["id"] for row in searcher.rows.described(searcher.nearest(long_or_short(query)[None], 5, exact=exact))[0]
+        row["id"]
+        for row in searcher.rows.described(
+            searcher.nearest(long_or_short(query)[None], 5, exact=exact)
+        )[0]
     ]
 
 
 @pytest.mark.parametrize("metric", ["cosine", "ip", "l2"])
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,Flat"])
-def test_index_and_exact_search_rank_by_the_metric(store: Nights, factory: str, metric: str) -> None:
+def test_index_and_exact_search_rank_by_the_metric(
+    store: Nights, factory: str, metric: str
+) -> None:
     store.commit(ROWS, IndexRequest(factory, metric))
     index = store.commit(MORE, IndexRequest(factory, metric))
     assert (index["metric"], index["change"]["what"]) == (metric, "followed")
     assert index["recall"]["value"] > 0.9
     for query in ("a row 1 8", "d asked", "new"):
-        assert found(store, query) == found(store, query, exact=True) == expected(MORE, query, metric)
+        assert (
+            found(store, query) == found(store, query, exact=True) == expected(MORE, query, metric)
+        )
 
 
-def test_auto_is_cosine_unless_the_model_says_otherwise(store: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_cosine_unless_the_model_says_otherwise(
+    store: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "cosine"
     monkeypatch.setattr(store, "options", Options(metric="ip"))
-    assert store.commit(MORE, IndexRequest("Flat"))["metric"] == "cosine", "an index keeps its metric"
+    assert store.commit(MORE, IndexRequest("Flat"))["metric"] == "cosine", (
+        "an index keeps its metric"
+    )
     assert store.commit(MORE, IndexRequest("Flat", "ip"))["metric"] == "ip"
     other = Nights(store.root.with_name("other"), store.space, options=Options(metric="ip"))
     assert other.commit(ROWS, IndexRequest("Flat"))["metric"] == "ip"

@@ -1,4 +1,6 @@
-"""Which rows of rewritten shards the index has already: matching by text and id, and locators that follow."""
+"""Which rows of rewritten shards the index has already: matching by text and id, and locators that
+follow.
+"""
 
 from collections import Counter
 
@@ -18,14 +20,21 @@ def hashes(texts: list[int]) -> pa.Array:
 
 
 def went(items: list[tuple[int, str]]) -> pa.Table:
-    columns = [hashes([t for t, _ in items]), pa.array([i for _, i in items], pa.string()), range(len(items))]
+    columns = [
+        hashes([t for t, _ in items]),
+        pa.array([i for _, i in items], pa.string()),
+        range(len(items)),
+    ]
     return pa.table([*columns[:2], pa.array(columns[2], pa.int64())], schema=matching.REMOVED)
 
 
 def came(items: list[tuple[int, str]]) -> pa.Table:
     n = len(items)
     columns = [hashes([t for t, _ in items]), pa.array([i for _, i in items], pa.string())]
-    return pa.table([*columns, pa.array([0] * n, pa.int32()), pa.array(range(n), pa.int64())], schema=matching.ADDED)
+    return pa.table(
+        [*columns, pa.array([0] * n, pa.int32()), pa.array(range(n), pa.int64())],
+        schema=matching.ADDED,
+    )
 
 
 @given(old=rows, new=rows)
@@ -53,10 +62,15 @@ def test_buckets_hold_all_rows_of_a_text_and_can_be_read_apart(buckets: int) -> 
         return data[start:stop]
 
     read = [matching.read(fetch, matching.ADDED, number)[0] for number in range(buckets)]
-    assert sum(asked) == len(data) + 8 * (buckets - 1)  # each table once, and where it begins and ends
-    assert [t.to_pylist() for t in matching.read(fetch, matching.ADDED, 0, buckets)] == [t.to_pylist() for t in read]
+    # each table once, and where it begins and ends
+    assert sum(asked) == len(data) + 8 * (buckets - 1)
+    assert [t.to_pylist() for t in matching.read(fetch, matching.ADDED, 0, buckets)] == [
+        t.to_pylist() for t in read
+    ]
     assert [t.to_pylist() for t in read] == [t.to_pylist() for t in cut]
-    assert Counter(i for t in read for i in t.column("id").to_pylist()) == Counter(map(str, range(200)))
+    assert Counter(i for t in read for i in t.column("id").to_pylist()) == Counter(
+        map(str, range(200))
+    )
     found = [set(t.column("row_hash").to_pylist()) for t in read]
     assert sum(map(len, found)) == len(set.union(*found)) == 50
     assert all(np.all(np.diff(t.column("row").to_numpy()) > 0) for t in read if len(t))

@@ -1,4 +1,6 @@
-"""Training an index in several elements: the same lists whatever the order, each element with a share of the work."""
+"""Training an index in several elements: the same lists whatever the order, each element with a
+share of the work.
+"""
 
 import random
 import tracemalloc
@@ -32,7 +34,10 @@ from transforms.store.verify import faults
 pytest.importorskip("faiss")
 
 REQUEST = IndexRequest("IVF16,SQ8")
-FILES = {name: [(f"{name}{i}", f"{'abcdefgh'[i % 8]} {name} {i}") for i in range(200)] for name in ("x", "y", "z")}
+FILES = {
+    name: [(f"{name}{i}", f"{'abcdefgh'[i % 8]} {name} {i}") for i in range(200)]
+    for name in ("x", "y", "z")
+}
 
 
 @pytest.fixture(autouse=True)
@@ -44,21 +49,34 @@ def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_train, "PIECE_BYTES", 1000)
 
 
-def sampled(nights: Nights, files: dict[str, list[tuple[str, str]]], request: IndexRequest = REQUEST) -> list[Any]:
+def sampled(
+    nights: Nights, files: dict[str, list[tuple[str, str]]], request: IndexRequest = REQUEST
+) -> list[Any]:
     """The groups of a first build, sampled."""
     run, units = nights.begin(files)
-    return [sample(group) for group in index_work.choose_work(settled(run, units), run, request, False)]
+    return [
+        sample(group) for group in index_work.choose_work(settled(run, units), run, request, False)
+    ]
 
 
-def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(tmp_path: Path) -> None:
+def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(
+    tmp_path: Path,
+) -> None:
     nights = Nights(tmp_path / "store")
     every_bundle_twice = PipelineOptions(["--direct_runner_bundle_repeat=1"])
-    by_beam = nights.commit(FILES, REQUEST, pipeline=beam.Pipeline("FnApiRunner", options=every_bundle_twice))
+    by_beam = nights.commit(
+        FILES, REQUEST, pipeline=beam.Pipeline("FnApiRunner", options=every_bundle_twice)
+    )
     assert list(faults(nights.manifest)) == []
     (rows,) = nights.search(["b question"], 1000, nprobe=16)
     assert len(rows) == 600
-    assert [score for score, _ in rows[:5]] == pytest.approx(nearest(FILES, "b question", 5), abs=0.01)
-    assert {path.name for path in (nights.root / "runs" / "run1").iterdir()} == {"plan.parquet", "result.json"}
+    assert [score for score, _ in rows[:5]] == pytest.approx(
+        nearest(FILES, "b question", 5), abs=0.01
+    )
+    assert {path.name for path in (nights.root / "runs" / "run1").iterdir()} == {
+        "plan.parquet",
+        "result.json",
+    }
     groups, rng = sampled(Nights(tmp_path / "again"), FILES), random.Random(1)
     works = list(index_train.divide(rng.sample(groups, len(groups))))
     clustered: list[Any] = []
@@ -97,8 +115,12 @@ def test_a_list_has_its_rows_when_all_of_them_are_needed_to_train(tmp_path: Path
     assert nights.index["trained"]["rows"] == 16
 
 
-def test_no_element_has_more_than_its_share_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Distances of k-means: in proportion to rows and the root of the lists, the largest element's to one cell's."""
+def test_no_element_has_more_than_its_share_of_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances of k-means: in proportion to rows and the root of the lists, the largest element's
+    to one cell's.
+    """
     distances: list[int] = []
     kmeans = cells.kmeans
 
@@ -120,7 +142,9 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
     (group,) = sampled(nights, {"x": FILES["x"][:100]})
     folder, dim = group.job.folder, group.job.plan.dim
     index_train.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
-    monkeypatch.setattr(index_train, "known_parts", lambda folder: [index_train.SamplePart("big", 200_000)])
+    monkeypatch.setattr(
+        index_train, "known_parts", lambda folder: [index_train.SamplePart("big", 200_000)]
+    )
     monkeypatch.setattr(index_train, "PIECE_BYTES", 1 << 20)
     tracemalloc.start()
     index_train.cluster(CellWork(group.job, 0, 0, 4))
@@ -134,7 +158,8 @@ def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
     assert isinstance(group, SampledGroup)
     plan = choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
     job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
-    assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)  # some are held out
+    # some are held out
+    assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)
 
 
 def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -> None:
@@ -148,9 +173,15 @@ def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -
         for t in proto.components.transforms.values()
         if t.environment_id
         and not t.subtransforms
-        and any("accelerator" in urn for urn in proto.components.environments[t.environment_id].resource_hints)
+        and any(
+            "accelerator" in urn
+            for urn in proto.components.environments[t.environment_id].resource_hints
+        )
     }
-    assert {name.split("/")[3] for name in hinted} == {"Divide", *(f"Cluster{turn}" for turn in range(3))}
+    assert {name.split("/")[3] for name in hinted} == {
+        "Divide",
+        *(f"Cluster{turn}" for turn in range(3)),
+    }
     assert {name.split("/")[2] for name in hinted} == {"Lists"}
 
 
@@ -158,7 +189,9 @@ def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
     groups = sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat"))
     parts = index_train.parts_of(groups)
-    rows = index_train.read_rows(groups[0].job.folder, [(part.name, 0, part.rows) for part in parts], 16)
+    rows = index_train.read_rows(
+        groups[0].job.folder, [(part.name, 0, part.rows) for part in parts], 16
+    )
     known = {vector_of(text).tobytes() for _, text in FILES["x"][:100]}
     assert {row.tobytes() for row in rows} <= known
     assert len(rows) > 50

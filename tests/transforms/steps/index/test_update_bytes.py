@@ -34,14 +34,17 @@ def collection(files: int, night: int) -> dict[str, list[tuple[str, str]]]:
     """Rows of which, from night to night, a third has another text."""
     return {
         f"f{file}": [
-            (f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row} {night if row % 3 == 0 else ''}") for row in range(ROWS)
+            (f"{file}-{row}", f"{'abcd'[row % 4]} {file} {row} {night if row % 3 == 0 else ''}")
+            for row in range(ROWS)
         ]
         for file in range(files)
     }
 
 
 def bytes_read(root: Path, files: int) -> int:
-    """The bytes of the store, shards' vectors aside, that an update reads in which a third of the rows changed."""
+    """The bytes of the store, shards' vectors aside, that an update reads in which a third of the
+    rows changed.
+    """
     nights, total = Nights(root), 0
     nights.commit(collection(files, 0), IndexRequest("IVF4,SQ8"))
     run, units = nights.begin(collection(files, 1))
@@ -76,15 +79,19 @@ def bytes_read(root: Path, files: int) -> int:
     return total
 
 
-def test_bytes_read_grow_as_the_rows_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_read_grow_as_the_rows_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(matching, "BUCKET_ROWS", ROWS)
     monkeypatch.setattr(index_work, "BUCKET_ROWS", ROWS)
     monkeypatch.setattr(index_work, "SEGMENT_ROWS", 2 * ROWS)
     monkeypatch.setattr(index_files, "SEGMENT_ROWS", 2 * ROWS)
     monkeypatch.setattr(held_out, "HELD_OUT", 40)
-    for module in (index_build, index_files, index_update_recall):  # what measuring recall takes is no matter of rows
+    # what measuring recall takes is no matter of rows
+    for module in (index_build, index_files, index_update_recall):
         monkeypatch.setattr(module, "DEEP", index_files.K)
     monkeypatch.setattr(locators, "GROUP_ROWS", 100)
     once, twice, four = (bytes_read(tmp_path / str(files), files) for files in (8, 16, 32))
     assert twice < 2.3 * once
-    assert four < 5 * once  # parts of some ten rows each, whose frames count; with each file read whole it is 17
+    # parts of some ten rows each, whose frames count; with each file read whole it is 17
+    assert four < 5 * once

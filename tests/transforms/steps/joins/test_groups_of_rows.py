@@ -54,7 +54,9 @@ def test_groups_and_keepers_are_those_of_brute_force(
     assert table["id"] == ids
     numbers = {first: number for number, first in enumerate(sorted(set(group)))}
     assert table["component"] == [numbers[g] for g in group]
-    keepers = {g: min(i for i, other in zip(ids, group, strict=True) if other == g) for g in set(group)}
+    keepers = {
+        g: min(i for i, other in zip(ids, group, strict=True) if other == g) for g in set(group)
+    }
     assert table["keep"] == [keepers[g] == i for i, g in zip(ids, group, strict=True)]
     to_keeper = [scores[row, ids.index(keepers[g])] for row, g in enumerate(group)]
     np.testing.assert_allclose(table["score"], to_keeper, atol=1e-5)
@@ -66,7 +68,9 @@ def test_groups_and_keepers_are_those_of_brute_force(
     assert found.duplicates > 40
 
 
-def test_a_store_without_lists_of_its_own_gets_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_without_lists_of_its_own_gets_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dedup, "FLAT_BELOW", 0)
     monkeypatch.setattr(dedup, "automatic_index", lambda *_: "IVF8,Flat")
     nights = Nights(tmp_path / "s")
@@ -88,7 +92,11 @@ def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
     assert clusters["label"] == list(range(8))
     assert clusters["size"] == sorted(np.bincount(table["label"]).tolist(), reverse=True)
     for label, near in enumerate(clusters["ids"]):
-        members = [(d, i) for d, i, mine in zip(table["distance"], ids, table["label"], strict=True) if mine == label]
+        members = [
+            (d, i)
+            for d, i, mine in zip(table["distance"], ids, table["label"], strict=True)
+            if mine == label
+        ]
         assert near == [i for _, i in sorted(members, key=lambda member: member[0])[:5]]
     assert clusters["names"] == clusters["ids"]  # the store keeps no texts
 

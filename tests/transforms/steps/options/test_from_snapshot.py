@@ -1,4 +1,6 @@
-"""Runs over a store as it is: every unit is carried over, and what the store says of itself stays."""
+"""Runs over a store as it is: every unit is carried over, and what the store says of itself
+stays.
+"""
 
 from pathlib import Path
 
@@ -40,7 +42,9 @@ def test_the_plan_lists_every_file_with_its_units(tmp_path: Path) -> None:
     record_plan(manifest, run_name(1))
     plan = read_plan(root, run_name(1))
     assert plan.files == manifest.files
-    assert [(span.name, span.carried) for span in plan.spans] == [(unit.unit, True) for unit in manifest.units]
+    assert [(span.name, span.carried) for span in plan.spans] == [
+        (unit.unit, True) for unit in manifest.units
+    ]
 
 
 def test_the_units_of_a_snapshot_that_is_not_there_are_not_none(tmp_path: Path) -> None:

@@ -15,8 +15,12 @@ def _as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     mind_unknown_words(monkeypatch)
 
 
-def one(name: str, given: float | None, before: float | None, dtype: str = "float32") -> tuple[Any, Any]:
-    """The value that a run has of one gate, and the one that the next run has if it is given none."""
+def one(
+    name: str, given: float | None, before: float | None, dtype: str = "float32"
+) -> tuple[Any, Any]:
+    """The value that a run has of one gate, and the one that the next run has if it is given
+    none.
+    """
     options = Options() if before is None else Options(**{name: before})  # type: ignore[arg-type]
     asked = EmbedOptions(input=("a",), store="s", **{name: given})  # type: ignore[arg-type]
     gates = gates_of(asked, options, dtype)

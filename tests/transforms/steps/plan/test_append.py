@@ -1,4 +1,6 @@
-"""Plans of runs that append: files that the store has are brought up to date, all others stay as they are."""
+"""Plans of runs that append: files that the store has are brought up to date, all others stay as
+they are.
+"""
 
 import shutil
 from pathlib import Path
@@ -16,7 +18,9 @@ LARGE, ROWS = 60, 3
 
 def write(path: Path, name: str, rows: int = ROWS) -> Path:
     """A file of rows whose ids begin with a name."""
-    write_jsonl(path, [{"id": f"{name}-{row}", "text": f"text {name} {row}"} for row in range(rows)])
+    write_jsonl(
+        path, [{"id": f"{name}-{row}", "text": f"text {name} {row}"} for row in range(rows)]
+    )
     return path
 
 
@@ -27,7 +31,9 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, store: Path) -> Path:
-    """A folder of two files with units of their own, of which the store has the rows; the second is below another."""
+    """A folder of two files with units of their own, of which the store has the rows; the second is
+    below another.
+    """
     write(tmp_path / "in" / "a.jsonl", "a", LARGE)
     write(tmp_path / "in" / "sub" / "b.jsonl", "b", LARGE)
     assert night(store, tmp_path / "in" / "**" / "*.jsonl").message == "committed"
@@ -62,7 +68,9 @@ def paths_in(store: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("glob", ["sub/b.jsonl", "sub/*.jsonl", "*/b.jsonl", "**/b.jsonl", "sub"])
-def test_a_file_that_has_changed_is_brought_up_to_date_by_its_full_path(folder: Path, store: Path, glob: str) -> None:
+def test_a_file_that_has_changed_is_brought_up_to_date_by_its_full_path(
+    folder: Path, store: Path, glob: str
+) -> None:
     (folder / "a.jsonl").unlink()
     write(folder / "sub" / "b.jsonl", "new", LARGE + 1)
     result = append(store, folder / glob)
@@ -73,17 +81,24 @@ def test_a_file_that_has_changed_is_brought_up_to_date_by_its_full_path(folder: 
 
 
 @pytest.mark.parametrize("glob", ["sub/b.jsonl", "sub/*.jsonl", "**/b.jsonl"])
-def test_a_file_that_has_not_is_carried_over_whatever_pattern_names_it(folder: Path, store: Path, glob: str) -> None:
+def test_a_file_that_has_not_is_carried_over_whatever_pattern_names_it(
+    folder: Path, store: Path, glob: str
+) -> None:
     result = append(store, folder / glob)
     assert result.ledger["carried"] == 2 * LARGE == len(ids_in(store))
     assert paths_in(store) == ["a.jsonl", "sub/b.jsonl"]
 
 
-def test_an_equal_relative_path_under_another_root_is_refused(folder: Path, store: Path, tmp_path: Path) -> None:
+def test_an_equal_relative_path_under_another_root_is_refused(
+    folder: Path, store: Path, tmp_path: Path
+) -> None:
     before = read_manifest(str(store))
     other = write(tmp_path / "other" / "a.jsonl", "other", LARGE)
     result = append(store, other)
-    assert (result.exit_code, "--append: the store has the relative path a.jsonl of" in result.message) == (2, True)
+    assert (
+        result.exit_code,
+        "--append: the store has the relative path a.jsonl of" in result.message,
+    ) == (2, True)
     shutil.copy(folder / "a.jsonl", other)
     assert append(store, other).message == "committed"
     assert read_manifest(str(store)).rows == before.rows
@@ -98,10 +113,15 @@ def test_rows_in_memory_have_no_root(store: Path) -> None:
     assert names_in(store) == {"first": 1}
 
 
-def test_rows_that_go_with_a_change_count_towards_those_that_may_be_deleted(folder: Path, store: Path) -> None:
+def test_rows_that_go_with_a_change_count_towards_those_that_may_be_deleted(
+    folder: Path, store: Path
+) -> None:
     write(folder / "a.jsonl", "a", 2)
     result = append(store, folder / "a.jsonl", max_deletes=0.1)
-    assert (result.exit_code, "would be deleted, more than --max-deletes 0.1" in result.message) == (3, True)
+    assert (
+        result.exit_code,
+        "would be deleted, more than --max-deletes 0.1" in result.message,
+    ) == (3, True)
     assert append(store, folder / "a.jsonl", max_deletes=0.5).message == "committed"
     assert names_in(store) == {"a": 2, "b": LARGE}
     (folder / "a.jsonl").write_text("")
@@ -109,7 +129,9 @@ def test_rows_that_go_with_a_change_count_towards_those_that_may_be_deleted(fold
     assert names_in(store) == {"b": LARGE}
 
 
-def test_a_small_file_is_brought_up_to_date_with_the_group_that_it_is_in(small: Path, store: Path) -> None:
+def test_a_small_file_is_brought_up_to_date_with_the_group_that_it_is_in(
+    small: Path, store: Path
+) -> None:
     write(small / "03.jsonl", "new", ROWS + 2)
     write(small / "20.jsonl", "20")
     result = append(store, small / "03.jsonl", small / "20.jsonl")
@@ -121,7 +143,9 @@ def test_a_small_file_is_brought_up_to_date_with_the_group_that_it_is_in(small: 
     groups = {file.path: file.group for file in read_manifest(str(store)).files}
     assert (groups["03.jsonl"], groups["04.jsonl"], groups["20.jsonl"]) == ("f0-0", "f0-0", "")
     assert night(store, small / "*.jsonl", number=2).ledger["read"] == 21 * ROWS + 2
-    assert set(night(store, small / "*.jsonl", number=3).ledger.items()) >= {("carried", 21 * ROWS + 2)}
+    assert set(night(store, small / "*.jsonl", number=3).ledger.items()) >= {
+        ("carried", 21 * ROWS + 2)
+    }
 
 
 @pytest.mark.parametrize("what", ["is gone", "has changed too"])
@@ -136,21 +160,31 @@ def test_a_group_whose_other_files_are_not_as_they_were_cannot_be_written_again(
         write(small / "07.jsonl", "other")
     result = append(store, small / "03.jsonl")
     assert result.exit_code == 2
-    assert f"03.jsonl has changed, and {small / '07.jsonl'}, which shares units with it, {what}; " in result.message
+    assert (
+        f"03.jsonl has changed, and {small / '07.jsonl'}, which shares units with it, {what}; "
+        in result.message
+    )
     assert read_manifest(str(store)) == before
     (small / "03.jsonl").unlink()
     assert append(store, write(small / "new.jsonl", "new")).message == "committed"
 
 
-def test_a_small_file_that_grows_leaves_its_group_with_the_next_run_that_names_all(small: Path, store: Path) -> None:
+def test_a_small_file_that_grows_leaves_its_group_with_the_next_run_that_names_all(
+    small: Path, store: Path
+) -> None:
     write(small / "03.jsonl", "new", LARGE)
-    for run in (lambda: append(store, small / "03.jsonl"), lambda: night(store, small / "*.jsonl", number=2)):
+    for run in (
+        lambda: append(store, small / "03.jsonl"),
+        lambda: night(store, small / "*.jsonl", number=2),
+    ):
         assert run().message == "committed"
         assert names_in(store) == {**{f"{n:02d}": ROWS for n in range(20) if n != 3}, "new": LARGE}
 
 
 @pytest.mark.parametrize("bad", ["03.jsonl", "05.jsonl"])
-def test_a_group_with_a_file_that_cannot_be_read_stays_as_it_is(small: Path, store: Path, bad: str) -> None:
+def test_a_group_with_a_file_that_cannot_be_read_stays_as_it_is(
+    small: Path, store: Path, bad: str
+) -> None:
     before = ids_in(store)
     write(small / "03.jsonl", "new")
     (small / bad).unlink()
@@ -163,7 +197,9 @@ def test_a_group_with_a_file_that_cannot_be_read_stays_as_it_is(small: Path, sto
 
 def test_an_object_is_brought_up_to_date_by_its_url(s3: str, store: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
-        storage.overwrite(f"{s3}/in/{name}.jsonl", write(tmp_path / f"{name}.jsonl", name).read_bytes())
+        storage.overwrite(
+            f"{s3}/in/{name}.jsonl", write(tmp_path / f"{name}.jsonl", name).read_bytes()
+        )
     assert night(store, f"{s3}/**.jsonl").message == "committed"
     storage.overwrite(f"{s3}/in/b.jsonl", write(tmp_path / "b.jsonl", "new").read_bytes())
     assert append(store, f"{s3}/in/b.jsonl").message == "committed"

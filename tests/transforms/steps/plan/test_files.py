@@ -39,7 +39,13 @@ SETS = [values for _, values in READ_AGAIN]
 
 def write(path: Path, number: int, rows: int = ROWS) -> None:
     """A file of rows with ids of its own."""
-    write_jsonl(path, [{"id": f"{number}-{row}", "text": f"text {number} {row}", "n": row} for row in range(rows)])
+    write_jsonl(
+        path,
+        [
+            {"id": f"{number}-{row}", "text": f"text {number} {row}", "n": row}
+            for row in range(rows)
+        ],
+    )
 
 
 def break_(path: Path) -> None:
@@ -49,7 +55,9 @@ def break_(path: Path) -> None:
 
 
 def forget(store: Path, **values: Any) -> None:
-    """Make the manifest one of a version that recorded neither groups nor forms, with other values."""
+    """Make the manifest one of a version that recorded neither groups nor forms, with other
+    values.
+    """
     data = read_manifest(str(store)).data
     files = [without(file, "group") for file in data["input"]["files"]]
     shards = [without(shard, "form") for shard in values.pop("shards", data["shards"])]
@@ -96,7 +104,9 @@ def test_where_nothing_may_be_carried_over_a_bad_file_with_rows_ends_the_run(
 
 
 @pytest.mark.parametrize("recorded", [True, False])
-@pytest.mark.parametrize("values", [values for values in SETS if "unit_tokens" not in values], ids=str)
+@pytest.mark.parametrize(
+    "values", [values for values in SETS if "unit_tokens" not in values], ids=str
+)
 def test_the_commit_refuses_shards_of_other_options_whatever_the_plan_says(
     glob: Path, store: Path, values: dict[str, Any], recorded: bool
 ) -> None:
@@ -105,12 +115,17 @@ def test_the_commit_refuses_shards_of_other_options_whatever_the_plan_says(
         forget(store)
     before = read_manifest(str(store))
     result = night(store, glob, number=1, carry=True, **values)
-    assert (result.exit_code, "is of another space, or has other kept columns" in result.message) == (4, True)
+    assert (
+        result.exit_code,
+        "is of another space, or has other kept columns" in result.message,
+    ) == (4, True)
     assert read_manifest(str(store)) == before
 
 
 @pytest.mark.parametrize("values", [{}, *SETS], ids=["", *(name for name, _ in READ_AGAIN)])
-def test_a_bad_file_without_rows_is_left_out_whatever_is_read(glob: Path, store: Path, values: dict[str, Any]) -> None:
+def test_a_bad_file_without_rows_is_left_out_whatever_is_read(
+    glob: Path, store: Path, values: dict[str, Any]
+) -> None:
     new = glob.parent / "new.jsonl"
     new.symlink_to(glob.with_name("nothing"))
     assert night(store, glob, max_bad_files=1).exit_code == 0
@@ -134,7 +149,9 @@ def test_the_manifest_says_which_files_share_units(
     groups = {file.path: file.group for file in manifest.files}
     assert groups.pop("large.jsonl") == ""
     assert set(groups.values()) == {"f0-0"}
-    entries = {file["path"]: file for content in manifest.content for file in content.get("files", ())}
+    entries = {
+        file["path"]: file for content in manifest.content for file in content.get("files", ())
+    }
     entries |= {file["path"]: file for file in manifest.data["input"]["files"]}
     assert [name for name, entry in entries.items() if "group" not in entry] == ["large.jsonl"]
     night(store, glob, number=1)
@@ -163,7 +180,9 @@ def test_files_of_a_group_are_those_on_record_whatever_is_small_now(
     for number in (2, 3):
         assert night(store, glob, number=number, unit_tokens=unit_tokens).message == "committed"
         assert ids_in(store) == rows
-    assert [file.checksum for file in read_manifest(str(store)).files] == [file.checksum for file in manifest.files]
+    assert [file.checksum for file in read_manifest(str(store)).files] == [
+        file.checksum for file in manifest.files
+    ]
 
 
 def test_rows_that_an_earlier_version_lost_are_read_again(glob: Path, store: Path) -> None:
@@ -189,7 +208,9 @@ def test_a_file_without_rows_is_looked_into_and_counts_as_planned(glob: Path, st
     assert len(ids_in(store)) == 20 * ROWS + LARGE
 
 
-def test_small_files_that_grow_too_large_for_their_group_stay_with_a_bad_one(glob: Path, store: Path) -> None:
+def test_small_files_that_grow_too_large_for_their_group_stay_with_a_bad_one(
+    glob: Path, store: Path
+) -> None:
     night(store, glob)
     rows = ids_in(store)
     write(glob.parent / "03.jsonl", 3, LARGE)
@@ -225,21 +246,33 @@ def test_what_came_in_the_place_of_a_file_and_is_none_ends_the_run(
     (glob.parent / name).unlink()
     make(glob.parent / name)
     for max_bad_files in (0, 3):
-        result = night(store, glob.parent / pattern, number=1, max_bad_files=max_bad_files, max_deletes=1.0)
+        result = night(
+            store, glob.parent / pattern, number=1, max_bad_files=max_bad_files, max_deletes=1.0
+        )
         assert (result.status, f"{glob.parent / name} is " in result.message) == ("failed", True)
     assert read_manifest(str(store)) == before
 
 
 @pytest.mark.parametrize("pattern", ["*.jsonl", "**/*.jsonl", ""])
-def test_a_file_that_became_a_folder_of_parts_is_read_as_these(glob: Path, store: Path, pattern: str) -> None:
+def test_a_file_that_became_a_folder_of_parts_is_read_as_these(
+    glob: Path, store: Path, pattern: str
+) -> None:
     assert night(store, glob.parent / pattern).message == "committed"
     (glob.parent / "large.jsonl").unlink()
     for part in range(3):
         write(glob.parent / "large.jsonl" / f"part-{part}.jsonl", 90 + part)
     (glob.parent / "large.jsonl" / "_SUCCESS").touch()
     assert night(store, glob.parent / pattern, number=1).message == "committed"
-    assert {row.partition("-")[0] for row in ids_in(store)} == {*map(str, range(20)), "90", "91", "92"}
-    assert {file.path for file in read_manifest(str(store)).files} >= {"large.jsonl/part-2.jsonl", "07.jsonl"}
+    assert {row.partition("-")[0] for row in ids_in(store)} == {
+        *map(str, range(20)),
+        "90",
+        "91",
+        "92",
+    }
+    assert {file.path for file in read_manifest(str(store)).files} >= {
+        "large.jsonl/part-2.jsonl",
+        "07.jsonl",
+    }
 
 
 def test_a_file_without_an_ending_that_became_a_folder(tmp_path: Path, store: Path) -> None:
@@ -268,4 +301,7 @@ def test_objects_below_the_name_of_one_that_was_there(s3: str, store: Path, tmp_
     storage.storage_of(s3).delete(f"{s3}/b.jsonl/part-0.bin")
     storage.overwrite(f"{s3}/b.jsonl/part-0.jsonl", (tmp_path / "b.jsonl").read_bytes())
     assert night(store, f"{s3}/*.jsonl", number=2).message == "committed"
-    assert [file.path for file in read_manifest(str(store)).files] == ["a.jsonl", "b.jsonl/part-0.jsonl"]
+    assert [file.path for file in read_manifest(str(store)).files] == [
+        "a.jsonl",
+        "b.jsonl/part-0.jsonl",
+    ]

@@ -1,4 +1,6 @@
-"""The types of kept columns that a plan decides: one for all files, whoever reads which of them first."""
+"""The types of kept columns that a plan decides: one for all files, whoever reads which of them
+first.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -101,7 +103,9 @@ def test_the_type_of_a_new_column(folder: Path, names: list[str], word: str) -> 
         (["mixed.jsonl", "ints.jsonl"], ("n:str", "n:int")),
     ],
 )
-def test_json_files_of_different_types(folder: Path, names: list[str], words: tuple[str, str]) -> None:
+def test_json_files_of_different_types(
+    folder: Path, names: list[str], words: tuple[str, str]
+) -> None:
     with pytest.raises(OptionError) as caught:
         decided(folder, names)
     line = str(caught.value)
@@ -127,7 +131,9 @@ def test_a_type_that_is_given_holds_for_every_format(folder: Path, word: str) ->
 
 def test_a_table_that_cannot_be_read_as_the_type_given(folder: Path) -> None:
     write_parquet(folder / "list.parquet", ["row"], n=pa.array([[1]]))
-    with pytest.raises(OptionError, match=r"list.parquet: column n is list<.*int64>, which is not read as int"):
+    with pytest.raises(
+        OptionError, match=r"list.parquet: column n is list<.*int64>, which is not read as int"
+    ):
         decided(folder, ["list.parquet"], {"n": "int"})
 
 

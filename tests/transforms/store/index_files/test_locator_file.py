@@ -30,7 +30,9 @@ def table(deleted: int = 0) -> pa.Table:
     found = locators.with_checks(builder.table(), "some checks")
     gone = np.arange(deleted) * 7
     nowhere = np.full(deleted, -1)
-    moves = locators.Moves(gone, nowhere.astype(np.int32), nowhere, pa.nulls(deleted, pa.string()), ())
+    moves = locators.Moves(
+        gone, nowhere.astype(np.int32), nowhere, pa.nulls(deleted, pa.string()), ()
+    )
     return locators.moved(found, moves) if deleted else found
 
 
@@ -39,9 +41,15 @@ def written(root: Path, rows: pa.Table, *, parts: bool = True) -> SegmentEntry:
     sha256 = hashlib.sha256(data).hexdigest()
     path = layout.index_file(sha256, "parquet")
     storage.ensure(f"{root}/{path}", data)
-    entry = SegmentEntry(0, "base", len(rows), rows.column("shard").null_count, path, sha256, 9, path, sha256)
+    entry = SegmentEntry(
+        0, "base", len(rows), rows.column("shard").null_count, path, sha256, 9, path, sha256
+    )
     footer = hashlib.sha256(locators.footer(data)).hexdigest()
-    return SegmentEntry(**{**vars(entry), "locator_bytes": len(data), "locator_footer": footer}) if parts else entry
+    return (
+        SegmentEntry(**{**vars(entry), "locator_bytes": len(data), "locator_footer": footer})
+        if parts
+        else entry
+    )
 
 
 @pytest.mark.parametrize("parts", [True, False], ids=["in parts", "of an earlier version"])
@@ -50,8 +58,14 @@ def test_places_and_deleted_rows_are_those_of_the_table(tmp_path: Path, parts: b
     file = LocatorFile.open(str(tmp_path), written(tmp_path, rows, parts=parts))
     asked = np.random.default_rng(0).permutation(ROWS)[:70]
     names, shard, place = file.places(asked)
-    mine = [(names[s] if s >= 0 else None, int(r) if s >= 0 else None) for s, r in zip(shard, place, strict=True)]
-    wanted = [(row["shard"], row["row"] if row["shard"] else None) for row in rows.take(pa.array(asked)).to_pylist()]
+    mine = [
+        (names[s] if s >= 0 else None, int(r) if s >= 0 else None)
+        for s, r in zip(shard, place, strict=True)
+    ]
+    wanted = [
+        (row["shard"], row["row"] if row["shard"] else None)
+        for row in rows.take(pa.array(asked)).to_pylist()
+    ]
     assert mine == wanted
     np.testing.assert_array_equal(file.keep(), locators.keep_mask(rows))
     assert file.checks == "some checks"

@@ -17,24 +17,42 @@ def locator(shards: list[str]) -> pa.Table:
     """A row in each of the shards, under the ids 0, 1, ..."""
     builder = LocatorBuilder()
     for number, shard in enumerate(shards):
-        builder.add(shard, np.array([number]), pa.array([str(number)]), pa.array([hash_of(number)], pa.binary(16)))
+        builder.add(
+            shard,
+            np.array([number]),
+            pa.array([str(number)]),
+            pa.array([hash_of(number)], pa.binary(16)),
+        )
     return builder.table()
 
 
 @given(shards=st.lists(st.sampled_from("abc"), min_size=1, max_size=9), data=st.data())
-def test_moved_rows_point_elsewhere_and_the_others_stay(shards: list[str], data: st.DataObject) -> None:
+def test_moved_rows_point_elsewhere_and_the_others_stay(
+    shards: list[str], data: st.DataObject
+) -> None:
     table = locator(shards)
     expected = table.to_pylist()
     local = data.draw(st.lists(st.integers(0, len(shards) - 1), unique=True), "moved")
     new = data.draw(st.lists(st.integers(-1, 1), min_size=len(local), max_size=len(local)), "to")
     for place, shard in zip(local, new, strict=True):
         gone = {"shard": None, "row": 0}
-        expected[place] |= {"shard": "xy"[shard], "row": 90 + place, "id": f"new{place}"} if shard >= 0 else gone
+        expected[place] |= (
+            {"shard": "xy"[shard], "row": 90 + place, "id": f"new{place}"} if shard >= 0 else gone
+        )
     moves = Moves(
         np.array(local, np.int64),
         np.array(new, np.int32),
-        np.array([90 + place if shard >= 0 else 0 for place, shard in zip(local, new, strict=True)], np.int64),
-        pa.array([f"new{place}" if shard >= 0 else None for place, shard in zip(local, new, strict=True)], pa.string()),
+        np.array(
+            [90 + place if shard >= 0 else 0 for place, shard in zip(local, new, strict=True)],
+            np.int64,
+        ),
+        pa.array(
+            [
+                f"new{place}" if shard >= 0 else None
+                for place, shard in zip(local, new, strict=True)
+            ],
+            pa.string(),
+        ),
         ("x", "y"),
     )
     found = locators.from_bytes(locators.to_bytes(locators.moved(table, moves)))

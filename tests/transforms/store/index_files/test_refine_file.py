@@ -39,19 +39,24 @@ def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
     monkeypatch.setattr(storage, "read_range", read_range)
     if request.param == "remote":
         monkeypatch.setattr(storage, "is_local", lambda path: False)
-        monkeypatch.setattr("transforms.storage.dispatch.storage_of", lambda path: storage.local.LocalStorage())
+        monkeypatch.setattr(
+            "transforms.storage.dispatch.storage_of", lambda path: storage.local.LocalStorage()
+        )
     return found
 
 
-def test_the_rows_asked_for_are_read_by_few_ranges(path: Path, asked: list[tuple[int, int]]) -> None:
+def test_the_rows_asked_for_are_read_by_few_ranges(
+    path: Path, asked: list[tuple[int, int]]
+) -> None:
     file = RefineFile(str(path), DIM, ROWS)
     for _ in range(2):
         np.testing.assert_allclose(file.vectors(CHOSEN), VECTORS[CHOSEN], atol=2e-3)
     assert (
         sorted(asked)
-        == sorted(2 * [(3 * 24, 8 * 24), (200 * 24, 201 * 24), (500 * 24, 502 * 24), (999 * 24, ROWS * 24)])[
-            : len(asked)
-        ]
+        == sorted(
+            2
+            * [(3 * 24, 8 * 24), (200 * 24, 201 * 24), (500 * 24, 502 * 24), (999 * 24, ROWS * 24)]
+        )[: len(asked)]
     )
     assert file.vectors(np.empty(0, np.int64)).shape == (0, DIM)
 

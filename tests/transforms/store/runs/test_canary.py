@@ -50,7 +50,9 @@ def test_the_first_one_kept_stands(file: CanaryFile) -> None:
     assert other.texts == TEXTS
     assert np.array_equal(other.pooled, POOLED)
     data = Path(file.full_path).read_bytes()
-    assert file.entry() == CanaryEntry("canary/0123456789abcdef-2.parquet", hashlib.sha256(data).hexdigest())
+    assert file.entry() == CanaryEntry(
+        "canary/0123456789abcdef-2.parquet", hashlib.sha256(data).hexdigest()
+    )
 
 
 @pytest.mark.parametrize("damage", ["changed", "missing"])

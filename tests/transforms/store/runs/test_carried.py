@@ -42,7 +42,11 @@ def test_of_few_shards_one_at_least_is_read_in_each_run_and_each_in_its_turn(
     start, read = 5, Counter[str]()
     for _ in range(shards):
         way = stride(manifest, start, 0.01)
-        found = [unit.path for unit in manifest.units if CarriedShards(root, start, way).check([unit]).read]
+        found = [
+            unit.path
+            for unit in manifest.units
+            if CarriedShards(root, start, way).check([unit]).read
+        ]
         assert found
         read.update(map(str, found))
         start = (start + way) % ROUND
@@ -73,19 +77,31 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     original = storage.sha256_of
     monkeypatch.setattr(storage, "storage_of", lambda _: Remote())
-    monkeypatch.setattr(carried.storage, "sha256_of", lambda path: (found["read"].append(path), original(path))[1])
+    monkeypatch.setattr(
+        carried.storage, "sha256_of", lambda path: (found["read"].append(path), original(path))[1]
+    )
     return found
 
 
-def test_with_a_checksum_in_the_listing_nothing_is_read(root: str, unit: UnitRecord, remote: dict[str, Any]) -> None:
+def test_with_a_checksum_in_the_listing_nothing_is_read(
+    root: str, unit: UnitRecord, remote: dict[str, Any]
+) -> None:
     known = replace(unit, checksum="abc")
     shards = CarriedShards(root, stride=ROUND)
-    assert vars(shards.check([known])) == {"shards": 1, "compared": 1, "read": 0, "bytes": 0, "damaged": ()}
+    assert vars(shards.check([known])) == {
+        "shards": 1,
+        "compared": 1,
+        "read": 0,
+        "bytes": 0,
+        "damaged": (),
+    }
     assert shards.current(known) == known
     assert remote["read"] == []
 
 
-def test_a_checksum_that_differs_is_looked_into(root: str, unit: UnitRecord, remote: dict[str, Any]) -> None:
+def test_a_checksum_that_differs_is_looked_into(
+    root: str, unit: UnitRecord, remote: dict[str, Any]
+) -> None:
     known = replace(unit, checksum="other")
     shards = CarriedShards(root)
     assert shards(known)  # its bytes are the same: the store was copied

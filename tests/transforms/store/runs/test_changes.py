@@ -1,4 +1,6 @@
-"""Changes and diffs against a plain count of both snapshots' rows, whatever the rows and however they are cut."""
+"""Changes and diffs against a plain count of both snapshots' rows, whatever the rows and however
+they are cut.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -33,15 +35,21 @@ def counted(root: str, buckets: int) -> Changes:
 
 def listed(root: str) -> pa.Table:
     """All tables of a diff in one."""
-    tables = list(diff(open_store(root, run_name(0)).manifest, open_store(root, run_name(1)).manifest))
+    tables = list(
+        diff(open_store(root, run_name(0)).manifest, open_store(root, run_name(1)).manifest)
+    )
     return pa.concat_tables([SCHEMA.empty_table(), *tables])
 
 
-rows = st.lists(st.tuples(st.sampled_from(["a", "b", "c", "ü"]), st.sampled_from(["x", "y", "z"])), max_size=8)
+rows = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c", "ü"]), st.sampled_from(["x", "y", "z"])), max_size=8
+)
 snapshots = st.lists(rows, min_size=1, max_size=3)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(old=snapshots, new=snapshots, buckets=st.sampled_from([1, 3]))
 def test_changes_are_those_of_the_multisets(
     tmp_path_factory: pytest.TempPathFactory, old: list[Rows], new: list[Rows], buckets: int
@@ -70,7 +78,9 @@ def test_changes_are_those_of_the_multisets(
 
 @pytest.fixture
 def root(tmp_path: Path) -> str:
-    """Two nights of three units; of the second unit one row is another, one is gone, and one has come."""
+    """Two nights of three units; of the second unit one row is another, one is gone, and one has
+    come.
+    """
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 5), numbered(5, 9), numbered(20, 25))
     night(root, 1, numbered(0, 5), {**numbered(6, 10), "r7": "another"}, numbered(20, 25))
@@ -91,7 +101,9 @@ def test_a_diff_says_what_became_of_each_id(root: str) -> None:
 def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     original = changes.read_shard
-    monkeypatch.setattr(changes, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest))
+    monkeypatch.setattr(
+        changes, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest)
+    )
     listed(root)
     assert len(read) == 2
     same = open_store(root, run_name(1)).manifest

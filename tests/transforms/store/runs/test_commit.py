@@ -30,7 +30,9 @@ from transforms.store.verify import faults
 FILE = InputFile("/in/a.txt", "a.txt", "text", "", 300, "sum", "v")
 
 
-def record(start: int, stop: int | None, rows: int = 4, name: str | None = None, **values: object) -> UnitRecord:
+def record(
+    start: int, stop: int | None, rows: int = 4, name: str | None = None, **values: object
+) -> UnitRecord:
     """A unit of bytes [start, stop) with some embedded rows."""
     made = UnitRecord(
         path=f"embeddings/{FILE.key}-{start:012d}-{'0' * 16}.parquet", unit=name or f"{FILE.key}-{start:012d}", file="a.txt", range=(start, stop),
@@ -72,7 +74,11 @@ def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
     with pytest.raises(SentenceBeamError, match="not finished"):
         settle(run, stretches(run, [GOOD[0], parts[0], GOOD[2]]), [])
     with pytest.raises(SentenceBeamError, match="doubled or out of place"):
-        settle(run, stretches(run, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]]), [])
+        settle(
+            run,
+            stretches(run, [GOOD[0], parts[0], record(140, 200, name=f"{name}.1"), GOOD[2]]),
+            [],
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +91,9 @@ def test_units_of_a_span_cut_again_must_tile_it(run: Run) -> None:
         ([GOOD[0], GOOD[1], replace(GOOD[2], embedded=3)], "rows written are not"),
     ],
 )
-def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(run: Run, units: list[UnitRecord], said: str) -> None:
+def test_a_ledger_that_does_not_add_up_is_exit_4_and_no_commit(
+    run: Run, units: list[UnitRecord], said: str
+) -> None:
     result = finish(run, units, [])
     assert (result.status, result.exit_code) == ("failed", 4)
     assert said in result.message
@@ -128,7 +136,9 @@ def test_too_many_rejects_is_exit_3(run: Run) -> None:
     bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=14, rejected=10)]
     with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
         settle(run, stretches(run, bad), [])
-    assert settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+    assert (
+        settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +159,9 @@ def test_too_many_rejects_is_exit_3(run: Run) -> None:
         (0, 0, 0, 0.0, False),
     ],
 )
-def test_the_gate_of_rejected_rows(read: int, rejected: int, blank: int, share: float, too_many: bool) -> None:
+def test_the_gate_of_rejected_rows(
+    read: int, rejected: int, blank: int, share: float, too_many: bool
+) -> None:
     ledger = Ledger(read=read, written=read - rejected, rejected=rejected, blank=blank)
     assert ledger.rejects_too_many(share) == too_many
 
@@ -165,7 +177,9 @@ def test_carried_units_count_their_rows_and_no_tokens() -> None:
     ledger.check()
 
 
-def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None) -> Run:
+def commit_one(
+    tmp_path: Path, space: Space, run: str, texts: list[str], previous: manifest.Manifest | None
+) -> Run:
     """A run that writes one unit; not yet finished."""
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
@@ -178,10 +192,14 @@ def commit_one(tmp_path: Path, space: Space, run: str, texts: list[str], previou
 def written(root: str, space: Space, texts: list[str]) -> UnitRecord:
     """A unit of these texts in the store."""
     unit = make_unit(space, texts, name=f"{FILE.key}-{0:012d}")
-    return UnitStore(root, space).write(unit, make_vectors(len(texts)), [], UnitCounts(len(texts), 0, 0))
+    return UnitStore(root, space).write(
+        unit, make_vectors(len(texts)), [], UnitCounts(len(texts), 0, 0)
+    )
 
 
-def test_of_two_runs_that_began_alike_the_second_harms_nothing(tmp_path: Path, space: Space) -> None:
+def test_of_two_runs_that_began_alike_the_second_harms_nothing(
+    tmp_path: Path, space: Space
+) -> None:
     root = str(tmp_path / "store")
     first = commit_one(tmp_path, space, "run1", ["x"], None)
     assert finish(first, [written(root, space, ["x"])], []).status == "committed"
@@ -233,12 +251,16 @@ def test_a_disk_that_does_not_confirm_the_replacement_is_a_commit_that_says_so(
 
     def replace_and_break(source: str, target: str) -> None:
         replaced(source, target)
-        monkeypatch.setattr(os, "fsync", lambda fd: _broken() if stat.S_ISDIR(os.fstat(fd).st_mode) else fsync(fd))
+        monkeypatch.setattr(
+            os, "fsync", lambda fd: _broken() if stat.S_ISDIR(os.fstat(fd).st_mode) else fsync(fd)
+        )
 
     monkeypatch.setattr(os, "replace", replace_and_break)
     result = finish(run, units, [])
     assert (result.status, result.exit_code) == ("committed", 0)
-    assert f"the disk did not confirm it ({root}/manifest.json: Input/output error)" in result.message
+    assert (
+        f"the disk did not confirm it ({root}/manifest.json: Input/output error)" in result.message
+    )
     assert manifest.read_manifest(root).run == "run1"  # type: ignore[union-attr]
     assert read_result(root, "run1") == result
 
@@ -247,7 +269,9 @@ def _broken() -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Path, space: Space) -> None:
+def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(
+    tmp_path: Path, space: Space
+) -> None:
     root = str(tmp_path / "store")
     finish(commit_one(tmp_path, space, "run1", ["x"], None), [written(root, space, ["x"])], [])
     data = json.loads((tmp_path / "store" / "manifest.json").read_bytes())
@@ -264,12 +288,16 @@ def test_manifest_has_every_field_and_its_snapshot_is_the_same_file(tmp_path: Pa
     ).read_bytes()
 
 
-def test_very_many_units_go_into_parts(tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_units_go_into_parts(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
     monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
     root = str(tmp_path / "store")
     run = Run(root, "run1", space, "file", 100, (), Options(), {}, now())
-    write_plan(root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))])
+    write_plan(
+        root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))]
+    )
     assert finish(run, GOOD, []).status == "committed"
     found = manifest.read_manifest(root)
     assert found is not None
@@ -315,7 +343,10 @@ def _flip(path: str) -> None:
         (lambda m: _flip(m.shard_paths[0]), "sha256 differs"),
         (lambda m: Path(m.shard_paths[0]).unlink(), "shard is missing"),
         (lambda m: Path(storage.join(m.root, m.units[0].rejects)).unlink(), "reject file"),
-        (lambda m: Path(storage.join(m.root, "manifests/run1.json")).unlink(), "snapshot's own manifest"),
+        (
+            lambda m: Path(storage.join(m.root, "manifests/run1.json")).unlink(),
+            "snapshot's own manifest",
+        ),
         (lambda m: m.data["rows"].update(read=9), "the manifest says 9"),
         (lambda m: m.data["work"].update(embedded=1), "rows written are not"),
         (lambda m: m.data["shards"][0].update(rows=2), "the manifest says 2"),
@@ -332,7 +363,10 @@ def test_verify_says_what_is_wrong_where(
 
 
 def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
-    units = [record(0, 100, known=60, unknown=40), record(100, 200, carried=4, embedded=0, known=0, unknown=500)]
+    units = [
+        record(0, 100, known=60, unknown=40),
+        record(100, 200, carried=4, embedded=0, known=0, unknown=500),
+    ]
     ledger = Ledger.of(units)
     assert (ledger.known, ledger.unknown) == (60, 40)
     assert ledger.has_too_many_unknown(0.3, 10)

@@ -25,7 +25,10 @@ def store(tmp_path: Path) -> Path:
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     """Four files of five rows each, which share a unit."""
-    return [write_lines(tmp_path / "in" / f"{name}.txt", sentences(5, 5 * i)) for i, name in enumerate("abcd")]
+    return [
+        write_lines(tmp_path / "in" / f"{name}.txt", sentences(5, 5 * i))
+        for i, name in enumerate("abcd")
+    ]
 
 
 def manifest(store: Path) -> Manifest:
@@ -34,7 +37,9 @@ def manifest(store: Path) -> Manifest:
     return found
 
 
-def test_rows_of_files_that_left_are_refused_before_anything_is_read(store: Path, files: list[Path]) -> None:
+def test_rows_of_files_that_left_are_refused_before_anything_is_read(
+    store: Path, files: list[Path]
+) -> None:
     folder = files[0].parent
     night(store, folder / "*", **NO_IDS)
     for path in files:
@@ -48,14 +53,19 @@ def test_rows_of_files_that_left_are_refused_before_anything_is_read(store: Path
     assert night(store, folder / "*", number=2, max_deletes=1.0, **NO_IDS).exit_code == 0
 
 
-def test_renamed_moved_and_rewritten_files_have_not_left(store: Path, files: list[Path], tmp_path: Path) -> None:
+def test_renamed_moved_and_rewritten_files_have_not_left(
+    store: Path, files: list[Path], tmp_path: Path
+) -> None:
     night(store, files[0].parent / "*", **NO_IDS)
     files[0].rename(files[0].with_stem("renamed"))
     write_lines(files[1], sentences(5, 70))
     other = tmp_path / "other"
     files[0].parent.rename(other)
     assert night(store, other / "*", number=1, max_deletes=0.0, **NO_IDS).exit_code == 0
-    assert night(store, other.parent / "oth*" / "*", number=2, max_deletes=0.0, **NO_IDS).exit_code == 0
+    assert (
+        night(store, other.parent / "oth*" / "*", number=2, max_deletes=0.0, **NO_IDS).exit_code
+        == 0
+    )
     write_lines(other / "c.txt", sentences(5, 90))  # by its full path it is the same
     assert night(store, other / "*", number=3, max_deletes=0.0, **NO_IDS).exit_code == 0
 
@@ -69,8 +79,20 @@ def file(path: str, content: str, source: str = "") -> InputFile:
 
 
 def test_one_file_takes_the_place_of_one_that_left() -> None:
-    before = [entry("a", "1"), entry("b", "1"), entry("c", "2"), entry("d", "3", "/in/x/d"), entry("e", "4")]
-    now = [file("b", "1"), file("new", "1"), file("x/d", "other", "/in/x/d"), file("copy", "4"), file("e", "4")]
+    before = [
+        entry("a", "1"),
+        entry("b", "1"),
+        entry("c", "2"),
+        entry("d", "3", "/in/x/d"),
+        entry("e", "4"),
+    ]
+    now = [
+        file("b", "1"),
+        file("new", "1"),
+        file("x/d", "other", "/in/x/d"),
+        file("copy", "4"),
+        file("e", "4"),
+    ]
     assert renamed(before, now) == {"a": "new", "d": "x/d"}
 
 
@@ -90,7 +112,9 @@ def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:
     assert keys(store, str(files[0]), id_column="id", chunks="sentences") is None
 
 
-def test_ids_from_a_column_are_compared_whatever_files_they_are_in(store: Path, tmp_path: Path) -> None:
+def test_ids_from_a_column_are_compared_whatever_files_they_are_in(
+    store: Path, tmp_path: Path
+) -> None:
     folder = tmp_path / "in"
     write_parquet(folder / "a.parquet", sentences(4), id=pa.array(list("abcd")))
     night(store, folder / "*")

@@ -5,9 +5,10 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.snapshots import run_name
@@ -74,7 +75,9 @@ def test_a_lease_that_could_not_be_given_back_closes_the_store_to_nobody_in_this
     with pytest.raises(SentenceBeamError, match="run2"):
         lease.acquire(root, holder(run="run3"))
     lease.release(root, "run2")
-    lease.acquire(root, holder(run="run2", pid=other_process, process_start=process.start_of(other_process)))
+    lease.acquire(
+        root, holder(run="run2", pid=other_process, process_start=process.start_of(other_process))
+    )
     with pytest.raises(SentenceBeamError, match="run2"):
         lease.acquire(root, holder(run="run3"))
 
@@ -97,7 +100,9 @@ def test_a_process_that_nobody_has_counted_yet_is_dead(tmp_path: Path) -> None:
     child.wait()
 
 
-def test_a_later_process_of_the_same_id_is_not_the_writer(tmp_path: Path, other_process: int) -> None:
+def test_a_later_process_of_the_same_id_is_not_the_writer(
+    tmp_path: Path, other_process: int
+) -> None:
     start = process.start_of(other_process)
     assert start
     lease.acquire(str(tmp_path), holder(pid=other_process, process_start=start))
@@ -117,7 +122,9 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("where", ELSEWHERE)
-def test_a_writer_elsewhere_is_trusted_for_ten_minutes(tmp_path: Path, dead_pid: int, where: str) -> None:
+def test_a_writer_elsewhere_is_trusted_for_ten_minutes(
+    tmp_path: Path, dead_pid: int, where: str
+) -> None:
     lease.acquire(str(tmp_path), replace(holder(pid=dead_pid, process_start=1), **ELSEWHERE[where]))
     silent_for(tmp_path, 590)
     with pytest.raises(SentenceBeamError, match="is being written by run run1"):
@@ -128,7 +135,9 @@ def test_a_writer_elsewhere_is_trusted_for_ten_minutes(tmp_path: Path, dead_pid:
 
 
 @pytest.mark.parametrize("ahead", [-3600, 3600])
-def test_clocks_of_two_hosts_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+def test_clocks_of_two_hosts_are_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
     lease.acquire(str(tmp_path), holder(host="elsewhere", boot="0-0"))
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() + ahead)
@@ -143,7 +152,9 @@ def test_clocks_of_two_hosts_are_not_compared(tmp_path: Path, monkeypatch: pytes
 
 def test_the_lease_of_an_earlier_version_is_read(tmp_path: Path, dead_pid: int) -> None:
     def write(**values: object) -> None:
-        old = {name: value for name, value in asdict(holder(**values)).items() if name in OLD_FIELDS}
+        old = {
+            name: value for name, value in asdict(holder(**values)).items() if name in OLD_FIELDS
+        }
         (tmp_path / "lease.json").write_text(json.dumps(old))
 
     write()
@@ -165,13 +176,17 @@ def test_the_lease_of_a_later_version_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b'{"run": "ru', b"[]", b"3", b'{"run": "r"}', b""])
-def test_a_lease_cut_short_is_nobodys(tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_cut_short_is_nobodys(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
     (tmp_path / "lease.json").write_bytes(content)
     lease.acquire(str(tmp_path), holder(run="run2"))
 
 
-def test_renewal_keeps_a_lease_alive_and_never_takes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_renewal_keeps_a_lease_alive_and_never_takes_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
     lease.acquire(str(tmp_path), holder(host="x", boot="0-0"))
     silent_for(tmp_path, 610)
@@ -222,7 +237,8 @@ def test_a_lease_that_is_read_while_it_is_written_in_place_is_not_lost(
     assert lease.holds(str(tmp_path), "run1")
 
 
-STATES = {  # seconds of silence after which a job's lease is free, and those after which it is not yet
+# seconds of silence after which a job's lease is free, and those after which it is not yet
+STATES = {
     lease.JobState.ENDED: (0, None),
     lease.JobState.UNLISTED: (610, 590),
     lease.JobState.UNKNOWN: (6 * 3600 + 10, 6 * 3600 - 10),
@@ -231,7 +247,9 @@ STATES = {  # seconds of silence after which a job's lease is free, and those af
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_job_on_an_engine_holds_its_lease_as_long_as_the_engine_has_it(tmp_path: Path, state: lease.JobState) -> None:
+def test_a_job_on_an_engine_holds_its_lease_as_long_as_the_engine_has_it(
+    tmp_path: Path, state: lease.JobState
+) -> None:
     free, held = STATES[state]
     lease.acquire(str(tmp_path), holder(pid=None))
     if held is not None:
@@ -258,7 +276,13 @@ def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
     requests: list[str] = []
     for name in ("read_versioned", "replace_if"):
         call = getattr(LocalStorage, name)
-        counted = lambda self, *args, name=name, call=call: (requests.append(name), call(self, *args))[1]  # noqa: E731
+
+        def counted(
+            self: LocalStorage, *args: Any, name: str = name, call: Callable[..., Any] = call
+        ) -> Any:
+            requests.append(name)
+            return call(self, *args)
+
         monkeypatch.setattr(LocalStorage, name, counted)
     clock = Clock(monkeypatch)
     lease.acquire(str(tmp_path), holder(pid=None))
@@ -277,14 +301,18 @@ def test_two_hundred_processes_ask_for_the_lease_once_a_second_at_most(
 
 
 @pytest.mark.parametrize("ahead", [-20, 20])
-def test_what_a_host_with_another_clock_renewed_just_now_is_not_written_again(tmp_path: Path, ahead: float) -> None:
+def test_what_a_host_with_another_clock_renewed_just_now_is_not_written_again(
+    tmp_path: Path, ahead: float
+) -> None:
     lease.acquire(str(tmp_path), holder(pid=None, renewed=time.time() + ahead))
     before = (tmp_path / "lease.json").read_bytes()
     assert lease.renew(str(tmp_path), "run1") is lease.Renewed.BY_OTHERS
     assert (tmp_path / "lease.json").read_bytes() == before
 
 
-def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_short_steps_of_a_process_keep_the_lease_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = Clock(monkeypatch)
     lease.acquire(str(tmp_path), holder(pid=None))
     silent = []
@@ -295,12 +323,18 @@ def test_many_short_steps_of_a_process_keep_the_lease_alive(tmp_path: Path, monk
     assert max(silent) <= 2 * lease.RENEW_SECONDS
 
 
-def test_one_long_step_keeps_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_long_step_keeps_the_lease_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = threading.Event()
     replace_if = LocalStorage.replace_if
     lease.acquire(str(tmp_path), holder(pid=None))
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
-    monkeypatch.setattr(LocalStorage, "replace_if", lambda self, *given: (replace_if(self, *given), written.set())[0])
+    monkeypatch.setattr(
+        LocalStorage,
+        "replace_if",
+        lambda self, *given: (replace_if(self, *given), written.set())[0],
+    )
     with lease.kept_alive(str(tmp_path), "run1"):
         for _ in range(3):
             written.clear()
@@ -313,7 +347,11 @@ def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
     clock, looked = Clock(monkeypatch), []
     read = LocalStorage.read_versioned
     lease.acquire(str(tmp_path), holder(pid=None))
-    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (looked.append(path), read(self, path))[1])
+    monkeypatch.setattr(
+        LocalStorage,
+        "read_versioned",
+        lambda self, path: (looked.append(path), read(self, path))[1],
+    )
     steps = [lease.Renewal(str(tmp_path), "run1", leased=True) for _ in range(8)]
     for _ in range(600):
         clock.now += 1
@@ -321,10 +359,13 @@ def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
             step()
         with lease.kept_alive(str(tmp_path), "run1"):
             pass
-    assert len(looked) <= 2 * (1 + 600 / lease.RENEW_SECONDS)  # a look reads it, and so does the writing
+    # a look reads it, and so does the writing
+    assert len(looked) <= 2 * (1 + 600 / lease.RENEW_SECONDS)
 
 
-def test_work_goes_on_where_the_storage_refuses_the_lease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_goes_on_where_the_storage_refuses_the_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(*_: object) -> bool:
         raise OSError("429 rate limit exceeded")
 
@@ -338,12 +379,16 @@ def test_work_goes_on_where_the_storage_refuses_the_lease(tmp_path: Path, monkey
     assert lease.is_alive(str(tmp_path), "run1")
 
 
-def test_work_does_not_wait_for_a_storage_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_does_not_wait_for_a_storage_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = threading.Event()
     read = LocalStorage.read_versioned
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
     monkeypatch.setattr(lease, "ANSWER_SECONDS", 0.01)
-    monkeypatch.setattr(LocalStorage, "read_versioned", lambda self, path: (answer.wait(60), read(self, path))[1])
+    monkeypatch.setattr(
+        LocalStorage, "read_versioned", lambda self, path: (answer.wait(60), read(self, path))[1]
+    )
     renewal = lease.Renewal(str(tmp_path), "run1", leased=True)
     renewal()
     answer.set()

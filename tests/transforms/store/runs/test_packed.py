@@ -23,7 +23,9 @@ TEXT = st.text(max_size=20)
 
 
 def typical() -> UnitRecord:
-    """A unit of ten thousand rows of a file whose relative path has 60 characters, with all that is measured of it."""
+    """A unit of ten thousand rows of a file whose relative path has 60 characters, with all that is
+    measured of it.
+    """
     path = PATH[:60]
     name = f"{InputFile('', path, '', '', 0, '', '').key}-{17_000_000_000:012d}.2"
     sha256 = InputFile("", "its bytes", "", "", 0, "", "").key * 4
@@ -42,7 +44,9 @@ SUM = "0123456789abcdef"
 RECORDS = {
     "plain": PLAIN,
     "rejected rows": typical(),
-    "pieces of documents": replace(PLAIN, documents=3_000, read=3_000, pieces_sum=SUM, documents_sum=SUM),
+    "pieces of documents": replace(
+        PLAIN, documents=3_000, read=3_000, pieces_sum=SUM, documents_sum=SUM
+    ),
     "a calibration": replace(PLAIN, moved=(1.23456, 0.5, 99.1234, 1e-5)),
 }
 
@@ -61,7 +65,8 @@ def test_a_record_takes_at_most_250_bytes_with_the_coder_that_graphs_use(kind: s
 
 
 @pytest.mark.parametrize(
-    "run", ["", "20261122T153748Z-fff87f", "20261122T153748_123Z-FFF87F", "00000101T000000_000Z-000000"]
+    "run",
+    ["", "20261122T153748Z-fff87f", "20261122T153748_123Z-FFF87F", "00000101T000000_000Z-000000"],
 )
 def test_every_name_of_a_run_comes_back(run: str) -> None:
     assert unpack(pack(replace(PLAIN, run=run))).run == run
@@ -70,9 +75,7 @@ def test_every_name_of_a_run_comes_back(run: str) -> None:
 @st.composite
 def records(draw: st.DrawFn) -> UnitRecord:
     """A record with anything in it."""
-    unit = (
-        f"{draw(st.text(HEX, min_size=1, max_size=17))}-{draw(st.text(string.digits + '.', min_size=1, max_size=15))}"
-    )
+    unit = f"{draw(st.text(HEX, min_size=1, max_size=17))}-{draw(st.text(string.digits + '.', min_size=1, max_size=15))}"
     named = st.one_of(st.none(), DIGEST.map(lambda digest: layout.shard(unit, digest)), TEXT)
     rejects = st.one_of(st.none(), DIGEST.map(lambda digest: layout.rejects(unit, digest)), TEXT)
     optional = st.one_of(st.none(), TEXT, DIGEST)

@@ -1,4 +1,6 @@
-"""Writers at once, round after round: one wins each, and every file that its snapshot names is there."""
+"""Writers at once, round after round: one wins each, and every file that its snapshot names is
+there.
+"""
 
 import itertools
 import threading
@@ -26,7 +28,11 @@ LATER = 2 * 86_400.0  # when the work of a run that did not end may go
 @pytest.fixture(params=["local", "gs", "s3"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a store may be made, on each kind of storage with conditions."""
-    return str(tmp_path) if request.param == "local" else f"{request.getfixturevalue(request.param)}/store"
+    return (
+        str(tmp_path)
+        if request.param == "local"
+        else f"{request.getfixturevalue(request.param)}/store"
+    )
 
 
 ROUNDS = [4, pytest.param(60, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
@@ -51,10 +57,14 @@ def at_once(*acts: Callable[[], str]) -> list[str]:
 
 
 def write(run: Run, rows: list[dict[str, str]]) -> str:
-    """Write units and commit them; what the result says. A run that is to have the lease takes it first."""
+    """Write units and commit them; what the result says. A run that is to have the lease takes it
+    first.
+    """
     if run.leased:
         lease.acquire(run.root, lease.Lease.of_this_process(run.id, "FnApiRunner", run.id, True))
-    units = [write_unit(run.root, place, list(unit.items()), run.id) for place, unit in enumerate(rows)]
+    units = [
+        write_unit(run.root, place, list(unit.items()), run.id) for place, unit in enumerate(rows)
+    ]
     return commit(run, units)
 
 
@@ -87,7 +97,9 @@ def test_of_two_writers_one_wins(root: str, rounds: int, leased: bool) -> None:
         assert came.count("committed") == 1, came
         (winner,) = (run for run, line in zip(runs, came, strict=True) if line == "committed")
         (lost,) = (line for line in came if line != "committed")
-        assert any(said in lost for said in ("is being written by run", "committed while this run worked")), lost
+        assert any(
+            said in lost for said in ("is being written by run", "committed while this run worked")
+        ), lost
         check_whole(root, winner.id)
         assert not lease.holds(root, runs[0].id)
         assert not lease.holds(root, runs[1].id)
@@ -95,7 +107,9 @@ def test_of_two_writers_one_wins(root: str, rounds: int, leased: bool) -> None:
 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_of_a_run_that_stood_still_and_vacuum_one_wins(root: str, rounds: int) -> None:
-    """The run takes up a shard that no snapshot names; both have passed the lease, or never asked for it."""
+    """The run takes up a shard that no snapshot names; both have passed the lease, or never asked
+    for it.
+    """
     names = itertools.count()
     for number in range(rounds):
         old = numbered(0, 5, f"round {number}")
@@ -106,7 +120,10 @@ def test_of_a_run_that_stood_still_and_vacuum_one_wins(root: str, rounds: int) -
         units = [write_unit(root, 0, list(old.items()))]
         assert units[0].path in {entry.path.removeprefix(f"{root}/") for entry in rubbish.files}
         committing, removing = at_once(partial(commit, run, units), partial(clear, rubbish))
-        assert (committing == "committed") == ("a run committed meanwhile" in removing), (committing, removing)
+        assert (committing == "committed") == ("a run committed meanwhile" in removing), (
+            committing,
+            removing,
+        )
         current = read_manifest(root)
         assert current is not None
         check_whole(root, run.id if committing == "committed" else run.previous or "")

@@ -36,7 +36,9 @@ def result_file(root: str) -> Path:
 
 
 @pytest.mark.parametrize("content", NO_RESULTS.values(), ids=NO_RESULTS)
-def test_what_is_no_result_is_read_as_none_and_named_by_verify(root: str, content: bytes | None) -> None:
+def test_what_is_no_result_is_read_as_none_and_named_by_verify(
+    root: str, content: bytes | None
+) -> None:
     path = result_file(root)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2] if content is None else content)
@@ -60,7 +62,9 @@ def test_any_other_byte_is_noticed(root: str) -> None:
         assert result is None or json.loads(changed) == same, at
 
 
-def test_a_result_of_an_earlier_version_is_read_and_one_with_an_unknown_field_is_not(root: str) -> None:
+def test_a_result_of_an_earlier_version_is_read_and_one_with_an_unknown_field_is_not(
+    root: str,
+) -> None:
     path = result_file(root)
     said = json.loads(path.read_bytes())
     del said["digest"]

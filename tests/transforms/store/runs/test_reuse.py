@@ -18,7 +18,8 @@ from transforms.store.shards.units import UnitCounts, UnitStore
 def written(unit_store: UnitStore, space: Space) -> list[UnitRecord]:
     """Five shards of four rows: t0 to t3, t4 to t7, ..., and a text that all of them have."""
     return [
-        shard(unit_store, space, number, [*(f"t{4 * number + i}" for i in range(4)), "common"]) for number in range(5)
+        shard(unit_store, space, number, [*(f"t{4 * number + i}" for i in range(4)), "common"])
+        for number in range(5)
     ]
 
 
@@ -29,7 +30,9 @@ def shard(unit_store: UnitStore, space: Space, number: int, texts: list[str]) ->
     return unit_store.write(unit, vectors, [], UnitCounts(len(texts), 0, 0))
 
 
-def old(unit_store: UnitStore, space: Space, units: list[UnitRecord], final: bool = True) -> OldShards:
+def old(
+    unit_store: UnitStore, space: Space, units: list[UnitRecord], final: bool = True
+) -> OldShards:
     return OldShards(unit_store._root, space, units, final)
 
 
@@ -74,17 +77,25 @@ def test_a_text_that_all_shards_have_opens_no_further_shard(
 
 
 def test_shards_that_give_too_little_are_left_unread(
-    unit_store: UnitStore, space: Space, written: list[UnitRecord], read: list[str], monkeypatch: pytest.MonkeyPatch
+    unit_store: UnitStore,
+    space: Space,
+    written: list[UnitRecord],
+    read: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reuse, "ALWAYS_READ", 2)
     monkeypatch.setattr(reuse, "ROWS_FOR_ONE", 3)
-    found = old(unit_store, space, written).find(row_hashes(["t0", "t1", "t2", "t4", "t5", "t8", "t9", "t12"]))
+    found = old(unit_store, space, written).find(
+        row_hashes(["t0", "t1", "t2", "t4", "t5", "t8", "t9", "t12"])
+    )
     assert sorted(found.places.tolist()) == [0, 1, 2, 3, 4, 5, 6]
     assert len(read) == 3
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_pooled_vectors_for_another_output(unit_store: UnitStore, space: Space, normalize: bool) -> None:
+def test_pooled_vectors_for_another_output(
+    unit_store: UnitStore, space: Space, normalize: bool
+) -> None:
     space = Space(**{**space._fields(), "normalize": normalize})
     vectors = make_vectors(2)
     vectors = Vectors(**{**vars(vectors), "norm": np.array([2, 3], np.float32)})
@@ -98,17 +109,29 @@ def test_pooled_vectors_for_another_output(unit_store: UnitStore, space: Space, 
 
 def test_lost_tokens_come_back_from_the_limit(unit_store: UnitStore, space: Space) -> None:
     vectors = make_vectors(2)
-    vectors = Vectors(**{**vars(vectors), "tokens": np.array([5, 40], np.int32), "truncated": np.array([False, True])})
+    vectors = Vectors(
+        **{
+            **vars(vectors),
+            "tokens": np.array([5, 40], np.int32),
+            "truncated": np.array([False, True]),
+        }
+    )
     record = unit_store.write(make_unit(space, ["a", "b"]), vectors, [], UnitCounts(2, 0, 0))
     found = old(unit_store, space, [record]).find(row_hashes(["a", "b"]))
     assert found.vectors.lost[np.argsort(found.places)].tolist() == [0, 40 - space.max_tokens]
 
 
-def test_any_single_changed_byte_is_noticed(unit_store: UnitStore, space: Space, written: list[UnitRecord]) -> None:
+def test_any_single_changed_byte_is_noticed(
+    unit_store: UnitStore, space: Space, written: list[UnitRecord]
+) -> None:
     path = Path(unit_store._root) / written[0].path
     whole = path.read_bytes()
     hashes, generator = row_hashes(["t0", "t1", "t2", "t3"]), np.random.default_rng(0)
-    for place in [*range(0, 40), *generator.integers(0, len(whole), 200), *range(len(whole) - 40, len(whole))]:
+    for place in [
+        *range(0, 40),
+        *generator.integers(0, len(whole), 200),
+        *range(len(whole) - 40, len(whole)),
+    ]:
         data = bytearray(whole)
         data[place] ^= 1 << int(generator.integers(8))
         path.write_bytes(bytes(data))

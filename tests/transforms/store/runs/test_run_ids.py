@@ -1,4 +1,6 @@
-"""Ids of runs: greater than those before, whatever the clock says; ids of earlier versions among them."""
+"""Ids of runs: greater than those before, whatever the clock says; ids of earlier versions among
+them.
+"""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,7 +38,9 @@ def test_ids_of_a_store_only_grow(clock: list[datetime]) -> None:
 
 
 @given(times, hex_digits, times)
-def test_an_id_follows_one_of_an_earlier_version(before: datetime, suffix: str, now: datetime) -> None:
+def test_an_id_follows_one_of_an_earlier_version(
+    before: datetime, suffix: str, now: datetime
+) -> None:
     old = old_id(before, suffix)
     new = following(old, now)
     assert new > old
@@ -55,14 +59,28 @@ def test_mixed_ids_sort_by_start(one: datetime, other: datetime, suffix: str) ->
 def test_both_kinds_of_ids_are_known_everywhere(time: datetime, suffix: str) -> None:
     for run in (old_id(time, suffix), following(None, time)):
         assert layout.kind(layout.snapshot(run)) == "snapshots"
-        kinds = [layout.kind(make(run)) for make in (layout.plan, layout.result, layout.reject_list)]
+        kinds = [
+            layout.kind(make(run)) for make in (layout.plan, layout.result, layout.reject_list)
+        ]
         assert kinds == ["plans", "results", "lists"]
-        assert layout.snapshot_run(layout.snapshot(run)) == layout.result_run(layout.result(run)) == run
-        assert datetime.fromisoformat(start_of(run)).replace(microsecond=0) == time.replace(microsecond=0)
+        assert (
+            layout.snapshot_run(layout.snapshot(run))
+            == layout.result_run(layout.result(run))
+            == run
+        )
+        assert datetime.fromisoformat(start_of(run)).replace(microsecond=0) == time.replace(
+            microsecond=0
+        )
 
 
 def test_names_that_are_no_ids_state_nothing() -> None:
-    for name in ("", "x", "20261122T153748Z", "20261122T153748_12Z-abcdef", "20261122T153748.123Z-abcdef"):
+    for name in (
+        "",
+        "x",
+        "20261122T153748Z",
+        "20261122T153748_12Z-abcdef",
+        "20261122T153748.123Z-abcdef",
+    ):
         assert start_of(name) == ""
         assert layout.kind(layout.snapshot(name)) is None
 

@@ -1,4 +1,6 @@
-"""Files that have not changed travel to the plan by name, and come out of the last snapshot as they were."""
+"""Files that have not changed travel to the plan by name, and come out of the last snapshot as they
+were.
+"""
 
 import json
 import pickle
@@ -34,13 +36,22 @@ def last() -> Manifest:
     """A snapshot of the two files, the small one in a group."""
     (path,) = (Path(__file__).parents[2] / "fixtures" / "manifests").glob("*.json")
     group = replace(UNITS[0], unit="f0-0", file="", path=f"embeddings/f0-0-{0:016x}.parquet")
-    entries = [InputEntry(f.relative, f.path, f.format, f.checksum, f.version, f.size) for f in (FILE, SMALL)]
-    return with_units(Manifest.of("/store", json.loads(path.read_bytes())), [*UNITS, group], entries)
+    entries = [
+        InputEntry(f.relative, f.path, f.format, f.checksum, f.version, f.size)
+        for f in (FILE, SMALL)
+    ]
+    return with_units(
+        Manifest.of("/store", json.loads(path.read_bytes())), [*UNITS, group], entries
+    )
 
 
 @pytest.mark.parametrize("delimiter", [None, ";"])
-@pytest.mark.parametrize("item", [ITEM, PlannedFile(SMALL, ms=1.5)], ids=["twenty units", "in a group"])
-def test_what_travelled_by_name_is_the_same_in_the_plan(last: Manifest, item: PlannedFile, delimiter: str) -> None:
+@pytest.mark.parametrize(
+    "item", [ITEM, PlannedFile(SMALL, ms=1.5)], ids=["twenty units", "in a group"]
+)
+def test_what_travelled_by_name_is_the_same_in_the_plan(
+    last: Manifest, item: PlannedFile, delimiter: str
+) -> None:
     item = replace(item, file=replace(item.file, delimiter=delimiter))
     short = by_name(item, last, delimiter)
     assert short is not None
@@ -70,6 +81,9 @@ def test_what_differs_from_the_last_snapshot_travels_whole(last: Manifest, other
 
 
 def test_an_unchanged_file_takes_few_bytes_whatever_its_units() -> None:
-    files = [UnchangedFile(f"2026/{n:06d}.csv", Checked(shards=20, compared=20), 0.25) for n in range(256)]
+    files = [
+        UnchangedFile(f"2026/{n:06d}.csv", Checked(shards=20, compared=20), 0.25)
+        for n in range(256)
+    ]
     said = sum(len(file.relative) for file in files)
     assert len(pickle.dumps(PlannedFiles((), tuple(files)))) - said < 80 * len(files)

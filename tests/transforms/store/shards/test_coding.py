@@ -14,7 +14,13 @@ from transforms.base.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.space.identity import PRECISIONS
 from transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
-from transforms.store.shards.shards import Vectors, read_pooled, read_shard, shard_bytes, unit_digest
+from transforms.store.shards.shards import (
+    Vectors,
+    read_pooled,
+    read_shard,
+    shard_bytes,
+    unit_digest,
+)
 from transforms.store.shards.units import UnitCounts, UnitStore
 
 TYPES = {
@@ -44,7 +50,9 @@ def written(tmp_path: Path, space: Space) -> tuple[Path, Vectors, Ranges | None]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_shard_holds_codes_and_gives_vectors(tmp_path: Path, space: Space, precision: str) -> None:
+def test_a_shard_holds_codes_and_gives_vectors(
+    tmp_path: Path, space: Space, precision: str
+) -> None:
     space = replace(space, precision=precision)
     path, vectors, ranges = written(tmp_path, space)
     table = pq.read_table(path)
@@ -59,11 +67,15 @@ def test_a_shard_holds_codes_and_gives_vectors(tmp_path: Path, space: Space, pre
     assert found.dtype == np.float32
     assert np.linalg.norm(found, axis=1) == pytest.approx(np.ones(3), abs=1e-6)
     cosines = (found * vectors.embedding).sum(axis=1)
-    assert cosines.min() > {"binary": 0.5, "ubinary": 0.5, "int8": 0.999, "uint8": 0.999}.get(precision, 0.999999)
+    assert cosines.min() > {"binary": 0.5, "ubinary": 0.5, "int8": 0.999, "uint8": 0.999}.get(
+        precision, 0.999999
+    )
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_pooled_vectors_are_exact_whatever_the_precision(tmp_path: Path, space: Space, precision: str) -> None:
+def test_the_pooled_vectors_are_exact_whatever_the_precision(
+    tmp_path: Path, space: Space, precision: str
+) -> None:
     for normalize in (True, False):
         space = replace(space, precision=precision, normalize=normalize)
         path, vectors, _ = written(tmp_path / str(normalize), space)
@@ -72,7 +84,9 @@ def test_the_pooled_vectors_are_exact_whatever_the_precision(tmp_path: Path, spa
         assert np.abs(pooled - expected).max() <= 1e-6
 
 
-def test_a_space_that_does_not_normalise_gets_the_steps_own_values(tmp_path: Path, space: Space) -> None:
+def test_a_space_that_does_not_normalise_gets_the_steps_own_values(
+    tmp_path: Path, space: Space
+) -> None:
     space = replace(space, precision="int8", normalize=False)
     path, vectors, ranges = written(tmp_path, space)
     (batch,) = read_shard(str(path), ["embedding"])

@@ -26,11 +26,15 @@ def vectors(array: np.ndarray) -> pa.Array:
     ],
 )
 def test_pooled_vectors_come_from_what_a_shard_has(tmp_path, columns, normalized, within):
-    table = pa.table({name: vectors(c) if c.ndim == 2 else pa.array(c) for name, c in columns.items()})
+    table = pa.table(
+        {name: vectors(c) if c.ndim == 2 else pa.array(c) for name, c in columns.items()}
+    )
     table = table.append_column("id", pa.array([str(i) for i in range(30)]))
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=7)
     found = list(read_pooled(str(tmp_path / "a.parquet"), normalized, ("id",)))
     rows = np.concatenate([pooled for pooled, _ in found])
     assert rows.dtype == np.float32
     assert np.abs(rows - POOLED).max() <= within
-    assert [i for _, batch in found for i in batch.column("id").to_pylist()] == [str(i) for i in range(30)]
+    assert [i for _, batch in found for i in batch.column("id").to_pylist()] == [
+        str(i) for i in range(30)
+    ]

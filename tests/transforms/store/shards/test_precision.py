@@ -1,4 +1,6 @@
-"""Stored types: codes never wrap, stand for the nearest value, and are packed as others pack them."""
+"""Stored types: codes never wrap, stand for the nearest value, and are packed as others pack
+them.
+"""
 
 import numpy as np
 import pytest
@@ -131,7 +133,9 @@ def test_codes_are_those_of_sentence_transformers_but_for_rounding(vectors):
         theirs = quantization.quantize_embeddings(vectors, precision)
         assert np.array_equal(quantize(vectors, precision), theirs)
         assert CODES[precision] == theirs.dtype
-    vectors = np.vstack([vectors, vectors[:1] + np.linspace(1, 2, vectors.shape[1], dtype=np.float32)])
+    vectors = np.vstack(
+        [vectors, vectors[:1] + np.linspace(1, 2, vectors.shape[1], dtype=np.float32)]
+    )
     ranges = Ranges.of(vectors)
     bounds = np.stack([ranges.low, ranges.high])
     for precision in RANGED:

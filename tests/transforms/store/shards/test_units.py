@@ -41,12 +41,16 @@ def test_writing_twice_leaves_one_file_and_its_counts(unit_store: UnitStore, spa
     before = files(unit_store)
     other = make_vectors(3)
     other.embedding[:] += 1e-6
-    second = unit_store.write(unit, other, [], UnitCounts(embedded=3, reused=0, duplicates=0, real=99, padded=99))
+    second = unit_store.write(
+        unit, other, [], UnitCounts(embedded=3, reused=0, duplicates=0, real=99, padded=99)
+    )
     assert (second.sha256, second.real) == (first.sha256, first.real)
     assert files(unit_store)[first.path] == before[first.path]
 
 
-def test_a_shard_without_sidecar_is_adopted_with_its_counts(unit_store: UnitStore, space: Space) -> None:
+def test_a_shard_without_sidecar_is_adopted_with_its_counts(
+    unit_store: UnitStore, space: Space
+) -> None:
     unit = make_unit(space, ["x", "y", "z"], rejects=1)
     record = unit_store.write(unit, make_vectors(3), [], COUNTS)
     (Path(unit_store._root) / unit.sidecar).unlink()
@@ -68,7 +72,9 @@ def test_a_damaged_shard_is_not_taken_for_finished_and_is_replaced(
     if damage == "missing":
         shard.unlink()
     else:
-        shard.write_bytes(data[:-20] if damage == "cut" else data[:40] + bytes([data[40] ^ 1]) + data[41:])
+        shard.write_bytes(
+            data[:-20] if damage == "cut" else data[:40] + bytes([data[40] ^ 1]) + data[41:]
+        )
     assert unit_store.finished(unit) is None
     assert unit_store.write(unit, make_vectors(3), [], COUNTS) == record
     assert shard.read_bytes() == data
@@ -84,7 +90,9 @@ def test_a_sidecar_cut_short_is_made_again(unit_store: UnitStore, space: Space) 
     assert path.read_bytes() == whole
 
 
-def test_a_unit_without_a_good_row_has_a_sidecar_and_no_shard(unit_store: UnitStore, space: Space) -> None:
+def test_a_unit_without_a_good_row_has_a_sidecar_and_no_shard(
+    unit_store: UnitStore, space: Space
+) -> None:
     unit = make_unit(space, [], rejects=2)
     record = unit_store.write(unit, make_vectors(0), [], UnitCounts(0, 0, 0))
     assert (record.path, record.rows, record.read) == (None, 0, 2)
@@ -107,6 +115,9 @@ def test_the_digest_covers_space_ids_texts_kept_values_and_rejects(space: Space)
 def test_equal_rows_and_vectors_give_equal_bytes(space: Space) -> None:
     unit = make_unit(space, ["x", "y"])
     counts = {"rows": 2, "read": 2, "rejected": 0, "tokens": 9, "truncated": 0, "lost": 0}
-    made = [shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), counts) for _ in range(2)]
+    made = [
+        shard_bytes(Coding(space), unit.rows, unit.hashes, make_vectors(2), counts)
+        for _ in range(2)
+    ]
     assert made[0] == made[1]
     assert inspect_shard(made[0]).space_id == space.id
