@@ -415,9 +415,7 @@ def test_rows_of_a_folder_that_cannot_be_listed_are_not_taken_for_deleted(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", stale)
-        embed(inputs / "**.txt").failed(
-            1, inputs / "deep", "cannot be looked at (Stale file handle)"
-        )
+        embed(inputs / "**.txt").failed(1, inputs / "deep", "cannot be read (Stale file handle)")
     assert (store / "manifest.json").read_bytes() == before
     embed(inputs / "**.txt").ok()
     check_ledger(store, 10, carried=10)

@@ -1,7 +1,7 @@
 """The one place that touches files: list, read, write once, replace or delete if unchanged, delete.
 
-Local folders get atomic writes and real conditions (`local`), gs:// has them itself (`gcs`), s3://
-and every other scheme go through Beam's clients (`s3`, `beam_filesystem`).
+Local folders get atomic writes and real conditions (`local`), gs:// has its own (`gcs`). s3:// and
+all other schemes go through Beam's clients (`s3`, `beam_filesystem`).
 """
 
 from transforms.storage.base import Entry, Storage, UnsyncedError, absolute, is_local, join

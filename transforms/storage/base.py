@@ -1,6 +1,4 @@
-"""The base of storage: the record of a stored file, the operations that every back end has, and
-paths.
-"""
+"""The record of a stored file, the operations of every back end, and paths."""
 
 import os
 import re
@@ -15,21 +13,19 @@ SCHEME = re.compile(r"([a-zA-Z][-a-zA-Z0-9+.]*)://")
 
 
 class FolderError(SentenceBeamError):
-    """A folder has the name of a file that is to be read; that stays so however often it is
-    tried.
-    """
+    """The path is a directory; retrying will not help."""
 
 
 class UnsyncedError(OSError):
-    """A file that has its name, whose disk did not confirm that the name outlives a power cut."""
+    """The file has its name, but the disk did not confirm that it survives a power cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One stored file: full path, bytes, checksum (content where the store knows it) and version
-    (changes on write).
+    """One stored file: full path, size in bytes, checksum and version.
 
-    `modified` is when it was written, in seconds since 1970 by the storage's clock.
+    `checksum` covers the content, or is empty if a listing has none. `version` changes with every
+    write. `modified` is the time of writing, in seconds since 1970 by the storage's clock.
     """
 
     path: str
@@ -40,12 +36,11 @@ class Entry:
 
 
 class Matched(NamedTuple):
-    """The files that a glob names, sorted by path; and what lies beside them.
+    """The files that a glob matches, sorted by path, and what lies beside them.
 
-    `beside` are the paths of other files in the same folders, and of hidden folders there, with a
-    final slash, that were not entered. `broken` are links that the glob names and that lead to
-    nothing, `special` are the pipes, sockets and devices that it names. `folders` are the folders
-    below its fixed part that were seen, whatever it names, sorted.
+    `beside`: other files in the same folders, and hidden folders there that were not entered (these
+    with a final slash). `broken`: matching links without a target. `special`: matching pipes,
+    sockets and devices. `folders`: all folders seen below the glob's fixed part, sorted.
     """
 
     files: list[Entry]
@@ -58,96 +53,115 @@ class Matched(NamedTuple):
 class Storage(Protocol):
     """The operations on files for the rest of the project; paths are full paths or URLs.
 
-    `pins` says that `open` reads the very version it is given, whatever is written over it
-    meanwhile; elsewhere the versions before and after reading have to be compared.
+    If `pins` is true, `open` reads exactly the version that it is given, even if the file is
+    overwritten meanwhile. Otherwise the caller compares the versions before and after reading.
     """
 
     @property
     def pins(self) -> bool: ...
 
     def match(self, pattern: str, hidden: bool = False) -> Matched:
-        """The files that a glob names (see globs), and what lies beside them.
+        """Return the files that a glob matches (see globs), and what lies beside them.
 
-        Linked folders are followed, but not back into a folder above. Raises SentenceBeamError for
-        what would be left out unnoticed: a link to nothing where there may have been a folder, a
-        folder that cannot be listed; OptionError for a pattern that has no meaning.
+        Follows links to folders, but not back into a folder above. Raises SentenceBeamError for
+        anything that would go unnoticed: a broken link that may have led to a folder, or a folder
+        that cannot be listed. Raises OptionError for a malformed pattern.
         """
 
     def below(self, folder: str) -> list[Entry]:
-        """All files below a folder, sorted by path, in one listing; checksums and versions where a
-        listing has them.
+        """Return all files below a folder, sorted by path, from one listing.
 
-        Raises SentenceBeamError where a folder cannot be listed: only what is known not to be there
-        is left out.
+        Entries have checksums and versions only if listings of the storage have them. Raises
+        SentenceBeamError if a folder cannot be listed.
         """
 
     def stat(self, path: str) -> Entry | None:
-        """The file's entry, or None where there is no file. Raises SentenceBeamError where that
-        cannot be known.
+        """Return the file's entry, or None if there is no file.
+
+        Raises SentenceBeamError if the storage cannot tell.
         """
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        """A seekable binary reader of the bytes as stored (nothing decompressed); `entry` is the
-        file's, if known.
+        """Return a seekable binary reader of the bytes as stored, not decompressed.
 
-        An entry without a version says the size alone, which spares asking for it; the file that
-        stands is read then.
-
-        Raises FileNotFoundError; InputChangedError where storage pins and that version is gone.
+        `entry` is the file's, if known. An entry without a version gives only the size, which saves
+        a request; the current version is read then. Raises FileNotFoundError, and InputChangedError
+        if the storage pins versions and this one is gone.
         """
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
-        """The bytes and their version for `replace_if`, or None where there is no file."""
+        """Return the bytes and their version for `replace_if`, or None if there is no file."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Write a file whole, never over another; False where there is one already.
+        """Write a whole file, never over another one; return False if there is one already.
 
-        Where the answer to a write may get lost (gs://, s3://) the client writes once more, and
-        finds its own file: so a file of equal bytes counts as written, whoever wrote it. True then
-        says that the file holds these bytes, not that nobody else wrote them; a caller who has to
-        be the only one puts a nonce into them. Raises UnsyncedError where the file is written and
-        may yet be lost.
+        If the answer to a write gets lost (gs://, s3://), the client retries and finds its own
+        file. A file of equal bytes therefore counts as written, whoever wrote it: a caller who must
+        be the only writer puts a nonce into the bytes. Raises UnsyncedError if the file is written
+        but may yet be lost.
         """
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        """The checksum by which listings know a file that was just written with these bytes; empty
-        without one.
+        """Return the checksum that listings have for a file just written with these bytes.
+
+        Empty if listings have none.
         """
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        """Write over the file only while it is still `version` (None: while it is absent); False
-        otherwise.
+        """Replace the file only while it is still `version` (None: absent); else return False.
 
         A file that holds equal bytes by now counts as written, as for `put_if_absent`. Raises
-        UnsyncedError where the file is replaced and that may yet be lost.
+        UnsyncedError if the file is replaced but may yet be lost.
         """
 
     def delete(self, *paths: str) -> None:
-        """Remove files; no error where there is none."""
+        """Remove files; missing ones are no error."""
 
     def delete_if(self, path: str, version: str) -> bool:
-        """Remove the file only while it is still `version`; False otherwise."""
+        """Remove the file only while it is still `version`; else return False."""
+
+
+def version_of(storage: Storage, path: str) -> str | None:
+    """Return the version of a file for `replace_if`, or None if there is no file."""
+    current = storage.read_versioned(path)
+    if current is None:
+        return None
+    return current[1]
+
+
+def checksum_in(entry: Entry | None) -> str:
+    """Return the checksum of an entry, empty if there is no file."""
+    if entry is None:
+        return ""
+    return entry.checksum
+
+
+def matched_file(entry: Entry | None) -> Matched:
+    """Return the match of a pattern without wildcards: one file, or none."""
+    if entry is None:
+        return Matched([], [])
+    return Matched([entry], [])
 
 
 def is_local(path: str) -> bool:
-    """Whether the path is that of a file on this machine, not a URL."""
+    """Return whether the path is on this machine, not a URL."""
     return SCHEME.match(path.strip()) is None
 
 
 def bucket_and_name(url: str) -> tuple[str, str]:
-    """The bucket and the object's name in a URL such as gs://bucket/name."""
+    """Split a URL such as gs://bucket/name into the bucket and the object's name."""
     bucket, _, name = url.partition("://")[2].partition("/")
     return bucket, name
 
 
 def absolute(path: StrPath) -> str:
-    """The path as workers see it: absolute where it is local, as given (without a final slash)
-    elsewhere.
-    """
+    """Return the path as workers see it: absolute if it is local, else without a final slash."""
     path = as_text(path)
-    return os.path.abspath(os.path.expanduser(path)) if is_local(path) else path.rstrip("/")
+    if is_local(path):
+        return os.path.abspath(os.path.expanduser(path))
+    return path.rstrip("/")
 
 
 def join(root: str, *parts: str) -> str:
-    """A path below a root, with `/` between the parts."""
+    """Return a path below a root, with `/` between the parts."""
     return "/".join([root.rstrip("/"), *parts])

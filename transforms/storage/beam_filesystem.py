@@ -1,7 +1,7 @@
-"""Storage of every other scheme, by Beam's filesystems.
+"""Storage of every other scheme, through Beam's filesystems.
 
-These can create and delete but have no conditional write: `put_if_absent`, `replace_if` and
-`delete_if` check first and write then.
+These have no conditional writes: `put_if_absent`, `replace_if` and `delete_if` check first, then
+write.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.storage.base import Entry, Matched
+from transforms.storage.base import Entry, Matched, checksum_in, matched_file, version_of
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 
@@ -24,8 +24,7 @@ class BeamStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            entry = self.stat(pattern)
-            return Matched([entry] if entry else [], [])
+            return matched_file(self.stat(pattern))
         found = FileSystems.match([glob.literal + "**"])[0].metadata_list
         listed = {m.path: m for m in found if not m.path.endswith("/")}
         names = matched(glob, [Entry(path, 0, "", "") for path in sorted(listed)])
@@ -38,12 +37,13 @@ class BeamStorage:
 
     def stat(self, path: str) -> Entry | None:
         found = FileSystems.match([path])[0].metadata_list
-        return self._entry(found[0]) if found else None
+        if not found:
+            return None
+        return self._entry(found[0])
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
-        return cast(
-            BinaryIO, FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-        )
+        reader = FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+        return cast(BinaryIO, reader)
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
         if not self._exists(path):
@@ -59,12 +59,10 @@ class BeamStorage:
         return True
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        entry = self.stat(path)
-        return entry.checksum if entry else ""
+        return checksum_in(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
-        current = self.read_versioned(path)
-        if (current[1] if current else None) != version:
+        if version_of(self, path) != version:
             return False
         self._write(path, data)
         return True
@@ -78,8 +76,7 @@ class BeamStorage:
                 raise
 
     def delete_if(self, path: str, version: str) -> bool:
-        current = self.read_versioned(path)
-        if current is None or current[1] != version:
+        if version_of(self, path) != version:
             return False
         self.delete(path)
         return True
@@ -100,10 +97,8 @@ class BeamStorage:
 
 
 def storage_by_beam(path: str) -> BeamStorage:
-    """The storage that holds a path. Raises ValueError where Beam has no filesystem for its
-    scheme.
-    """
-    # a command without a pipeline sets none, and some do not go without
+    """Return the storage of a path. Raises ValueError if Beam has no filesystem for its scheme."""
+    # A command without a pipeline sets no options, and some filesystems fail without them.
     if filesystem_options() is None:
         FileSystems.set_options(PipelineOptions([]))
     try:

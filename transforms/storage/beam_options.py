@@ -1,8 +1,7 @@
-"""What a pipeline has set for Beam's filesystems. Beam has a public way to set it and none to ask
-for it.
+"""The options that a pipeline set for Beam's filesystems.
 
-Beam keeps it in `FileSystems._pipeline_options`; checked with Beam 2.77.0, by
-tests/transforms/storage/.
+Beam has a public way to set them but none to read them. It keeps them in
+`FileSystems._pipeline_options`; tests/transforms/storage/ checks that with Beam 2.77.0.
 """
 
 from typing import Any
@@ -12,16 +11,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 
 def filesystem_options() -> PipelineOptions | None:
-    """The options that Beam's filesystems were given in this process, None where they were given
-    none.
-    """
+    """Return the options of Beam's filesystems in this process, None if none were set."""
     return FileSystems._pipeline_options
 
 
 def filesystem_options_as_dict() -> dict[str, Any]:
-    """Those of the options that differ from Beam's defaults, for another process."""
+    """Return the options that differ from Beam's defaults, for another process."""
     options = filesystem_options()
-    return options.get_all_options(drop_default=True) if options is not None else {}
+    if options is None:
+        return {}
+    return options.get_all_options(drop_default=True)
 
 
 def set_filesystem_options(options: dict[str, Any]) -> None:

@@ -1,6 +1,4 @@
-"""Stored files that have to be on local disk, kept between commands: content never changes under
-its sha256.
-"""
+"""A cache of stored files on local disk, kept between commands and named by their sha256."""
 
 import hashlib
 import os
@@ -14,12 +12,10 @@ PART = 16 << 20
 
 
 def cached(path: str, sha256: str) -> str:
-    """A local file with the bytes of a stored one: the file itself, or a copy in the user's cache
-    folder.
+    """Return a local file with the bytes of a stored one: itself, or a copy in the user's cache.
 
-    Raises DamagedIndexError where the stored file is missing or has another sha256, and
-    SentenceBeamError where the folder cannot be written. A file or copy that is here already is not
-    read.
+    A file or copy that exists already is not read. Raises DamagedIndexError if the stored file is
+    missing or has another sha256, and SentenceBeamError if the cache cannot be written.
     """
     if storage.is_local(path):
         return path
@@ -34,8 +30,8 @@ def cached(path: str, sha256: str) -> str:
                 _download(source, path, sha256, copy)
         except OSError as error:
             raise SentenceBeamError(
-                f"{copy} cannot be written ({error.strerror or error}); set XDG_CACHE_HOME to a"
-                " folder with room for it"
+                f"{copy} cannot be written ({error.strerror or error}); set XDG_CACHE_HOME to a "
+                "folder with room for it"
             ) from error
     return copy
 

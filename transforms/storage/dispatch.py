@@ -17,28 +17,26 @@ from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
 from transforms.base.imports import uncollected
 from transforms.base.logs import keep_root_logger
-from transforms.storage.base import BLOCK, Entry, Storage, is_local
+from transforms.storage.base import BLOCK, Entry, Storage, is_local, version_of
 from transforms.storage.local import LEFT, LocalStorage
 from transforms.storage.ranged import RangedReader
 from transforms.storage.rows import RowsStorage, is_rows
 
-EXTRAS = {"gs": "gcp", "s3": "aws"}  # of schemes
+EXTRAS = {"gs": "gcp", "s3": "aws"}  # by scheme
 TRIES = 5  # to write a file that others write too
 
 
 def threads_may_read(path: str) -> bool:
-    """Whether Arrow may read a file on threads of its own.
+    """Return whether Arrow may read a file on threads of its own.
 
-    Not a remote one: Python reads it, and a thread that waits for Python while the interpreter ends
-    aborts the process.
+    Python reads remote files, and a thread that waits for Python while the interpreter ends aborts
+    the process.
     """
     return is_local(path)
 
 
 def storage_of(path: str) -> Storage:
-    """The storage that holds a path. Raises MissingExtraError where no filesystem is installed for
-    its scheme.
-    """
+    """Return the storage of a path. Raises MissingExtraError if its scheme needs an extra."""
     if is_local(path):
         return LocalStorage()
     if is_rows(path):
@@ -52,7 +50,7 @@ def storage_of(path: str) -> Storage:
 
 def _remote(path: str) -> Storage:
     if path.startswith("gs://"):
-        from transforms.storage.gcs import GcsStorage  # only where the extra is installed
+        from transforms.storage.gcs import GcsStorage  # needs an extra
 
         return GcsStorage()
     if path.startswith("s3://"):
@@ -66,19 +64,16 @@ def _remote(path: str) -> Storage:
 
 def _no_filesystem(path: str) -> MissingExtraError:
     scheme = path.split("://")[0]
+    mend = "give a local path, gs:// or s3://"
     if scheme in EXTRAS:
         mend = pip_line(EXTRAS[scheme])
-    else:
-        mend = (
-            "pip install 'apache-beam[azure]'"
-            if scheme == "azfs"
-            else "give a local path, gs:// or s3://"
-        )
+    elif scheme == "azfs":
+        mend = "pip install 'apache-beam[azure]'"
     return MissingExtraError(f"{path}: no filesystem for {scheme}:// here; {mend}")
 
 
 def read_bytes(path: str) -> bytes:
-    """The bytes of a whole file. Raises FileNotFoundError."""
+    """Return the bytes of a whole file. Raises FileNotFoundError."""
     found = storage_of(path).read_versioned(path)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -86,9 +81,9 @@ def read_bytes(path: str) -> bytes:
 
 
 def read_range(path: str, start: int, stop: int) -> bytes:
-    """The bytes of a file from `start` up to `stop`, in one request; fewer where it is shorter.
+    """Return the bytes from `start` up to `stop`, in one request; fewer if the file is shorter.
 
-    Raises FileNotFoundError, and OSError where a storage has none of these bytes.
+    Raises FileNotFoundError, and OSError if the file has none of these bytes.
     """
     with storage_of(path).open(path, Entry(path, stop, checksum="", version="")) as file:
         if isinstance(file, RangedReader):
@@ -98,19 +93,15 @@ def read_range(path: str, start: int, stop: int) -> bytes:
 
 
 def replace(path: str, data: bytes) -> bool:
-    """Write a file whole, in place of the one that is there, if any; False where another writer was
-    faster.
-    """
+    """Write a whole file over the current one, if any; return False if another writer won."""
     place = storage_of(path)
-    current = place.read_versioned(path)
-    return place.replace_if(path, data, current[1] if current else None)
+    return place.replace_if(path, data, version_of(place, path))
 
 
 def ensure(path: str, data: bytes) -> None:
-    """Write a file that is named by what it holds: where one of that name has other bytes, these
-    replace them.
+    """Write a file that is named by its content, replacing one of that name with other bytes.
 
-    Raises OSError where others write it again and again.
+    Raises OSError if others keep writing it.
     """
     place = storage_of(path)
     for _ in range(TRIES):
@@ -123,34 +114,34 @@ def ensure(path: str, data: bytes) -> None:
 
 
 def overwrite(path: str, data: bytes) -> None:
-    """Write a file whole, in place of the one that is there, if any. Raises OSError where another
-    writer was faster.
-    """
+    """Write a whole file over the current one, if any. Raises OSError if another writer won."""
     if not replace(path, data):
         raise OSError(f"{path} was written by another run at the same time")
 
 
 def remove_empty(folder: str) -> None:
-    """Remove a folder of this machine that holds nothing; object storage has none of these."""
+    """Remove an empty local folder; object storage has no empty folders."""
     if is_local(folder):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def names_below(folder: str) -> list[str]:
-    """The files below a folder, relative to it, sorted; without what a write that was killed leaves
-    there.
+    """Return the files below a folder, relative to it, sorted.
+
+    Leaves out lock files and the leftovers of killed writes.
     """
     names = (entry.path.removeprefix(f"{folder}/") for entry in storage_of(folder).below(folder))
     return [name for name in names if not LEFT.fullmatch(name)]
 
 
 def time_of_storage(path: str) -> float:
-    """The present time, in seconds since 1970, by the clock of the storage that holds a path.
+    """Return the storage's present time, in seconds since 1970.
 
     It is the time of a file that is written beside the path and removed again.
     """
-    place, probe = storage_of(path), f"{path}.tmp-{uuid.uuid4().hex}"
+    place = storage_of(path)
+    probe = f"{path}.tmp-{uuid.uuid4().hex}"
     place.put_if_absent(probe, probe.encode())
     try:
         entry = place.stat(probe)
@@ -163,9 +154,7 @@ def time_of_storage(path: str) -> float:
 
 @contextlib.contextmanager
 def on_local_disk(path: str) -> Iterator[str]:
-    """The path of a local file with the bytes of a stored one: itself, or a copy that is kept as
-    long as the block.
-    """
+    """Give a local path with the bytes of a stored file: itself, or a copy for the block."""
     if is_local(path):
         yield path
         return
@@ -176,13 +165,14 @@ def on_local_disk(path: str) -> Iterator[str]:
 
 
 def checksum_of(entry: Entry) -> str:
-    """The content checksum: the store's own, or for local files the sha256 of the bytes."""
+    """Return the content checksum: the storage's own, or the sha256 of a local file."""
     return entry.checksum or sha256_of(entry.path)[0]
 
 
 def sha256_of(path: str) -> tuple[str, int]:
-    """sha256 in hex and size of a stored file, read in blocks. Raises FileNotFoundError."""
-    digest, size = hashlib.sha256(), 0
+    """Return sha256 in hex and size of a stored file. Raises FileNotFoundError."""
+    digest = hashlib.sha256()
+    size = 0
     with storage_of(path).open(path) as f:
         while block := f.read(BLOCK):
             digest.update(block)

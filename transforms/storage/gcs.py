@@ -1,8 +1,8 @@
-"""gs://: by google-cloud-storage itself, for the operations that Beam's filesystem lacks.
+"""gs:// through google-cloud-storage, for the operations that Beam's filesystem lacks.
 
-Writes on condition that an object is absent or of one generation, listings with checksums and
-generations, and readers of one generation. Client and credentials are Beam's (`--project`,
-`--impersonate_service_account`, ...).
+These are writes on condition that an object is absent or of one generation, listings with
+checksums and generations, and readers of one generation. Client and credentials are Beam's
+(`--project`, `--impersonate_service_account`, ...).
 """
 
 import base64
@@ -33,7 +33,7 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from transforms.base.errors import InputChangedError, SentenceBeamError, first_line
 from transforms.base.logs import keep_root_logger
-from transforms.storage.base import Entry, Matched, bucket_and_name
+from transforms.storage.base import Entry, Matched, bucket_and_name, matched_file
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 from transforms.storage.listing import Page, listed
@@ -41,7 +41,7 @@ from transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
-DELETES_AT_ONCE = 8  # as many connections as the client keeps, about
+DELETES_AT_ONCE = 8  # about as many connections as the client keeps
 
 
 class GcsStorage:
@@ -52,8 +52,7 @@ class GcsStorage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            entry = self.stat(pattern)
-            return Matched([entry] if entry else [], [])
+            return matched_file(self.stat(pattern))
         return matched(glob, self._listed(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
@@ -61,13 +60,18 @@ class GcsStorage:
 
     def stat(self, path: str) -> Entry | None:
         blob = _existing(path)
-        return _entry(blob) if blob else None
+        if blob is None:
+            return None
+        return _entry(blob)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        blob = _blob(path, int(entry.version) if entry.version else None)
+        generation = None
+        if entry.version:
+            generation = int(entry.version)
+        blob = _blob(path, generation)
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, blob)))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
@@ -75,7 +79,7 @@ class GcsStorage:
         try:
             with _refusals_explained(path):
                 data = _downloaded(blob)
-                if blob.generation is None:  # not every emulator says it with the bytes
+                if blob.generation is None:  # some emulators do not send it with the bytes
                     blob.reload(retry=DEFAULT_RETRY)
         except NotFound:
             return None
@@ -91,8 +95,7 @@ class GcsStorage:
         return self._write(path, data, int(version or 0))
 
     def delete(self, *paths: str) -> None:
-        # One by one: a batch is one request to the service and a hundred deletions to its quota all
-        # the same.
+        # One by one: the quota counts a batch of a hundred as a hundred deletions.
         with ThreadPoolExecutor(DELETES_AT_ONCE) as pool:
             list(pool.map(self._delete, paths))
 
@@ -118,15 +121,15 @@ class GcsStorage:
         return True
 
     def _is(self, path: str, data: bytes) -> bool:
-        """Whether the object holds these bytes: the client writes once more where the answer to a
-        write was lost.
+        """Return whether the object holds these bytes.
+
+        The client retries a write if its answer was lost, and then meets its own object.
         """
         blob = _existing(path)
-        return (
-            blob is not None
-            and blob.md5_hash
-            == base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-        )
+        if blob is None:
+            return False
+        digest = hashlib.md5(data, usedforsecurity=False).digest()
+        return bool(blob.md5_hash == base64.b64encode(digest).decode())
 
     def _delete(self, path: str, generation: int | None = None) -> bool:
         blob = _blob(path)
@@ -139,8 +142,9 @@ class GcsStorage:
 
 
 def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
-    """The first objects of a prefix after one name, and not after another."""
-    low, high = after and after + "\0", upto and upto + "\0"
+    """Return the first objects of a prefix whose names lie in (after, upto]; "" is no bound."""
+    low = after and after + "\0"
+    high = upto and upto + "\0"
     window = {"start_offset": low or None, "end_offset": high or None}
     blobs = _client().list_blobs(
         bucket,
@@ -151,25 +155,25 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
         **window,
     )
     page = list(next(blobs.pages, ()))
-    # Not every emulator knows where to begin and to end.
+    # Some emulators ignore the offsets.
     within = (blob for blob in page if low <= blob.name and not (high and blob.name >= high))
     found = [_entry(blob) for blob in within if not blob.name.endswith("/")]
-    return Page(found, page[-1].name if page else "", blobs.next_page_token is not None)
+    last = ""
+    if page:
+        last = page[-1].name
+    return Page(found, last, blobs.next_page_token is not None)
 
 
 def _entry(blob: Any) -> Entry:
-    path, updated = f"gs://{blob.bucket.name}/{blob.name}", blob.updated
-    return Entry(
-        path,
-        int(blob.size),
-        blob.crc32c,
-        str(blob.generation),
-        updated.timestamp() if updated else 0.0,
-    )
+    modified = 0.0
+    if blob.updated is not None:
+        modified = blob.updated.timestamp()
+    path = f"gs://{blob.bucket.name}/{blob.name}"
+    return Entry(path, int(blob.size), blob.crc32c, str(blob.generation), modified)
 
 
 def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of one generation of an object."""
+    """Return the bytes [start, stop) of one generation of an object."""
     try:
         with _refusals_explained(path):
             return _downloaded(blob, start=start, end=stop - 1)
@@ -180,10 +184,10 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
 
 
 def _downloaded(blob: Any, **part: int) -> bytes:
-    """The bytes of an object, or a part of them.
+    """Return the bytes of an object, or a part of them.
 
-    The client's own retries take up what broke off, but not the text of a refusal, which it reads
-    after them.
+    The client's own retries resume a broken download but do not cover the text of a refusal, which
+    it reads afterwards.
     """
     download = DEFAULT_RETRY(blob.download_as_bytes)
     return cast(bytes, download(**part, raw_download=True, retry=DEFAULT_RETRY))
@@ -196,14 +200,14 @@ def _blob(path: str, generation: int | None = None) -> Any:
 
 
 def _existing(path: str) -> Any:
-    """The object with its properties, None where there is no object."""
+    """Return the object with its properties, None if there is no object."""
     bucket, name = bucket_and_name(path)
     with _refusals_explained(path):
         return _client().bucket(bucket).get_blob(name, retry=DEFAULT_RETRY)
 
 
 def _client() -> Any:
-    """The process's client; a forked child must not share its parent's connections."""
+    """Return the process's client; a forked child must not share its parent's connections."""
     return _new_client(os.getpid(), os.environ.get("STORAGE_EMULATOR_HOST"))
 
 
@@ -212,22 +216,23 @@ def _client() -> Any:
 def _new_client(process: int, emulator: str | None) -> Any:
     options = filesystem_options() or PipelineOptions([])
     try:
-        # fails at once, where Beam would try for half a minute and go on without credentials
+        # This fails at once; Beam would try for half a minute and go on without credentials.
         google.auth.default()
         client = create_storage_client(options)
     except DefaultCredentialsError:
         if not emulator:
             raise
         client = Client.create_anonymous_client()
-    # it asks for the bucket behind every object that is not there
+    # The cache would ask for the bucket of every missing object.
     client._bucket_metadata_cache = None
     return client
 
 
 @contextlib.contextmanager
 def _refusals_explained(path: str, missing: bool = False) -> Iterator[None]:
-    """Refusals raised as one line that says what mends them; `missing` where a 404 can only mean
-    the bucket.
+    """Turn refusals into one line that says what mends them.
+
+    `missing` is true if a 404 can only mean the bucket.
     """
     bucket = f"gs://{bucket_and_name(path)[0]}"
     try:

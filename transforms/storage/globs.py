@@ -1,8 +1,8 @@
-"""Globs: the one place that says which files a pattern names, on every storage.
+"""Globs: which files a pattern matches, on every storage.
 
-`*` and `?` stay inside a name, `[...]` is one character of it. `**` between slashes is any number
-of folders, also none; inside a name it is a `*` that does not end at a folder. `{a,b}` is either. A
-name that begins with `.` is hidden: only a pattern that writes the `.` itself, or `hidden`, names
+`*` and `?` match inside a name, `[...]` matches one character. `**` between slashes matches any
+number of folders, also none; inside a name it is a `*` that may cross folders. `{a,b}` is either. A
+name that begins with `.` is hidden: only a pattern that writes the `.` itself, or `hidden`, matches
 it.
 """
 
@@ -20,9 +20,9 @@ WILDCARD = re.compile(r"[*?\[]")
 
 
 class Glob:
-    """A pattern to be compared with full paths; `literal` is its part before the first wildcard.
+    """A pattern that is matched against full paths; `literal` is its part before a wildcard.
 
-    Raises OptionError for a pattern that has no meaning.
+    Raises OptionError for a malformed pattern.
     """
 
     def __init__(self, pattern: str, hidden: bool = False):
@@ -48,16 +48,17 @@ class Glob:
             ) from error
 
     def takes(self, path: str) -> bool:
-        """Whether the pattern names a file."""
+        """Return whether the pattern matches a file."""
         return self._names.fullmatch(path) is not None
 
     def enters(self, folder: str) -> bool:
-        """Whether files that the pattern names can be in a folder (with its final slash)."""
+        """Return whether a folder (with its final slash) can hold files that match."""
         return self._above.fullmatch(folder) is not None
 
     def seen_part(self, path: str) -> str:
-        """The path of a file, or of the hidden folder above it, with a final slash, that the
-        pattern does not enter.
+        """Return a file's path, or the hidden folder above it that the pattern does not enter.
+
+        The folder has a final slash.
         """
         at = path.find("/.", max(self._folder - 1, 0))
         while at >= 0 and (end := path.find("/", at + 1)) >= 0:
@@ -68,7 +69,7 @@ class Glob:
 
 
 def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
-    """The files of a listing that a glob names, and what lies beside them."""
+    """Sort a listing into the files that a glob matches and what lies beside them."""
     files: list[Entry] = []
     others: list[str] = []
     for entry in listed:
@@ -81,7 +82,7 @@ def matched(glob: Glob, listed: Collection[Entry]) -> Matched:
 
 
 def _folders_of(paths: Iterable[str], above: int) -> tuple[str, ...]:
-    """The folders that files are in, sorted, whose paths have more than so many characters."""
+    """Return the folders of files, sorted, whose paths have more than `above` characters."""
     found: set[str] = set()
     for path in paths:
         folder = folder_of(path)
@@ -92,13 +93,13 @@ def _folders_of(paths: Iterable[str], above: int) -> tuple[str, ...]:
 
 
 def beside(glob: Glob, files: list[Entry], others: Iterable[str]) -> list[str]:
-    """Those of the other paths that lie in the folders of the files, sorted."""
+    """Return the other paths that lie in the folders of the files, sorted."""
     folders = {folder_of(entry.path) for entry in files}
     return sorted(path for path in set(map(glob.seen_part, others)) if folder_of(path) in folders)
 
 
 def folder_of(path: str) -> str:
-    """The folder of a file, or the folder above a folder, with its final slash.
+    """Return the parent folder of a file or folder, with its final slash.
 
     >>> folder_of("in/a.txt"), folder_of("in/.git/")
     ('in/', 'in/')
@@ -107,27 +108,29 @@ def folder_of(path: str) -> str:
 
 
 def literal_part(pattern: str) -> str:
-    """The part of a pattern before its first wildcard.
+    """Return the part of a pattern before its first wildcard.
 
     >>> literal_part("in/a-{b,c}.txt"), literal_part("in/{a}-[0-9].txt"), literal_part("in/a.txt")
     ('in/a-', 'in/{a}-', 'in/a.txt')
     """
-    found = WILDCARD.search(pattern)
-    literal = pattern[: found.start()] if found else pattern
+    literal = pattern
+    wildcard = WILDCARD.search(pattern)
+    if wildcard is not None:
+        literal = pattern[: wildcard.start()]
     pieces = _pieces(pattern)
     group = _first_group(pieces)
-    return literal if group is None else literal[: len("".join(pieces[: group[0]]))]
+    if group is None:
+        return literal
+    return literal[: len("".join(pieces[: group[0]]))]
 
 
 def _pieces(pattern: str) -> list[str]:
-    """The wildcards, sets and plain characters of a pattern."""
-    return [found[0] for found in PIECE.finditer(pattern)]
+    """Return the wildcards, sets and plain characters of a pattern."""
+    return [piece[0] for piece in PIECE.finditer(pattern)]
 
 
 def _first_group(pieces: list[str]) -> list[int] | None:
-    """Places of the brace, the commas and the closing brace of the first `{a,b}`, None where there
-    is none.
-    """
+    """Return the places of brace, commas and closing brace of the first `{a,b}`, if any."""
     open_groups: list[list[int]] = []
     closed: list[list[int]] = []
     for place, piece in enumerate(pieces):
@@ -137,31 +140,32 @@ def _first_group(pieces: list[str]) -> list[int] | None:
             open_groups[-1].append(place)
         elif open_groups and piece == "}":
             group = open_groups.pop()
-            closed += [[*group, place]] if len(group) > 1 else []
+            if len(group) > 1:
+                closed.append([*group, place])
     return min(closed, default=None)
 
 
 def _ways(pattern: str) -> list[str]:
-    """The patterns that a pattern with `{a,b}` stands for."""
+    """Return the patterns that a pattern with `{a,b}` stands for."""
     pieces = _pieces(pattern)
     group = _first_group(pieces)
     if group is None:
         return [pattern]
-    head, tails = "".join(pieces[: group[0]]), _ways("".join(pieces[group[-1] + 1 :]))
-    options = itertools.pairwise(group)
-    middles = [
-        way for before, after in options for way in _ways("".join(pieces[before + 1 : after]))
-    ]
+    head = "".join(pieces[: group[0]])
+    tails = _ways("".join(pieces[group[-1] + 1 :]))
+    middles: list[str] = []
+    for before, after in itertools.pairwise(group):
+        middles += _ways("".join(pieces[before + 1 : after]))
     if len(middles) * len(tails) > MOST_WAYS:
         raise OptionError(
-            f"{pattern} stands for more than {MOST_WAYS:,} patterns; repeat the option for some of"
-            " them"
+            f"{pattern} stands for more than {MOST_WAYS:,} patterns; repeat the option for some of "
+            "them"
         )
     return [head + middle + tail for middle in middles for tail in tails]
 
 
 def _deep(names: list[str]) -> list[list[str]]:
-    """A path's names, with each `**` inside a name spelled out: as `*`, and as `*/**/*`."""
+    """Spell out each `**` inside a name of a path: as `*`, and as `*/**/*`."""
     ways: list[list[str]] = [[]]
     for name in names:
         pieces = _pieces(name)
@@ -169,15 +173,12 @@ def _deep(names: list[str]) -> list[list[str]]:
         if not deep:
             ways = [[*way, name] for way in ways]
         elif len(pieces) == 1:
-            ways = [way if way[-1:] == [ANY_FOLDERS] else [*way, ANY_FOLDERS] for way in ways]
+            ways = [_with_any_folders(way) for way in ways]
         else:
-            head, rest = "".join(pieces[: deep[0]]) + "*", "*" + "".join(pieces[deep[0] + 1 :])
-            near = ["".join(pieces[: deep[0]]) + rest]
-            ways = [
-                [*way, *more]
-                for way in ways
-                for more in (*_deep(near), *_deep([head, ANY_FOLDERS, rest]))
-            ]
+            head = "".join(pieces[: deep[0]])
+            rest = "*" + "".join(pieces[deep[0] + 1 :])
+            spelled = [*_deep([head + rest]), *_deep([head + "*", ANY_FOLDERS, rest])]
+            ways = [[*way, *more] for way in ways for more in spelled]
         if len(ways) > MOST_WAYS:
             raise OptionError(
                 f"{'/'.join(names)} has too many ** inside names; put them between slashes"
@@ -185,43 +186,71 @@ def _deep(names: list[str]) -> list[list[str]]:
     return ways
 
 
+def _with_any_folders(way: list[str]) -> list[str]:
+    """Append `**` to a path's names, unless they end with one."""
+    if way[-1:] == [ANY_FOLDERS]:
+        return way
+    return [*way, ANY_FOLDERS]
+
+
 def _path(names: list[str], hidden: bool) -> str:
-    """The regular expression of a path's names; `**` at the end is every file below."""
-    last = "*" if names[-1] == ANY_FOLDERS else names[-1]
-    above = names if names[-1] == ANY_FOLDERS else names[:-1]
+    """Return the regular expression of a path's names; `**` at the end is every file below."""
+    above, last = names[:-1], names[-1]
+    if last == ANY_FOLDERS:
+        above, last = names, "*"
     return "".join(_folder(name, hidden) for name in above) + _name(last, hidden)
 
 
 def _folders(names: list[str], hidden: bool) -> list[str]:
-    """The regular expressions of the folders, with final slashes, on the way to a path."""
-    parts = [_folder(name, hidden) for name in (names if names[-1] == ANY_FOLDERS else names[:-1])]
+    """Return the regular expressions of the folders, with final slashes, on the way to a path."""
+    above = names[:-1]
+    if names[-1] == ANY_FOLDERS:
+        above = names
+    parts = [_folder(name, hidden) for name in above]
     return ["".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _folder(name: str, hidden: bool) -> str:
-    return f"(?:{_name('*', hidden)}/)*" if name == ANY_FOLDERS else _name(name, hidden) + "/"
+    if name == ANY_FOLDERS:
+        return f"(?:{_name('*', hidden)}/)*"
+    return _name(name, hidden) + "/"
 
 
 def _name(name: str, hidden: bool) -> str:
-    """The regular expression of one name."""
+    """Return the regular expression of one name."""
+    expression = "".join(map(_translate, _pieces(name)))
     may_be_hidden = hidden or name.startswith(".") or WILDCARD.search(name) is None
-    return ("" if may_be_hidden else r"(?!\.)") + "".join(map(_translated, _pieces(name)))
+    if may_be_hidden:
+        return expression
+    return r"(?!\.)" + expression
 
 
-def _translated(piece: str) -> str:
-    """The regular expression of a wildcard, a set or a plain character."""
-    if piece in ("*", "?"):
-        return {"*": "[^/]*", "?": "[^/]"}[piece]
+def _translate(piece: str) -> str:
+    """Return the regular expression of a wildcard, a set or a plain character."""
+    if piece == "*":
+        return "[^/]*"
+    if piece == "?":
+        return "[^/]"
     if len(piece) == 1:
         return re.escape(piece)
-    among = piece[1:-1].removeprefix("!")
-    ranges, place = "", 0
+    if piece[1] == "!":
+        return f"[^/{_ranges(piece[2:-1], piece)}]"
+    return f"[{_ranges(piece[1:-1], piece)}]"
+
+
+def _ranges(among: str, piece: str) -> str:
+    """Return the characters and ranges of a set, escaped. Raises re.error for an empty range."""
+    ranges = ""
+    place = 0
     while place < len(among):
-        low, high = among[place], among[place + 2 : place + 3]
+        low = among[place]
+        high = among[place + 2 : place + 3]
         if among[place + 1 : place + 2] != "-" or not high:
-            ranges, place = ranges + re.escape(low), place + 1
+            ranges += re.escape(low)
+            place += 1
         elif low > high:
             raise re.error(f"the range {low}-{high} in {piece} has no characters")
         else:
-            ranges, place = f"{ranges}{re.escape(low)}-{re.escape(high)}", place + 3
-    return f"[^/{ranges}]" if piece[1] == "!" else f"[{ranges}]"
+            ranges += f"{re.escape(low)}-{re.escape(high)}"
+            place += 3
+    return ranges

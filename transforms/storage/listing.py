@@ -1,17 +1,16 @@
-"""A long listing in parts that are asked for side by side, whatever its names are.
+"""A long listing in parts that are requested side by side, whatever its names are.
 
-A service lists by name, a page after the other. Here what is left after a page is cut in two, at a
-name half way between the last one seen and the end, and both parts are listed: a million objects of
-one folder need less than twice the requests that they have pages, and these do not wait for each
-other.
+A service lists by name, page after page. Here the rest after a page is cut in two, at a name half
+way between the last one seen and the end, and both parts are listed at once. A million objects of
+one folder need fewer than two requests a page, and the requests do not wait for each other.
 """
 
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Generic, NamedTuple, TypeVar
 
-AT_ONCE = 8  # as many connections as the client keeps, about
-# most names are made of these; others are listed in whichever part they fall
+AT_ONCE = 8  # about as many connections as the client keeps
+# Most names are made of these characters; others are listed in whichever part they fall.
 FIRST, LAST = ord(" "), ord("~")
 DIGITS = 8
 
@@ -19,9 +18,7 @@ T = TypeVar("T")
 
 
 class Page(NamedTuple, Generic[T]):
-    """Some objects of a listing, the last name seen, and whether there are more up to the name that
-    was asked for.
-    """
+    """Some objects of a listing, the last name seen, and whether the requested range has more."""
 
     found: list[T]
     last: str
@@ -29,9 +26,9 @@ class Page(NamedTuple, Generic[T]):
 
 
 def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
-    """All objects whose names begin with the prefix, in no order. Raises what `page` raises.
+    """Return all objects whose names begin with the prefix, in no order. Raises what `page` raises.
 
-    `page` gives the first of those that come after one name, and not after another; "" is no bound.
+    `page(after, upto)` returns the first objects with names in (after, upto]; "" is no bound.
     """
     first = page("", "")
     found = list(first.found)
@@ -48,7 +45,8 @@ def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)
                 for future in done:
-                    upto, part = waiting.pop(future), future.result()
+                    upto = waiting.pop(future)
+                    part = future.result()
                     found += part.found
                     if part.more:
                         _ask_rest(ask, prefix, part.last, upto)
@@ -58,9 +56,7 @@ def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
 
 
 def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str) -> None:
-    """Ask for what comes after a name, in two parts where there is a name between it and the
-    end.
-    """
+    """Request the objects after a name, in two parts if a name lies between it and the end."""
     middle = between(last, upto, len(prefix))
     if middle is None:
         ask(last, upto)
@@ -70,8 +66,9 @@ def _ask_rest(ask: Callable[[str, str], None], prefix: str, last: str, upto: str
 
 
 def between(low: str, high: str, fixed: int = 0) -> str | None:
-    """A name about half way between two, "" being the end; None without one. Their first `fixed`
-    characters agree.
+    """Return a name about half way between two, or None; an empty `high` is the end of the listing.
+
+    The first `fixed` characters of both agree.
 
     >>> between("in/a", "in/c", 3), between("in/a", "in/b", 3), between("in/~", "", 3)
     ('in/b', 'in/aOOOOOOO', 'in/~OOOOOOO')
@@ -85,10 +82,10 @@ def between(low: str, high: str, fixed: int = 0) -> str | None:
 
 
 def _number(text: str) -> int:
-    """The first characters of a text as the digits of a number."""
+    """Read the first characters of a text as the digits of a number."""
     value = 0
-    for place in range(DIGITS):
-        digit = min(max(ord(text[place]), FIRST), LAST) - FIRST if place < len(text) else 0
+    for character in text[:DIGITS].ljust(DIGITS, chr(FIRST)):
+        digit = min(max(ord(character), FIRST), LAST) - FIRST
         value = value * (LAST - FIRST + 1) + digit
     return value
 

@@ -1,5 +1,6 @@
-"""Files of this machine: atomic writes and real conditions (a hard link, a comparison under a file
-lock).
+"""Files of this machine, with atomic writes and real conditions.
+
+`put_if_absent` makes a hard link; `replace_if` and `delete_if` compare under a file lock.
 """
 
 import contextlib
@@ -15,19 +16,20 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transforms.base.errors import SentenceBeamError
-from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError
+from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError, version_of
 from transforms.storage.globs import Glob, beside
 
-# all others leave open whether there is a file
+# Any other error leaves open whether there is a file.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
-# files that a write makes beside its own
+# Lock files, and temporary files of writes that were killed.
 LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV}
 
 
 class LocalStorage:
-    """Files of this machine. A reader sees a whole file or none; a crash leaves at most a `.tmp-`
-    file behind.
+    """Files of this machine.
+
+    A reader sees a whole file or none. A crash leaves at most a `.tmp-` file behind.
     """
 
     pins = False
@@ -36,26 +38,31 @@ class LocalStorage:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
             status = _status(pattern)
-            return _matched(glob, {pattern: status} if status else {}, [], [])
+            found: dict[str, os.stat_result | None] = {}
+            if status is not None:
+                found[pattern] = status
+            return _matched(glob, found, [], [])
         seen = sorted(_seen(glob))
         folders = [path for path in seen if path.endswith("/")]
         taken = {path: glob.takes(path) for path in seen if not path.endswith("/")}
         others = [path for path, is_taken in taken.items() if not is_taken]
         _check_links(glob, others)
-        found = {path: _status(path) for path, is_taken in taken.items() if is_taken}
-        return _matched(glob, found, others, folders)
+        statuses = {path: _status(path) for path, is_taken in taken.items() if is_taken}
+        return _matched(glob, statuses, others, folders)
 
     def below(self, folder: str) -> list[Entry]:
         entries = []
         for path in sorted(_files_below(folder)):
-            with contextlib.suppress(FileNotFoundError), _named(path):  # gone since it was listed
+            with contextlib.suppress(FileNotFoundError), _named(path):  # deleted since the listing
                 s = os.lstat(path)
                 entries.append(Entry(path, s.st_size, "", "", s.st_mtime))
         return entries
 
     def stat(self, path: str) -> Entry | None:
-        found = _status(path)
-        return _entry(path, found) if found and stat.S_ISREG(found.st_mode) else None
+        status = _status(path)
+        if status is None or not stat.S_ISREG(status.st_mode):
+            return None
+        return _entry(path, status)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         with _with_path(path):
@@ -82,19 +89,18 @@ class LocalStorage:
                 raise
             os.rename(temporary, path)
         finally:
-            # the file has its name; what stays is what a crash leaves
+            # The file has its name. A leftover temporary is what a crash leaves too.
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         _sync_folder(path)
         return True
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        return ""  # it is one of times and numbers, which carried shards are not compared by
+        return ""  # listings have times and inodes, by which carried shards are not compared
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         with self._locked(path):
-            current = self.read_versioned(path)
-            if (current[1] if current else None) != version:
+            if version_of(self, path) != version:
                 return False
             os.replace(self._write_temporary(path, data), path)
             _sync_folder(path)
@@ -107,8 +113,7 @@ class LocalStorage:
 
     def delete_if(self, path: str, version: str) -> bool:
         with self._locked(path):
-            current = self.read_versioned(path)
-            if current is None or current[1] != version:
+            if version_of(self, path) != version:
                 return False
             self.delete(path)
             return True
@@ -136,23 +141,27 @@ class LocalStorage:
 
 
 def _matched(
-    glob: Glob, found: dict[str, os.stat_result | None], others: list[str], folders: list[str]
+    glob: Glob, statuses: dict[str, os.stat_result | None], others: list[str], folders: list[str]
 ) -> Matched:
-    """What a glob names of `found`, files and links with what they lead to, among other files and
-    folders.
-    """
-    there = {path: s for path, s in found.items() if s is not None}
-    files = [_entry(path, s) for path, s in there.items() if stat.S_ISREG(s.st_mode)]
-    special = [
-        path
-        for path, s in there.items()
-        if not stat.S_ISREG(s.st_mode) and not stat.S_ISDIR(s.st_mode)
-    ]
-    broken = [path for path, s in found.items() if s is None and os.path.islink(path)]
+    """Sort what a glob matches by kind; `statuses` has None for a path that leads to nothing."""
+    files: list[Entry] = []
+    special: list[str] = []
+    broken: list[str] = []
+    for path, status in statuses.items():
+        if status is None:
+            if os.path.islink(path):
+                broken.append(path)
+        elif stat.S_ISREG(status.st_mode):
+            files.append(_entry(path, status))
+        elif not stat.S_ISDIR(status.st_mode):
+            special.append(path)
     hidden = [path for path in folders if _is_hidden(path) and not glob.enters(path)]
-    names = sorted(path.rstrip("/") for path in folders)
     return Matched(
-        files, beside(glob, files, [*others, *hidden]), tuple(broken), tuple(special), tuple(names)
+        files,
+        beside(glob, files, [*others, *hidden]),
+        tuple(broken),
+        tuple(special),
+        tuple(sorted(path.rstrip("/") for path in folders)),
     )
 
 
@@ -161,17 +170,15 @@ def _is_hidden(folder: str) -> bool:
 
 
 def _entry(path: str, s: os.stat_result) -> Entry:
-    """The file's entry; its version is size, times and inode. Only a hash of the bytes would prove
-    more.
-    """
-    return Entry(
-        path, s.st_size, "", f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}", s.st_mtime
-    )
+    """Return the file's entry. Its version is size, times and inode; only a hash proves more."""
+    version = f"{s.st_size}-{s.st_mtime_ns}-{s.st_ctime_ns}-{s.st_ino}"
+    return Entry(path, s.st_size, "", version, s.st_mtime)
 
 
 def _status(path: str) -> os.stat_result | None:
-    """The status of what a path leads to, None where there is nothing. Raises SentenceBeamError
-    where it is unknown.
+    """Return the status of what a path leads to, None if there is nothing.
+
+    Raises SentenceBeamError if the system cannot tell.
     """
     with _named(path):
         try:
@@ -183,20 +190,19 @@ def _status(path: str) -> os.stat_result | None:
 
 
 def _check_links(glob: Glob, others: Iterable[str]) -> None:
-    """Raise SentenceBeamError for a link to nothing where there may have been a folder with files
-    that a glob names.
-    """
+    """Raise SentenceBeamError for a broken link that may have led to a folder with matches."""
     for path in others:
         if glob.enters(path + "/") and os.path.islink(path) and _status(path) is None:
             raise SentenceBeamError(
-                f"{path} is a link to a folder that is not there, so what is in it is unknown; mend"
-                " the link or the mount, or remove it"
+                f"{path} is a link to a folder that does not exist, so its files are unknown; mend "
+                "the link or the mount, or remove it"
             )
 
 
 def _seen(glob: Glob) -> Iterator[str]:
-    """Paths of files and links in the folders that a glob enters, and of all folders there, with a
-    final slash.
+    """Yield the files, links and folders of all folders that a glob enters.
+
+    Folders have a final slash.
     """
     folders = [(os.path.dirname(glob.literal), frozenset[tuple[int, int]]())]
     while folders:
@@ -213,15 +219,15 @@ def _seen(glob: Glob) -> Iterator[str]:
 
 
 def _identity(folder: str) -> frozenset[tuple[int, int]]:
-    """Device and inode of a folder, by which a linked folder that leads back to one above it is
-    known.
-    """
-    found = _status(folder)
-    return frozenset({(found.st_dev, found.st_ino)} if found else ())
+    """Return device and inode of a folder, which show whether a link leads back to it."""
+    status = _status(folder)
+    if status is None:
+        return frozenset()
+    return frozenset({(status.st_dev, status.st_ino)})
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Paths of the files and links below a folder; linked folders are left alone."""
+    """Yield the files and links below a folder, without entering links to folders."""
     folders = [folder]
     while folders:
         parent = folders.pop()
@@ -234,8 +240,9 @@ def _files_below(folder: str) -> Iterator[str]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """What a folder holds, nothing where there is none. Raises SentenceBeamError where it cannot be
-    listed.
+    """Return what a folder holds; nothing if it does not exist.
+
+    Raises SentenceBeamError if it cannot be listed.
     """
     with _named(folder):
         try:
@@ -248,36 +255,36 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether a name is a folder or a link to one. Raises SentenceBeamError where that is
-    unknown.
+    """Return whether a name is a folder or a link to one.
+
+    Raises SentenceBeamError if the system cannot tell.
     """
     if not entry.is_symlink():
         with _named(entry.path):
             return entry.is_dir()
-    found = _status(entry.path)
-    return found is not None and stat.S_ISDIR(found.st_mode)
+    status = _status(entry.path)
+    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors of the system as one line with the path; FileNotFoundError as it is."""
+    """Turn errors of the system into one line with the path, except FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
         raise SentenceBeamError(
-            f"{path} cannot be looked at ({error.strerror}), so what is there is unknown; mend its"
-            " permissions or the mount, or name other files"
+            f"{path} cannot be read ({error.strerror}); mend its permissions or the mount, or name "
+            "other files"
         ) from error
 
 
 @contextlib.contextmanager
 def _with_path(path: str) -> Iterator[None]:
-    """Errors of reading or writing with the path of the file, which the system leaves out once it
-    is open.
+    """Add the file's path to errors of an open file, which the system leaves out.
 
-    Raises FolderError where a folder has the file's name.
+    Raises FolderError if the path is a folder.
     """
     try:
         yield
@@ -288,9 +295,7 @@ def _with_path(path: str) -> Iterator[None]:
 
 
 def _sync_folder(path: str) -> None:
-    """Make a new name survive a power cut. Raises UnsyncedError where the disk does not confirm
-    that.
-    """
+    """Make a new name survive a power cut. Raises UnsyncedError if the disk does not confirm it."""
     try:
         fd = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
         try:

@@ -1,7 +1,6 @@
-"""Rows that a program holds, as files: `rows://NAME` is a file of that name in a folder that is
-there for one run.
+"""Rows in a program's memory, as files: `rows://NAME` is a file in a folder that lasts one run.
 
-Processes that this one starts find the folder too, by a variable of the environment.
+Child processes find the folder by a variable of the environment.
 """
 
 import contextlib
@@ -12,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from transforms.storage.base import Entry, Matched
+from transforms.storage.base import Entry, Matched, matched_file
 from transforms.storage.local import LocalStorage
 
 ROWS = "rows://"
@@ -22,7 +21,7 @@ _one_at_a_time = threading.Lock()
 
 @contextlib.contextmanager
 def folder_of_rows() -> Iterator[str]:
-    """Give the folder for the files while the body runs; another thread waits until it ends."""
+    """Provide the folder while the body runs; another thread waits until it ends."""
     with _one_at_a_time, tempfile.TemporaryDirectory(prefix="sentence-beam-") as folder:
         os.environ[_FOLDER] = folder
         try:
@@ -32,23 +31,24 @@ def folder_of_rows() -> Iterator[str]:
 
 
 def is_rows(path: str) -> bool:
-    """Whether a path is that of rows which a program holds, or held."""
+    """Return whether a path names rows of a program's memory."""
     return path.startswith(ROWS)
 
 
 class RowsStorage(LocalStorage):
-    """Files of rows, to be read: those of earlier runs are not there any more."""
+    """Files of rows, read only; those of earlier runs no longer exist."""
 
     def match(self, pattern: str, hidden: bool = False) -> Matched:
-        entry = self.stat(pattern)
-        return Matched([entry] if entry else [], [])
+        return matched_file(self.stat(pattern))
 
     def below(self, folder: str) -> list[Entry]:
         return []
 
     def stat(self, path: str) -> Entry | None:
-        found = super().stat(_place(path))
-        return replace(found, path=path) if found else None
+        entry = super().stat(_place(path))
+        if entry is None:
+            return None
+        return replace(entry, path=path)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
         return super().open(_place(path), entry)
@@ -58,5 +58,5 @@ class RowsStorage(LocalStorage):
 
 
 def _place(path: str) -> str:
-    folder = os.environ.get(_FOLDER, os.devnull)  # without one nothing is there
+    folder = os.environ.get(_FOLDER, os.devnull)  # nothing exists below devnull
     return os.path.join(folder, path.removeprefix(ROWS))

@@ -1,8 +1,7 @@
-"""s3://: by Beam's client, kept for the life of a process, with listings that bring ETags and
-writes on condition.
+"""s3:// through Beam's client, with ETags in listings and writes on condition.
 
-Beam's own filesystem leaves ETags out, makes a client for every call, completes an upload that was
-interrupted, and has no conditions.
+Beam's own filesystem leaves ETags out, makes a client for every call, completes interrupted uploads
+and has no conditions. Here the client lives as long as the process.
 """
 
 import contextlib
@@ -34,17 +33,17 @@ from botocore.exceptions import (
 
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.base.logs import keep_root_logger
-from transforms.storage.base import Entry, Matched, bucket_and_name
+from transforms.storage.base import Entry, Matched, bucket_and_name, checksum_in, matched_file
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 from transforms.storage.listing import Page, listed
 from transforms.storage.ranged import RangedReader
 
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
-# how buckets of one zone end, which list in no order and know no name to begin at
+# The ending of buckets in one zone: they list in no order and cannot start at a name.
 UNSORTED = "--x-s3"
 MISSING = 404
-CONFLICT = 409  # two writes on condition at once, of which neither may have been done
+CONFLICT = 409  # two conditional writes at once; maybe neither was done
 CHANGED = 412
 NOT_IMPLEMENTED = 501
 TRIES = 5
@@ -69,7 +68,7 @@ CREDENTIALS = (
 class S3Storage:
     """Objects of S3 and of services with its interface. An object appears whole or not at all.
 
-    Conditions are looked at before a write and sent along with it: some services do not know them.
+    Conditions are checked before a write and sent with it, because some services ignore them.
     """
 
     pins = False
@@ -77,8 +76,7 @@ class S3Storage:
     def match(self, pattern: str, hidden: bool = False) -> Matched:
         glob = Glob(pattern, hidden)
         if glob.is_literal:
-            entry = self.stat(pattern)
-            return Matched([entry] if entry else [], [])
+            return matched_file(self.stat(pattern))
         return matched(glob, _listed(glob.literal))
 
     def below(self, folder: str) -> list[Entry]:
@@ -109,7 +107,7 @@ class S3Storage:
             except client.exceptions.NoSuchKey:
                 return None
             except ClientError as error:
-                # the answer's body, which says what, was lost
+                # The body of the answer, which would name the error, was lost.
                 if error.response["Error"]["Code"] == str(MISSING):
                     return None
                 raise
@@ -118,16 +116,17 @@ class S3Storage:
         return self.stat(path) is None and self._put(path, data, IfNoneMatch="*")
 
     def checksum_of(self, path: str, data: bytes) -> str:
-        entry = self.stat(path)
-        return entry.checksum if entry else ""
+        return checksum_in(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
         current = self.read_versioned(path)
-        if (current[1] if current else None) != version:
-            return current is not None and current[0] == data
-        return self._put(
-            path, data, **({"IfNoneMatch": "*"} if version is None else {"IfMatch": version})
-        )
+        if current is None and version is None:
+            return self._put(path, data, IfNoneMatch="*")
+        if current is None:
+            return False
+        if current[1] != version:
+            return current[0] == data
+        return self._put(path, data, IfMatch=version)
 
     def delete(self, *paths: str) -> None:
         for path, error in S3IO(client=_client()).delete_files(list(paths)):
@@ -150,7 +149,7 @@ class S3Storage:
         return True
 
     def _put(self, path: str, data: bytes, **condition: str) -> bool:
-        """Write an object on condition; where that fails, whether it holds these bytes by now."""
+        """Write an object on condition; if refused, return whether it holds these bytes by now."""
         bucket, key = bucket_and_name(path)
         for attempt in range(TRIES):
             with _refusals_explained(path):
@@ -174,8 +173,9 @@ class S3Storage:
 
 
 def _part(path: str, client: Any, start: int, stop: int) -> bytes:
-    """The bytes [start, stop) of an object; the client gives those that came where a connection
-    breaks off.
+    """Return the bytes [start, stop) of an object.
+
+    If a connection breaks, the client returns the bytes that arrived; the rest is requested again.
     """
     data = b""
     with _refusals_explained(path):
@@ -187,9 +187,7 @@ def _part(path: str, client: Any, start: int, stop: int) -> bytes:
 
 
 def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
-    """An object's bytes and ETag; asked for again where the bytes break off, which the client
-    leaves to its callers.
-    """
+    """Return an object's bytes and ETag; retry if the connection breaks, as the client does not."""
     for _ in range(TRIES - 1):
         found = client.get_object(Bucket=bucket, Key=key)
         with contextlib.suppress(*BROKEN_OFF):
@@ -205,32 +203,30 @@ def _listed(prefix: str) -> list[Entry]:
             found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
         else:
             found = listed(functools.partial(_page, bucket, start), start)
-    return sorted(
-        (entry for entry in found if not entry.path.endswith("/")), key=lambda entry: entry.path
-    )
+    files = (entry for entry in found if not entry.path.endswith("/"))
+    return sorted(files, key=lambda entry: entry.path)
 
 
 def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
-    """The first objects of a prefix after one name, and not after another."""
+    """Return the first objects of a prefix whose names lie in (after, upto]; "" is no bound."""
     for items, more in _pages(bucket, prefix, after):
-        last = items[-1].key if items else ""
-        if last > after or not more:  # not every service knows where to begin
+        last = ""
+        if items:
+            last = items[-1].key
+        if last > after or not more:  # some services ignore where to start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
-            return Page(
-                [_entry(bucket, item) for item in within],
-                last,
-                more and not (upto and last >= upto),
-            )
-    raise AssertionError("the last page has none after it")
+            found = [_entry(bucket, item) for item in within]
+            return Page(found, last, more and not (upto and last >= upto))
+    raise AssertionError("the last page has no successor")
 
 
 def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Item], bool]]:
-    """The pages of a listing from after a name on, each with whether there are more."""
-    begin = {"StartAfter": after} if after else {}
-    paginator, size = (
-        _client().client.get_paginator("list_objects_v2"),
-        {"PageSize": OBJECTS_IN_A_PAGE},
-    )
+    """Yield the pages of a listing after a name, each with whether there are more."""
+    begin = {}
+    if after:
+        begin["StartAfter"] = after
+    paginator = _client().client.get_paginator("list_objects_v2")
+    size = {"PageSize": OBJECTS_IN_A_PAGE}
     for page in paginator.paginate(Bucket=bucket, Prefix=prefix, PaginationConfig=size, **begin):
         items = [
             Item(x["ETag"], x["Key"], x["LastModified"], x["Size"])
@@ -240,14 +236,13 @@ def _pages(bucket: str, prefix: str, after: str = "") -> Iterator[tuple[list[Ite
 
 
 def _entry(bucket: str, item: Any) -> Entry:
-    path, version = f"s3://{bucket}/{item.key}", f"{item.size}-{item.etag}"
+    path = f"s3://{bucket}/{item.key}"
+    version = f"{item.size}-{item.etag}"
     return Entry(path, item.size, item.etag, version, item.last_modified.timestamp())
 
 
 def _client() -> Any:
-    """A client of its own for each reader, since Beam's holds the stream that it reads from;
-    connections are shared.
-    """
+    """Return a client for one reader, since Beam's holds its stream; connections are shared."""
     return copy.copy(_shared(os.getpid()))
 
 
@@ -259,7 +254,7 @@ def _shared(process: int) -> Any:
 
 @contextlib.contextmanager
 def _refusals_explained(path: str) -> Iterator[None]:
-    """Refusals raised as one line that says what mends them."""
+    """Turn refusals into one line that says what mends them."""
     try:
         yield
     except (BotoCoreError, S3ClientError, ClientError) as error:
@@ -270,11 +265,10 @@ def _refusals_explained(path: str) -> Iterator[None]:
 
 
 def _refusal(error: Exception) -> str | None:
-    """What is wrong and what mends it; None for an error that is no refusal, as where an object is
-    not there.
-    """
-    # Beam keeps an error's text alone
-    cause = error.__context__ if isinstance(error, S3ClientError) else error
+    """Return what is wrong and what mends it; None for other errors, such as a missing object."""
+    cause: BaseException | None = error
+    if isinstance(error, S3ClientError):  # Beam keeps only the text of the cause
+        cause = error.__context__
     if isinstance(cause, CREDENTIALS_MISSING):
         return f"no AWS credentials ({first_line(cause).rstrip('.')}); {CREDENTIALS}"
     if isinstance(cause, ParamValidationError):

@@ -6,14 +6,15 @@ from transforms.storage.dispatch import read_bytes
 
 
 def read_text(path: str, option: str) -> str:
-    """The text of a file that an option names. Raises OptionError where it is missing or not
-    UTF-8.
+    """Return the text of a file that an option names.
+
+    Raises OptionError if it is missing or not UTF-8.
     """
     return text_of(read_named(path, option), path, option)
 
 
 def read_named(path: str, option: str) -> bytes:
-    """The bytes of a file that an option names. Raises OptionError where it cannot be read."""
+    """Return the bytes of a file that an option names. Raises OptionError if it cannot be read."""
     try:
         return read_bytes(absolute(path))
     except FileNotFoundError as error:
@@ -25,7 +26,7 @@ def read_named(path: str, option: str) -> bytes:
 
 
 def text_of(data: bytes, path: str, option: str) -> str:
-    """The text of a file's bytes. Raises OptionError where they are not UTF-8."""
+    """Return the text of a file's bytes. Raises OptionError if they are not UTF-8."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -35,7 +36,7 @@ def text_of(data: bytes, path: str, option: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, which end with LF or CRLF; the empty end after the last one is no line.
+    """Return the lines of a text, which end with LF or CRLF; an empty end is no line.
 
     `str.splitlines` ends lines at nine other characters too, which texts and JSON may hold.
 
@@ -43,4 +44,6 @@ def lines_of(text: str) -> list[str]:
     ['one\\u2028line', '', 'three']
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]
+    if lines[-1] == "":
+        lines.pop()
+    return lines

@@ -242,7 +242,7 @@ def test_a_link_to_nothing_is_named_where_files_of_a_pattern_could_be_behind_it(
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "a.txt").write_text("x")
     (tmp_path / "b").symlink_to(tmp_path / "not mounted")
-    with pytest.raises(SentenceBeamError, match=r"b is a link to a folder that is not there"):
+    with pytest.raises(SentenceBeamError, match=r"b is a link to a folder that does not exist"):
         LocalStorage().match(str(tmp_path / pattern))
     assert len(LocalStorage().match(str(tmp_path / "c*" / "*.txt")).files) == 1
     (tmp_path / "b").rename(tmp_path / ".b")
@@ -266,7 +266,7 @@ def test_a_folder_that_cannot_be_listed_is_named(
     (tmp_path / "in" / "a.txt").write_text("x")
     (tmp_path / "in" / "deep" / "b.txt").write_text("x")
     _failing(monkeypatch, "scandir", str(tmp_path / "in" / "deep"), code)
-    with pytest.raises(SentenceBeamError, match=r"in/deep cannot be looked at"):
+    with pytest.raises(SentenceBeamError, match=r"in/deep cannot be read"):
         list_files(LocalStorage(), str(tmp_path / "in"))
 
 
@@ -281,7 +281,7 @@ def test_a_file_whose_status_cannot_be_had_is_named(
         lambda: LocalStorage().stat(str(path)),
         lambda: LocalStorage().match(f"{tmp_path}/*"),
     ):
-        with pytest.raises(SentenceBeamError, match=r"b\.txt cannot be looked at"):
+        with pytest.raises(SentenceBeamError, match=r"b\.txt cannot be read"):
             act()
 
 
