@@ -42,7 +42,7 @@ from transforms.space.spec import PoolerPart, PoolerSpec
 
 @dataclass(frozen=True)
 class Lexicon:
-    """What some poolers are built from beside the sizes of the model.
+    """The data from which some poolers are built, besides the sizes of the model.
 
     `pieces`: the vocabulary by id; `around`: ids that the tokenizer puts around a text; `tables`:
     token statistics by digest; `cnn`: the trained network of the model's CNN head.
@@ -55,15 +55,19 @@ class Lexicon:
 
 
 def build_pooler(spec: PoolerSpec, shape: ModelShape, lexicon: Lexicon | None = None) -> Pooler:
-    """The pooler of a resolved SPEC for a model of this shape; `OptionError` where the model cannot
-    serve it.
+    """Return the pooler of a resolved SPEC for a model of this shape.
+
+    Raises OptionError if the model cannot serve it.
     """
     if spec.is_auto:
         raise OptionError(
             "pooler auto means the model's own modules; resolve it to a pooler by name first"
         )
-    built = tuple(_build_part(part, shape, lexicon or Lexicon()) for part in spec.parts)
-    return built[0] if len(built) == 1 else Concat(built, spec.dim(shape.hidden, shape.embedding))
+    lexicon = lexicon or Lexicon()
+    built = tuple(_build_part(part, shape, lexicon) for part in spec.parts)
+    if len(built) == 1:
+        return built[0]
+    return Concat(built, spec.dim(shape.hidden, shape.embedding))
 
 
 def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
@@ -75,14 +79,16 @@ def _build_part(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler
 
 def _layer(part: PoolerPart, shape: ModelShape) -> int:
     layer = dict(part.options).get("layer", "last")
-    return shape.layers if layer == "last" else int(layer)
+    if layer == "last":
+        return shape.layers
+    return int(layer)
 
 
 def _count(part: PoolerPart) -> str:
     return str(part.option("count"))
 
 
-def _of_one_layer(kind: Callable[..., Pooler]) -> Callable[[PoolerPart, ModelShape], Pooler]:
+def _build_one_layer(kind: Callable[..., Pooler]) -> Callable[[PoolerPart, ModelShape], Pooler]:
     return lambda part, shape: kind(_layer(part, shape), shape.hidden, _count(part))
 
 
@@ -106,9 +112,8 @@ def _last2(part: PoolerPart, shape: ModelShape) -> Pooler:
 
 
 def _ditto(part: PoolerPart, shape: ModelShape) -> Pooler:
-    layers = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}[
-        str(part.option("states"))
-    ]
+    choices = {"first-last": (0, shape.layers), "last": (shape.layers,), "static": ()}
+    layers = choices[str(part.option("states"))]
     width = shape.hidden if layers else shape.embedding
     return Ditto(attention_head(part), layers, width, str(part.option("scale")), _count(part))
 
@@ -147,33 +152,32 @@ def _tfidf(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
 
 
 def _sif(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
-    layers = (shape.layers,) if part.option("states") == "last" else ()
     weights = smooth_inverse_frequencies(_table(part, lexicon), float(part.option("a")))
-    return Sif(weights, layers, shape.hidden if layers else shape.embedding, _count(part))
+    if part.option("states") == "last":
+        return Sif(weights, (shape.layers,), shape.hidden, _count(part))
+    return Sif(weights, (), shape.embedding, _count(part))
 
 
 def _remove_biases(part: PoolerPart, shape: ModelShape, lexicon: Lexicon) -> Pooler:
     if part.option("variant") == "reference":
         if NOTHING_LEFT not in lexicon.pieces:
             raise OptionError(
-                f"pooler 'remove-biases': the tokenizer has no {NOTHING_LEFT}; give a PATH of token"
-                " counts"
+                f"pooler 'remove-biases': the tokenizer has no {NOTHING_LEFT}; give a PATH of "
+                "token counts"
             )
-        return ReferenceRemoveBiases(
-            lexicon.around, lexicon.pieces.index(NOTHING_LEFT), shape.embedding
-        )
-    pieces, dropped = lexicon.pieces, np.zeros(len(lexicon.pieces), dtype=bool)
+        padding = lexicon.pieces.index(NOTHING_LEFT)
+        return ReferenceRemoveBiases(lexicon.around, padding, shape.embedding)
+    pieces = lexicon.pieces
+    dropped = np.zeros(len(pieces), dtype=bool)
     if part.table is not None:
         dropped |= most_frequent(_table(part, lexicon).counts, int(part.option("top")))
     if part.option("punctuation") == "remove":
         dropped |= np.array([is_sign(piece) for piece in pieces], dtype=bool)
     if part.option("case") == "drop":
         dropped |= np.array([has_capitals(piece) for piece in pieces], dtype=bool)
-    inside = (
-        word_insides(pieces)
-        if part.option("subwords") == "remove"
-        else np.zeros(len(pieces), dtype=bool)
-    )
+    inside = np.zeros(len(pieces), dtype=bool)
+    if part.option("subwords") == "remove":
+        inside = word_insides(pieces)
     return RemoveBiases(torch.from_numpy(dropped), torch.from_numpy(inside), shape.embedding)
 
 
@@ -198,12 +202,12 @@ _WITH_LEXICON: dict[str, Callable[[PoolerPart, ModelShape, Lexicon], Pooler]] = 
     "cnn": _cnn,
 }
 _BUILDERS: dict[str, Callable[[PoolerPart, ModelShape], Pooler]] = {
-    "mean": _of_one_layer(Mean),
-    "cls": _of_one_layer(FirstToken),
-    "cls-tanh": _of_one_layer(TanhHead),
-    "max": _of_one_layer(Max),
-    "mean-sqrt-len": _of_one_layer(MeanSqrtLen),
-    "last-token": _of_one_layer(LastToken),
+    "mean": _build_one_layer(Mean),
+    "cls": _build_one_layer(FirstToken),
+    "cls-tanh": _build_one_layer(TanhHead),
+    "max": _build_one_layer(Max),
+    "mean-sqrt-len": _build_one_layer(MeanSqrtLen),
+    "last-token": _build_one_layer(LastToken),
     "weighted-mean": _weighted_mean,
     "static": _static,
     "first-last": _first_last,

@@ -1,6 +1,4 @@
-"""The CNN head of CNN-SBERT and CNN-SALBERT: a network over a text's token states, trained with the
-model.
-"""
+"""The CNN head of CNN-SBERT and CNN-SALBERT: a network over token states."""
 
 from dataclasses import dataclass, field
 
@@ -13,18 +11,17 @@ from transforms.pooling.padding import padded
 from transforms.pooling.simple import OneLayer
 from transforms.pooling.states import TokenStates
 
-# the widest layers take 64 bytes for each component of each of these tokens
+# The widest layers take 64 bytes for each component of each of these tokens.
 _TOKENS_AT_ONCE = {"cpu": 256, "cuda": 8192}
 
 
 class CnnNetwork(nn.Module):
-    """The network of figure 2 of arXiv:2101.10642: five rounds of maximum over tokens, convolution
-    over tokens, tanh.
+    """Five rounds of maximum over tokens, convolution over tokens, tanh (arXiv:2101.10642, fig. 2).
 
-    Each component of the token states goes through it by itself, so that it has 84,481 parameters
-    whatever their width. A reconstruction, as no code was published: maxima are of two tokens and
-    their windows do not overlap, convolutions read zeros beyond a text's ends, and tokens that do
-    not count are kept out of every step.
+    Each component of the token states passes through it alone, so that it has 84,481 parameters
+    whatever their width. It is a reconstruction, because no code was published: maxima are of two
+    tokens with windows that do not overlap, convolutions read zeros beyond a text's ends, and every
+    step ignores tokens that do not count.
     """
 
     def __init__(self) -> None:
@@ -35,19 +32,17 @@ class CnnNetwork(nn.Module):
         )
 
     def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        """The vectors [B, H], each component in (-1, 1), of states [B, T, H] where `mask` [B, T]
-        bool is True.
-        """
-        # windows begin at the first token that counts
-        first = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
-        found = states.gather(1, first.unsqueeze(2).expand_as(states)).unsqueeze(1)
-        there = mask.gather(1, first)[:, None, :, None]
+        """Return vectors [B, H] in (-1, 1) of the states [B, T, H] that `mask` [B, T] marks."""
+        # Windows begin at the first token that counts.
+        order = (~mask).to(torch.uint8).argsort(dim=1, stable=True)
+        values = states.gather(1, order.unsqueeze(2).expand_as(states)).unsqueeze(1)
+        valid = mask.gather(1, order)[:, None, :, None]
         for conv in self.convs:
-            found = F.max_pool2d(found.masked_fill(~there, float("-inf")), (2, 1), ceil_mode=True)
-            there = F.max_pool2d(there.to(found.dtype), (2, 1), ceil_mode=True) > 0
-            found = torch.tanh(conv(found.masked_fill(~there, 0)))
-        total = found.masked_fill(~there, 0).sum(dim=(1, 2))
-        return total / there.sum(dim=(1, 2)).clamp(min=1)
+            values = F.max_pool2d(values.masked_fill(~valid, float("-inf")), (2, 1), ceil_mode=True)
+            valid = F.max_pool2d(valid.to(values.dtype), (2, 1), ceil_mode=True) > 0
+            values = torch.tanh(conv(values.masked_fill(~valid, 0)))
+        total = values.masked_fill(~valid, 0).sum(dim=(1, 2))
+        return total / valid.sum(dim=(1, 2)).clamp(min=1)
 
 
 @dataclass(frozen=True)

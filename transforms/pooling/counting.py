@@ -1,8 +1,7 @@
-"""Which tokens a pooler counts, and float32 reductions over those of each sentence, which read no
-other token.
+"""The tokens that a pooler counts, and float32 reductions over those of each sentence.
 
-Which tokens count is found out in main memory, so that nobody waits for a GPU to say how many there
-are.
+The choice is made in main memory, so that no thread waits for a GPU to report a number. Reductions
+read no other token.
 """
 
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ class CountedTokens:
     """The counted tokens of a batch.
 
     `index` [M] int64: their rows among the packed tokens, in order; `offsets` [B + 1] int64 cuts it
-    into sentences; `fallback` [B] bool: sentences in which nothing was left, so that all their
-    tokens are counted. All of them are in one place: in main memory, or with the states.
+    into sentences; `fallback` [B] bool: sentences without a counted token, all of whose tokens are
+    counted instead. All three are in one place: in main memory, or with the states.
     """
 
     index: Tensor
@@ -30,9 +29,13 @@ class CountedTokens:
     fallback: Tensor
 
     def to(self, device: torch.device) -> "CountedTokens":
-        """The same with its tensors on a device."""
-        moved = (to_device(each, device) for each in (self.index, self.offsets, self.fallback))
-        return self if self.index.device == device else CountedTokens(*moved)
+        """Return the same with its tensors on a device."""
+        if self.index.device == device:
+            return self
+        index, offsets, fallback = (
+            to_device(tensor, device) for tensor in (self.index, self.offsets, self.fallback)
+        )
+        return CountedTokens(index, offsets, fallback)
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -46,11 +49,9 @@ class CountedTokens:
         return numbers.repeat_interleave(self.lengths, output_size=self.index.numel())
 
     def totals(self, values: Tensor) -> Tensor:
-        """The sums over each sentence [B] of a value for each counted token [M], in the values'
-        dtype.
+        """Return the sum over each sentence [B] of values [M] of counted tokens, in their dtype.
 
-        Each is summed in the tokens' order, also on a GPU, where adding by index would take any
-        order.
+        Values are added in the tokens' order, also on a GPU, where adding by index has no order.
         """
         if not values.is_floating_point() or not self.lengths.numel():
             return _per_sentence(values, self.offsets)
@@ -58,32 +59,33 @@ class CountedTokens:
 
 
 def count_tokens(states: TokenStates, policy: str) -> CountedTokens:
-    """The tokens that `policy` (`all`, `no-special`, `drop-last-special`, `no-prompt`) counts,
-    where the states are.
+    """Return the tokens that a policy counts, on the device of the states.
+
+    `policy`: `all`, `no-special`, `drop-last-special` or `no-prompt`.
     """
     return count_in_memory(states, policy).to(states.device)
 
 
 def count_in_memory(states: TokenStates, policy: str) -> CountedTokens:
-    """The tokens that a policy counts among those kept, in main memory."""
+    """Return the kept tokens that a policy counts, in main memory."""
     keep = _POLICIES[policy](states)
     if keep is states.keep and bool(keep.all()):
         index = torch.arange(keep.numel(), device=keep.device)
-        return CountedTokens(
-            index, states.offsets, torch.zeros_like(states.offsets[1:], dtype=torch.bool)
-        )
+        fallback = torch.zeros_like(states.offsets[1:], dtype=torch.bool)
+        return CountedTokens(index, states.offsets, fallback)
     return count_kept(states, keep)
 
 
 def count_kept(states: TokenStates, keep: Tensor) -> CountedTokens:
-    """The tokens that `keep` [N] bool names, in main memory; all tokens of a sentence in which it
-    names none.
+    """Return the tokens that `keep` [N] bool marks, in main memory.
+
+    A sentence without a marked token counts all its tokens.
     """
     lengths = states.offsets.diff()
-    left = _per_sentence(keep, states.offsets)
-    fallback = left == 0
+    marked = _per_sentence(keep, states.offsets)
+    fallback = marked == 0
     keep = keep | fallback.repeat_interleave(lengths)
-    counts = torch.where(fallback, lengths, left)
+    counts = torch.where(fallback, lengths, marked)
     offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return CountedTokens(keep.nonzero().squeeze(1), offsets, fallback)
 
@@ -101,9 +103,7 @@ def _no_special(states: TokenStates) -> Tensor:
 
 
 def _drop_last(states: TokenStates) -> Tensor:
-    """Every token but a sentence's last, unless that is its only one (SBERT-WK's code); [N]
-    bool.
-    """
+    """Mark [N] bool every token but a sentence's last, unless it is the only one (SBERT-WK)."""
     keep = states.keep.clone()
     lengths = states.offsets.diff()
     keep[states.offsets[1:][lengths > 1] - 1] = False
@@ -128,9 +128,12 @@ _POLICIES = {
 
 
 def segment_sum(values: Tensor, counted: CountedTokens, weights: Tensor | None = None) -> Tensor:
-    """The sum of the counted rows of `values` [N, H], times `weights` [M] where given; [B, H]
-    float32.
+    """Return the sum [B, H] float32 of the counted rows of `values` [N, H].
+
+    `weights` [M], if given, multiply the rows.
     """
+    if weights is not None:
+        weights = weights.float()
     if not counted.lengths.numel():
         return values.new_zeros((0, values.shape[1]), dtype=torch.float32)
     return F.embedding_bag(
@@ -138,7 +141,7 @@ def segment_sum(values: Tensor, counted: CountedTokens, weights: Tensor | None =
         values.float(),
         counted.offsets,
         mode="sum",
-        per_sample_weights=None if weights is None else weights.float(),
+        per_sample_weights=weights,
         include_last_offset=True,
     )
 
@@ -150,6 +153,6 @@ def segment_mean(values: Tensor, counted: CountedTokens) -> Tensor:
 
 def segment_max(values: Tensor, counted: CountedTokens) -> Tensor:
     """The componentwise maximum of the counted rows of `values` [N, H]; [B, H] float32."""
-    # segment_reduce takes half the time of embedding_bag's maximum
+    # segment_reduce takes half the time of embedding_bag's maximum.
     rows = values.index_select(0, counted.index).float()
     return torch.segment_reduce(rows, "max", offsets=counted.offsets)

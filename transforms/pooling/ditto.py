@@ -12,13 +12,12 @@ from transforms.pooling.states import Pooled, TokenStates, graded
 
 @dataclass(frozen=True)
 class Ditto:
-    """e = sum_t a_t x_t / Z, a_t the attention of token t to itself in one head (Ditto,
-    arXiv:2305.10786, section 3).
+    """e = sum_t a_t x_t / Z, a_t the attention of token t to itself in one head.
 
     `head`: block and head, both from 1. x_t is the mean of the states of `layers`, or the row of
-    the embedding matrix where there are none. `scale` is Z: `none` 1 (as published), `sum` the sum
-    of a_t, `count` the number of counted tokens. A sentence whose a_t sum to less than 1e-12 is its
-    tokens' plain mean and a fallback.
+    the embedding matrix if `layers` is empty. `scale` is Z: `none` 1 (as published), `sum` the sum
+    of a_t, `count` the number of counted tokens. A sentence whose a_t sum to less than 1e-12 gets
+    its tokens' plain mean and counts as a fallback. Ditto, arXiv:2305.10786, section 3.
     """
 
     head: tuple[int, int]
@@ -29,22 +28,20 @@ class Ditto:
 
     @property
     def needs(self) -> Needs:
-        return Needs(
-            layers=frozenset(self.layers), raw=not self.layers, heads=frozenset([self.head])
-        )
+        heads = frozenset([self.head])
+        return Needs(layers=frozenset(self.layers), raw=not self.layers, heads=heads)
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
-        weights, weak = self._weights(
-            states.own_attention[self.head][counted.index].float(), counted
-        )
-        return graded(weighted_sum(states, self.layers, counted, weights), counted.fallback | weak)
+        attention = states.own_attention[self.head][counted.index].float()
+        weights, weak = self._weights(attention, counted)
+        vectors = weighted_sum(states, self.layers, counted, weights)
+        return graded(vectors, counted.fallback | weak)
 
     def _weights(self, attention: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
-        """The weight of each counted token [M], and the sentences [B] bool that fall back to the
-        mean.
-        """
-        total, sentences = counted.totals(attention), counted.sentences
+        """Return the weight of each counted token [M] and the sentences [B] bool that fall back."""
+        total = counted.totals(attention)
+        sentences = counted.sentences
         divisors = {"none": torch.ones_like(total), "sum": total, "count": counted.lengths.float()}
         weak = total < 1e-12
         weights = attention / divisors[self.scale][sentences]
@@ -54,14 +51,13 @@ class Ditto:
 def weighted_sum(
     states: TokenStates, layers: tuple[int, ...], counted: CountedTokens, weights: Tensor
 ) -> Tensor:
-    """The sums [B, D] of w_t x_t, x_t the mean over `layers`, or the token's embedding row where
-    there are none.
+    """Return the sums [B, D] of w_t x_t.
+
+    x_t is the mean over `layers`, or the token's embedding row if `layers` is empty.
     """
     if layers:
-        sums = torch.stack(
-            [segment_sum(states.hidden[layer], counted, weights) for layer in layers]
-        )
-        return sums.mean(dim=0)
+        sums = [segment_sum(states.hidden[layer], counted, weights) for layer in layers]
+        return torch.stack(sums).mean(dim=0)
     if states.raw is None:
         raise ValueError("static states need TokenStates.raw")
     return segment_sum(states.raw, counted, weights)

@@ -1,4 +1,4 @@
-"""Packed tokens laid out with padding, for what reads a sentence's tokens side by side."""
+"""Padding of packed tokens, for layers that read a sentence's tokens side by side."""
 
 import torch
 from torch import Tensor
@@ -7,29 +7,26 @@ from transforms.pooling.transfer import to_device
 
 
 def padded(values: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """Sentences [B, T, H] of packed rows [N, H], zeros behind the shorter ones, and where they have
-    rows [B, T] bool.
+    """Return packed rows [N, H] as sentences [B, T, H], and a mask [B, T] bool of their rows.
 
-    `offsets` [B + 1] int64, in main memory, cuts the rows into sentences.
+    Shorter sentences end with zeros. `offsets` [B + 1] int64, in main memory, cuts the rows into
+    sentences.
     """
     mask = _mask(offsets)
-    laid = values.new_zeros((mask.numel(), values.shape[1])).index_copy_(
-        0, _places(mask, values.device), values
-    )
-    return laid.view(*mask.shape, values.shape[1]), to_device(mask, values.device)
+    rows = values.new_zeros((mask.numel(), values.shape[1]))
+    rows.index_copy_(0, _places(mask, values.device), values)
+    return rows.view(*mask.shape, values.shape[1]), to_device(mask, values.device)
 
 
 def packed(laid: Tensor, offsets: Tensor) -> Tensor:
-    """The rows [N, H] of sentences [B, T, H] that `padded` has laid out, one sentence after the
-    other.
-    """
+    """Return the packed rows [N, H] of the sentences [B, T, H] that `padded` made."""
     return laid.flatten(0, 1).index_select(0, _places(_mask(offsets), laid.device))
 
 
 def _mask(offsets: Tensor) -> Tensor:
     lengths = offsets.diff()
-    places = torch.arange(int(lengths.max()) if lengths.numel() else 0)
-    return places < lengths.unsqueeze(1)
+    longest = int(lengths.max()) if lengths.numel() else 0
+    return torch.arange(longest) < lengths.unsqueeze(1)
 
 
 def _places(mask: Tensor, device: torch.device) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every pooler offers, what it may need, and several poolers side by side."""
+"""The interface of poolers, the states that they may need, and several poolers side by side."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -29,8 +29,9 @@ class Needs:
 
     @property
     def deepest(self) -> int:
-        """The number of the last block that has to run; 0 for none. A head needs only what enters
-        its block.
+        """The number of the last block that has to run; 0 for none.
+
+        A head needs only the input of its block.
         """
         return max([0, *self.layers, *(block - 1 for block, _ in self.heads)])
 
@@ -65,8 +66,9 @@ class Pooler(Protocol):
 
 @dataclass(frozen=True)
 class Concat:
-    """The vectors of several poolers side by side, in their order; a row is a fallback where it is
-    one in any part.
+    """The vectors of several poolers side by side, in order.
+
+    A row is a fallback if it is one in any part.
     """
 
     parts: tuple[Pooler, ...]
@@ -84,10 +86,9 @@ class Concat:
 
 @dataclass(frozen=True)
 class MixedLayers:
-    """A pooler whose last layer is the average of layers `first` to `last` with `weights`, computed
-    in float32.
+    """A pooler of the weighted average of the layers `first` to `last`, computed in float32.
 
-    sentence-transformers' WeightedLayerPooling: x_t = sum_l w_l x_tl / sum_l w_l.
+    x_t = sum_l w_l x_tl / sum_l w_l (sentence-transformers' WeightedLayerPooling).
     """
 
     pooler: Pooler
@@ -101,9 +102,8 @@ class MixedLayers:
 
     @property
     def needs(self) -> Needs:
-        return _union(
-            [self.pooler.needs, Needs(layers=frozenset(range(self.first, self.last + 1)))]
-        )
+        mixed = Needs(layers=frozenset(range(self.first, self.last + 1)))
+        return _union([self.pooler.needs, mixed])
 
     def __call__(self, states: TokenStates) -> Pooled:
         layers = [states.hidden[layer].float() for layer in range(self.first, self.last + 1)]
@@ -114,10 +114,9 @@ class MixedLayers:
 
 @dataclass(frozen=True)
 class OverTokenLayers:
-    """A pooler of the last layer's states as `layers` change them: packed [N, H] and offsets [B +
-    1] to [N, D].
+    """A pooler of the last layer's states after further `layers`.
 
-    The offsets are in main memory.
+    `layers` maps packed states [N, H] and offsets [B + 1], in main memory, to states [N, D].
     """
 
     pooler: Pooler

@@ -16,8 +16,8 @@ from transforms.pooling.transfer import to_device
 # ones of the sentences of the STS test sets, so scores on those sets are flattered; counts of one's
 # own corpus do not have this flaw.
 REFERENCE_PIECES = frozenset(
-    "\" ##s ' , - . : a an and are as at by dog for from i in is it man of on playing s said that"
-    " the to two was white with woman you".split()
+    "\" ##s ' , - . : a an and are as at by dog for from i in is it man of on playing s said that "
+    "the to two was white with woman you".split()
 )
 REFERENCE_SIGNS = frozenset(
     "! \" # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \\ ] ^ _ ` { | ~ £ ´ » ¿ – — ‘ ’ ‚ “ ” • … € ™"
@@ -28,23 +28,22 @@ _WORD_STARTS = ("\u2581", "\u0120")  # SentencePiece, byte-level BPE
 
 
 def kept_text(pieces: Sequence[str]) -> str:
-    """The word pieces that PromptBERT's code keeps (arXiv:2201.04337, section 3), lower-cased,
-    joined by blanks.
+    """Return the word pieces that PromptBERT's code keeps, lower-cased, joined by blanks.
 
-    Where nothing is kept it is the text of the padding token, as in that code.
+    If none is kept, returns the text of the padding token, as that code does (arXiv:2201.04337,
+    section 3).
     """
     dropped = REFERENCE_PIECES | REFERENCE_SIGNS
     kept = [piece.lower() for piece in pieces if piece not in dropped and "##" not in piece]
-    return " ".join(kept) if kept else NOTHING_LEFT
+    return " ".join(kept) or NOTHING_LEFT
 
 
 @dataclass(frozen=True)
 class ReferenceRemoveBiases:
-    """The mean embedding row over a text already reduced to `kept_text`; the special tokens around
-    it never count.
+    """The mean embedding row over a text already reduced to `kept_text`.
 
-    `around`: ids of those special tokens; `padding`: the id that `NOTHING_LEFT` becomes, which
-    makes a fallback.
+    `around`: ids of the special tokens around it, which never count; `padding`: the id of
+    `NOTHING_LEFT`, which makes a fallback.
     """
 
     around: frozenset[int]
@@ -64,12 +63,11 @@ class ReferenceRemoveBiases:
 
 @dataclass(frozen=True, eq=False)
 class RemoveBiases:
-    """The mean embedding row over the tokens that `dropped` [V] bool does not name; special tokens
-    never count.
+    """The mean embedding row over the tokens that `dropped` [V] bool does not mark.
 
-    `inside` [V] bool marks pieces that continue a word, which are left out too unless they are a
-    text's first token. Where nothing is left the mean is over all tokens but the special ones, and
-    a fallback.
+    Special tokens never count. `inside` [V] bool marks pieces that continue a word, which are
+    dropped too unless they are a text's first token. If no token remains, the mean is over all but
+    the special ones, and the row is a fallback.
     """
 
     dropped: Tensor
@@ -83,7 +81,8 @@ class RemoveBiases:
     def __call__(self, states: TokenStates) -> Pooled:
         if states.special is None:
             raise ValueError("remove-biases needs TokenStates.special")
-        ids, plain = states.token_ids, states.keep & ~states.special
+        ids = states.token_ids
+        plain = states.keep & ~states.special
         keep = plain & ~self.dropped[ids] & ~(self.inside[ids] & ~_first(states, plain))
         removed = count_kept(states, keep).fallback
         lengths = states.offsets.diff()
@@ -99,9 +98,7 @@ def _first(states: TokenStates, plain: Tensor) -> Tensor:
 
 
 def most_frequent(counts: np.ndarray, top: int) -> np.ndarray:
-    """A mask [V] bool of the `top` most frequent tokens that occur; of equally frequent ones the
-    lower ids.
-    """
+    """Return a mask [V] bool of the `top` most frequent tokens that occur; ties by lower id."""
     order = np.argsort(-counts, kind="stable")[:top]
     marked = np.zeros(len(counts), dtype=bool)
     marked[order[counts[order] > 0]] = True
@@ -123,8 +120,9 @@ def has_capitals(piece: str) -> bool:
 
 
 def word_insides(pieces: Sequence[str]) -> np.ndarray:
-    """A mask [V] bool of the pieces that continue a word, by the vocabulary's own signs; all False
-    without them.
+    """Return a mask [V] bool of the pieces that continue a word.
+
+    The vocabulary's own signs tell them; the mask is all False without such signs.
     """
     if any(piece.startswith("##") for piece in pieces):
         return np.array([piece.startswith("##") for piece in pieces], dtype=bool)
@@ -135,12 +133,11 @@ def word_insides(pieces: Sequence[str]) -> np.ndarray:
 
 
 def _mean_row(states: TokenStates, counted: CountedTokens, fallback: Tensor) -> Pooled:
-    """The mean embedding rows of what is counted; `counted` and `fallback` [B] bool are in main
-    memory.
+    """Return the mean embedding rows of the counted tokens.
+
+    `counted` and `fallback` [B] bool are in main memory.
     """
     if states.raw is None:
         raise ValueError("remove-biases needs TokenStates.raw")
-    return graded(
-        segment_mean(states.raw, counted.to(states.raw.device)),
-        to_device(fallback, states.raw.device),
-    )
+    device = states.raw.device
+    return graded(segment_mean(states.raw, counted.to(device)), to_device(fallback, device))

@@ -1,5 +1,4 @@
-"""SBERT-WK: a word's vector mixes the layers that say something new; words that change most across
-layers weigh most.
+"""SBERT-WK: words mix layers that add something new; words that change most weigh most.
 
 All weights follow from the K x K cosines between one token's layer vectors, so no layer vector is
 ever decomposed: the last row of the Cholesky factor of a layer's context, itself last, holds what
@@ -54,7 +53,9 @@ class SbertWk:
 
     @property
     def _first(self) -> int:
-        return self.start if self.importance == "selected" else 0
+        if self.importance == "selected":
+            return self.start
+        return 0
 
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_tokens(states, self.count)
@@ -70,14 +71,15 @@ class SbertWk:
         return graded(total, counted.fallback | uniform)
 
     def _weigh(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights of the selected layers [K, M] and variances [M] of the counted tokens, float64,
-        chunk by chunk.
+        """Return weights of the selected layers [K, M] and variances [M] of the counted tokens.
+
+        Both are float64, computed chunk by chunk.
         """
         tokens = max(1, _CHUNK_BYTES[index.device.type] // (4 * len(layers) * self.dim))
         parts = [self._weigh_chunk(layers, chunk) for chunk in index.split(tokens)]
-        return torch.cat([mixture for mixture, _ in parts], dim=1), torch.cat(
-            [variance for _, variance in parts]
-        )
+        mixtures = torch.cat([mixture for mixture, _ in parts], dim=1)
+        variances = torch.cat([variance for _, variance in parts])
+        return mixtures, variances
 
     def _weigh_chunk(self, layers: Sequence[Tensor], index: Tensor) -> tuple[Tensor, Tensor]:
         cosines = layer_cosines(torch.stack([layer[index] for layer in layers], dim=1))
@@ -87,8 +89,9 @@ class SbertWk:
         return self._mixture(cosines[skipped:, skipped:]), variance
 
     def _mixture(self, cosines: Tensor) -> Tensor:
-        """The weights of the selected layers [K, M], columns that sum to 1, of their cosines [K, K,
-        M].
+        """Return the weights of the selected layers [K, M] from their cosines [K, K, M].
+
+        Columns sum to 1.
         """
         if self.weights == "even":
             return torch.full_like(cosines[0], 1 / len(cosines))
@@ -102,13 +105,14 @@ class SbertWk:
 
 
 def layer_cosines(vectors: Tensor) -> Tensor:
-    """Cosines between the layers of each token: `vectors` [M, K, H] -> [K, K, M] float64, with a
-    diagonal of 1.
+    """Return cosines [K, K, M] float64 between the layers of each token of `vectors` [M, K, H].
 
-    Products are accumulated in float32, or in float64 where the vectors are float64; a zero vector
-    has cosines of 0.
+    The diagonal is 1. Products are accumulated in float32, or in float64 if the vectors are
+    float64. A zero vector has cosines of 0.
     """
-    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+    wide = vectors
+    if vectors.dtype != torch.float64:
+        wide = vectors.float()
     gram = _exact_products(wide).double().permute(1, 2, 0)
     lengths = gram.diagonal().T.sqrt().clamp(min=1e-12)
     cosines = (gram + gram.transpose(0, 1)) / 2 / (lengths.unsqueeze(0) * lengths.unsqueeze(1))
@@ -117,23 +121,23 @@ def layer_cosines(vectors: Tensor) -> Tensor:
 
 
 def _exact_products(vectors: Tensor) -> Tensor:
-    """vectors vectors' in full precision: TensorFloat-32 has too few digits for what cancels later.
+    """Return vectors vectors' in full precision.
 
-    Where a process has turned that on, products are made in float64: the switch is for all threads,
-    and stays.
+    TensorFloat-32 has too few digits for the differences taken later. If the process has turned it
+    on, which holds for all threads, products are made in float64.
     """
-    wide = vectors.double() if vectors.device.type == "cuda" and _has_tf32() else vectors
+    wide = vectors
+    if vectors.device.type == "cuda" and _has_tf32():
+        wide = vectors.double()
     return torch.bmm(wide, wide.transpose(1, 2))
 
 
 def _has_tf32() -> bool:
     """Whether a GPU multiplies float32 matrices in TensorFloat-32."""
     matmul: Any = torch.backends.cuda.matmul
-    return (
-        matmul.fp32_precision == "tf32"
-        if hasattr(torch.backends, "fp32_precision")
-        else bool(matmul.allow_tf32)
-    )
+    if hasattr(torch.backends, "fp32_precision"):
+        return bool(matmul.fp32_precision == "tf32")
+    return bool(matmul.allow_tf32)
 
 
 def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, Tensor]:
@@ -143,44 +147,46 @@ def layer_weights(cosines: Tensor, window: int, variant: str) -> tuple[Tensor, T
     length of the layer's projection on its context, weighs by the size of the context, and gives
     the lowest layers no lower neighbours.
     """
-    alignment, novelty = torch.empty_like(cosines[0]), torch.empty_like(cosines[0])
+    alignment = torch.empty_like(cosines[0])
+    novelty = torch.empty_like(cosines[0])
     for members in _by_size(len(cosines), window, variant):
-        index = to_device(
-            torch.tensor([[*context, layer] for layer, context in members.items()]), cosines.device
-        )
+        places = torch.tensor([[*context, layer] for layer, context in members.items()])
+        index = to_device(places, cosines.device)
         blocks = cosines[index.unsqueeze(2), index.unsqueeze(1)]
         factor = _last_rows(blocks)
         mean = blocks[:, -1, :-1].mean(dim=1)
+        size = 1
         if variant == "reference":
             projection = factor[:, :-1].square().sum(dim=1).sqrt()
             mean = mean / projection.clamp(min=1e-6)
-        size = index.shape[1] if variant == "reference" else 1
+            size = index.shape[1]
         alignment[index[:, -1]] = 1 / (size * mean.clamp(min=_SMALLEST_ALIGNMENT))
         novelty[index[:, -1]] = factor[:, -1]
-    # where all layers are parallel no layer is novel: all weigh the same
+    # If all layers are parallel, none is novel: all weigh the same.
     novelty = torch.where(novelty.sum(dim=0) == 0, torch.ones_like(novelty), novelty)
     return alignment / alignment.sum(dim=0), novelty / novelty.sum(dim=0)
 
 
 def _by_size(layers: int, window: int, variant: str) -> list[dict[int, list[int]]]:
-    """Layers with the neighbours they are compared to, those with equally many together."""
-    found: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+    """Group the layers by the number of neighbours that they are compared with."""
+    groups: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
     for layer in range(layers):
         below = list(range(max(0, layer - window), layer))
         if variant == "reference" and layer < window:
             below = []
         context = below + list(range(layer + 1, min(layers, layer + window + 1)))
-        found[len(context)][layer] = context
-    return list(found.values())
+        groups[len(context)][layer] = context
+    return list(groups.values())
 
 
 def _last_rows(blocks: Tensor) -> Tensor:
-    """Last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M]; nearly singular ones
-    get a small ridge.
+    """Return the last rows [P, S, M] of the Cholesky factors of `blocks` [P, S, S, M].
+
+    Nearly singular blocks get a small ridge.
     """
     rows, smallest = _factor(blocks)
     weak = ~(smallest >= _SMALLEST_PIVOT)
-    if blocks.device.type == "cpu" and not bool(weak.any()):  # a GPU would have to be waited for
+    if blocks.device.type == "cpu" and not bool(weak.any()):  # on a GPU this would wait
         return rows
     ridge = _SMALLEST_PIVOT * torch.eye(blocks.shape[1], dtype=blocks.dtype, device=blocks.device)
     mended, _ = _factor(blocks + ridge.unsqueeze(2))
@@ -189,28 +195,28 @@ def _last_rows(blocks: Tensor) -> Tensor:
 
 
 def _factor(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Last rows [P, S, M] of the factors and the smallest pivots [P, M], elementwise over
-    tokens.
-    """
-    left = blocks.clone()
-    rows, pivots = [], []
+    """Return the last rows [P, S, M] of the factors and the smallest pivots [P, M]."""
+    rest = blocks.clone()
+    rows = []
+    pivots = []
     for column in range(blocks.shape[1]):
-        pivot = left[:, column, column].clone()
+        pivot = rest[:, column, column].clone()
         pivots.append(pivot)
-        scaled = left[:, column:, column] / pivot.clamp(min=1e-300).sqrt().unsqueeze(1)
+        scaled = rest[:, column:, column] / pivot.clamp(min=1e-300).sqrt().unsqueeze(1)
         rows.append(scaled[:, -1])
-        left[:, column + 1 :, column + 1 :] -= scaled[:, 1:].unsqueeze(2) * scaled[:, 1:].unsqueeze(
-            1
-        )
+        below = scaled[:, 1:]
+        rest[:, column + 1 :, column + 1 :] -= below.unsqueeze(2) * below.unsqueeze(1)
     return torch.stack(rows, dim=1), torch.stack(pivots).amin(dim=0)
 
 
 def token_shares(variance: Tensor, counted: CountedTokens) -> tuple[Tensor, Tensor]:
-    """Each counted token's share [M] of its sentence's variance, and [B] sentences whose tokens
-    share equally.
+    """Return each counted token's share [M] of its sentence's variance.
+
+    Also returns the sentences [B] bool whose tokens share equally.
     """
     total = counted.totals(variance)
-    flat, sentences = total <= 1e-12, counted.sentences
+    flat = total <= 1e-12
+    sentences = counted.sentences
     equal = 1 / counted.lengths.to(variance.dtype)
     shares = torch.where(flat[sentences], equal[sentences], variance / total[sentences])
     return shares, flat & (counted.lengths > 1)

@@ -1,4 +1,4 @@
-"""Smooth inverse frequency: averages in which a token that a corpus has often weighs little."""
+"""Smooth inverse frequency: averages in which frequent tokens of a corpus weigh little."""
 
 from dataclasses import dataclass
 
@@ -16,12 +16,11 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True, eq=False)
 class Sif:
-    """e = sum_t w(t) x_t / N over the N counted tokens, w(t) = a / (a + p(t)) (Arora et al., ICLR
-    2017, section 3).
+    """e = sum_t w(t) x_t / N over the N counted tokens, w(t) = a / (a + p(t)).
 
     `weights` [V] float32 by token id. x_t is the mean of the states of `layers`, or the row of the
-    embedding matrix where there are none. The paper's second step is the calibration
-    `remove-top:1,centred=no`.
+    embedding matrix if `layers` is empty. Arora et al., ICLR 2017, section 3; the paper's second
+    step is the calibration `remove-top:1,centred=no`.
     """
 
     weights: Tensor
@@ -36,16 +35,15 @@ class Sif:
     def __call__(self, states: TokenStates) -> Pooled:
         counted = count_in_memory(states, self.count)
         weights = self.weights[states.token_ids[counted.index]] / counted.lengths[counted.sentences]
-        moved = counted.to(states.device)
-        return graded(
-            weighted_sum(states, self.layers, moved, to_device(weights, states.device)),
-            moved.fallback,
-        )
+        counted = counted.to(states.device)
+        vectors = weighted_sum(states, self.layers, counted, to_device(weights, states.device))
+        return graded(vectors, counted.fallback)
 
 
 def smooth_inverse_frequencies(statistics: TokenStatistics, a: float) -> Tensor:
-    """The weight a / (a + p) of each token id, [V] float32; p is its share of all tokens of the
-    corpus.
+    """Return the weight a / (a + p) of each token id, [V] float32.
+
+    p is the token's share of all tokens of the corpus.
     """
     shares = statistics.counts / max(int(statistics.counts.sum()), 1)
     return torch.from_numpy(np.asarray(a / (a + shares))).float()

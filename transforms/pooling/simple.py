@@ -1,6 +1,4 @@
-"""Poolers that read one layer, or two: averages of the counted tokens, their maximum, a single
-token.
-"""
+"""Poolers that read one or two layers: averages of tokens, their maximum, a single token."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -22,9 +20,7 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True)
 class OneLayer(ABC):
-    """A pooler that reads the states x of one layer at the tokens that the policy `count`
-    counts.
-    """
+    """A pooler that reads the states x of one layer at the tokens that `count` selects."""
 
     layer: int
     dim: int
@@ -59,28 +55,24 @@ class MeanSqrtLen(OneLayer):
 
 @dataclass(frozen=True)
 class WeightedMean(OneLayer):
-    """e = sum_t r_t x_t / sum_t r_t with r_t = 1, 2, ... the rank of token t (SGPT,
-    arXiv:2202.08904, section 4).
+    """e = sum_t r_t x_t / sum_t r_t with r_t = 1, 2, ... the rank of token t.
 
-    `rank`: among the `counted` tokens, or its position among all `attended` ones.
+    `rank`: among the `counted` tokens, or its position among all `attended` ones. SGPT,
+    arXiv:2202.08904, section 4.
     """
 
     rank: str = "counted"
 
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         ranks = self._ranks(states, counted)
-        return segment_sum(states.hidden[self.layer], counted, ranks) / counted.totals(
-            ranks
-        ).unsqueeze(1)
+        sums = segment_sum(states.hidden[self.layer], counted, ranks)
+        return sums / counted.totals(ranks).unsqueeze(1)
 
     def _ranks(self, states: TokenStates, counted: CountedTokens) -> Tensor:
         """The rank of every counted token within its sentence, from 1; [M] int64."""
         if self.rank == "attended":
-            return (
-                counted.index
-                - to_device(states.offsets[:-1], counted.index.device)[counted.sentences]
-                + 1
-            )
+            starts = to_device(states.offsets[:-1], counted.index.device)
+            return counted.index - starts[counted.sentences] + 1
         place = torch.arange(counted.index.numel(), device=counted.index.device)
         return place - counted.offsets[:-1][counted.sentences] + 1
 
@@ -107,8 +99,9 @@ class LastToken(OneLayer):
 
 
 class TanhHead(FirstToken):
-    """e = tanh(W x + b), x the first counted token's state, W and b the checkpoint's own pooler
-    (`cls-tanh`; BERT).
+    """e = tanh(W x + b), x the first counted token's state (`cls-tanh`; BERT).
+
+    W and b are the checkpoint's own pooler.
     """
 
     @property
@@ -123,8 +116,9 @@ class TanhHead(FirstToken):
 
 @dataclass(frozen=True)
 class StaticMean:
-    """e = sum_t v_t / N, v_t the token's row of the embedding matrix; no position or norm (Ditto,
-    arXiv:2305.10786).
+    """e = sum_t v_t / N, v_t the token's row of the embedding matrix, without position or norm.
+
+    Ditto, arXiv:2305.10786.
     """
 
     dim: int
@@ -168,12 +162,11 @@ class TwoLayerMean:
 
 @dataclass(frozen=True)
 class Prompt:
-    """e = h_m, the last layer at the template's mask token (PromptBERT, arXiv:2201.04337, section
-    4).
+    """e = h_m, the last layer at the template's mask token.
 
     `denoise` subtracts the state of the mask in the template without a sentence, whose later tokens
-    have the positions that they have behind this sentence (section 4.3); a sentence without tokens
-    is then the zero vector.
+    keep the positions that they have behind this sentence (section 4.3). A sentence without tokens
+    is then the zero vector. PromptBERT, arXiv:2201.04337, section 4.
     """
 
     layer: int

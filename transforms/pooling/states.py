@@ -1,5 +1,6 @@
-"""A pooler's input and output: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D`
-output.
+"""A pooler's input and output.
+
+Sizes: `B` sentences, `N` tokens; widths `H` hidden, `E` embedding, `D` output.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ class Status(IntEnum):
     """The state of a row's vector; of two that apply the higher number counts."""
 
     OK = 0
-    FALLBACK = 1  # nothing was left to count or to weigh: plain weights were used
+    FALLBACK = 1  # no token counted or weighed: plain weights were used
     ZERO = 2  # length below `SHORTEST`
     NONFINITE = 3
 
@@ -27,7 +28,7 @@ class ModelShape:
 
     `layers`: its blocks; `hidden`, `embedding`: the widths of a hidden state and of an embedding
     row; `has_pooler_head`: whether the checkpoint has a tanh pooler; `heads`: those of a block,
-    None where unknown; `has_cnn_head`: whether a CNN head was trained with the model.
+    None if unknown; `has_cnn_head`: whether a CNN head was trained with the model.
     """
 
     layers: int
@@ -40,8 +41,9 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class BareMask:
-    """The last layer `vectors` [B, H] at the mask of a template without its sentence, for `lengths`
-    [B] in tokens.
+    """The last layer `vectors` [B, H] at the mask of a template without its sentence.
+
+    `lengths` [B] are those of the sentences, in tokens.
     """
 
     vectors: Tensor
@@ -50,9 +52,9 @@ class BareMask:
 
 @dataclass(frozen=True)
 class TokenStates:
-    """Packed token states of a batch: the tokens of sentence `b` are rows `offsets[b]` to
-    `offsets[b + 1]`. No padding.
+    """Packed token states of a batch, without padding.
 
+    The tokens of sentence `b` are rows `offsets[b]` to `offsets[b + 1]`.
     `hidden[l]` [N, H] is the output of block `l` (0: the embedding output; the model's last: after
     its final norm); `raw` [N, E] rows of the token-embedding matrix; `token_ids` [N]; `offsets` [B
     + 1] int64; `keep` [N] bool, False for tokens that are never counted; `special` [N] bool marks
@@ -81,27 +83,25 @@ class TokenStates:
     @property
     def device(self) -> torch.device:
         """The device of what the model makes."""
-        made = [
-            *self.hidden.values(),
-            *self.own_attention.values(),
-            self.token_ids if self.raw is None else self.raw,
-        ]
-        return made[0].device
+        for tensor in (*self.hidden.values(), *self.own_attention.values()):
+            return tensor.device
+        if self.raw is not None:
+            return self.raw.device
+        return self.token_ids.device
 
 
 @dataclass(frozen=True)
 class Pooled:
-    """The pooled `vectors` [B, D] float32 of a batch, and the `status` [B] uint8 of each (see
-    `Status`).
-    """
+    """The pooled `vectors` [B, D] float32 of a batch and their `status` [B] uint8 (`Status`)."""
 
     vectors: Tensor
     status: Tensor
 
 
 def graded(vectors: Tensor, fallback: Tensor) -> Pooled:
-    """The vectors [B, D] as float32 with their status; `fallback` [B] bool names those made with
-    plain weights.
+    """Return the vectors [B, D] as float32 with their status.
+
+    `fallback` [B] bool marks vectors that were made with plain weights.
     """
     vectors = vectors.float()
     norms = torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)

@@ -16,14 +16,13 @@ from transforms.pooling.transfer import to_device
 
 @dataclass(frozen=True, eq=False)
 class TfIdf:
-    """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers` ("first-last TF-IDF", Ditto,
-    arXiv:2305.10786).
+    """e = sum_t idf(t) x_t / Z, x_t the mean of the states of `layers`.
 
-    `idf` [V] float32; special tokens weigh nothing. `weight` is that of each occurrence: `idf`, so
-    that a token's together weigh tf * idf, or `tf-idf`, so that its frequency counts twice. `scale`
-    is Z: `sum` of the weights, `norm` the length of the sentence's tf-idf vector, `none` 1. Where
-    all weights together are at most 1e-12 the sentence is the mean of its tokens without the
-    special ones, and a fallback.
+    `idf` [V] float32; special tokens weigh nothing. `weight` of each occurrence: `idf`, so that all
+    occurrences of a token weigh tf * idf, or `tf-idf`, so that the frequency counts twice. `scale`
+    is Z: `sum` of the weights, `norm` the length of the sentence's tf-idf vector, `none` 1. If all
+    weights sum to at most 1e-12, the sentence gets the mean of its tokens without the special ones
+    and counts as a fallback. "First-last TF-IDF", Ditto, arXiv:2305.10786.
     """
 
     idf: Tensor
@@ -38,10 +37,14 @@ class TfIdf:
         return Needs(layers=frozenset(self.layers))
 
     def __call__(self, states: TokenStates) -> Pooled:
-        # weights follow from the token ids, which are in main memory
-        counted, device = count_in_memory(states, self.count), states.device
-        idf, ids = self._idf(states, counted), states.token_ids[counted.index]
-        weights = idf * _frequencies(ids, counted) if self.weight == "tf-idf" else idf
+        # Weights depend only on the token ids, which are in main memory.
+        device = states.device
+        counted = count_in_memory(states, self.count)
+        idf = self._idf(states, counted)
+        ids = states.token_ids[counted.index]
+        weights = idf
+        if self.weight == "tf-idf":
+            weights = idf * _frequencies(ids, counted)
         total = counted.totals(weights)
         weak = total <= 1e-12
         divisor = {"sum": total, "norm": _lengths(idf, ids, counted)}.get(self.scale)
@@ -49,9 +52,8 @@ class TfIdf:
         if divisor is not None:
             vectors = vectors / to_device(divisor, device).unsqueeze(1)
         if bool(weak.any()):
-            vectors = torch.where(
-                to_device(weak, device).unsqueeze(1), self._plain(states), vectors
-            )
+            weak_rows = to_device(weak, device).unsqueeze(1)
+            vectors = torch.where(weak_rows, self._plain(states), vectors)
         return graded(vectors, to_device(counted.fallback | weak, device))
 
     def _idf(self, states: TokenStates, counted: CountedTokens) -> Tensor:
@@ -71,12 +73,12 @@ def inverse_frequencies(
     `log2`: log2(D / df), as gensim; `smooth`: ln((1 + D) / (1 + df)) + 1, as scikit-learn. A token
     that no document holds weighs nothing (`zero`) or as if one held it (`max`).
     """
-    documents, held = statistics.documents, np.maximum(statistics.counts, 1)
-    weights = (
-        np.log2(max(documents, 1) / held)
-        if idf == "log2"
-        else np.log((1 + documents) / (1 + held)) + 1
-    )
+    documents = statistics.documents
+    held = np.maximum(statistics.counts, 1)
+    if idf == "log2":
+        weights = np.log2(max(documents, 1) / held)
+    else:
+        weights = np.log((1 + documents) / (1 + held)) + 1
     if unseen == "zero":
         weights = np.where(statistics.counts == 0, 0.0, weights)
     return torch.from_numpy(np.where(np.abs(weights) <= 1e-12, 0.0, weights)).float()
@@ -84,9 +86,8 @@ def inverse_frequencies(
 
 def _frequencies(ids: Tensor, counted: CountedTokens) -> Tensor:
     """The number of times that each counted token's id occurs in its sentence, [M] int64."""
-    _, inverse, times = torch.unique(
-        _terms(ids, counted)[0], return_inverse=True, return_counts=True
-    )
+    terms, _ = _terms(ids, counted)
+    _, inverse, times = torch.unique(terms, return_inverse=True, return_counts=True)
     return times[inverse]
 
 
@@ -100,9 +101,7 @@ def _lengths(idf: Tensor, ids: Tensor, counted: CountedTokens) -> Tensor:
 
 
 def _terms(ids: Tensor, counted: CountedTokens) -> tuple[Tensor, int]:
-    """A number for the sentence and id of each counted token, sentence * size + id [M] int64, and
-    the size.
-    """
+    """Return sentence * size + id [M] int64 of each counted token, and the size."""
     size = int(ids.max()) + 1 if ids.numel() else 1
     return counted.sentences * size + ids, size
 

@@ -1,6 +1,4 @@
-"""Layers of sentence-transformers between a transformer and its pooling, over the tokens of each
-text by itself.
-"""
+"""Layers of sentence-transformers between a transformer and its pooling."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,10 +12,9 @@ from transforms.pooling.transfer import to_device
 
 
 class Convolutions(nn.Module):
-    """sentence-transformers' CNN: convolutions of several odd kernel sizes over tokens, side by
-    side, no activation.
+    """sentence-transformers' CNN: convolutions of several odd kernel sizes, without activation.
 
-    Beyond a text's ends they read zeros, whatever stands there in a padded batch.
+    Their outputs are concatenated. Beyond a text's ends they read zeros, also in a padded batch.
     """
 
     def __init__(self, sizes: Mapping[str, Any]) -> None:
@@ -30,9 +27,8 @@ class Convolutions(nn.Module):
     def forward(self, states: Tensor, offsets: Tensor) -> Tensor:
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
         laid = padded(states, offsets)[0].transpose(1, 2)
-        return packed(
-            torch.cat([conv(laid) for conv in self.convs], dim=1).transpose(1, 2), offsets
-        )
+        joined = torch.cat([conv(laid) for conv in self.convs], dim=1)
+        return packed(joined.transpose(1, 2), offsets)
 
 
 class Recurrent(nn.Module):
@@ -51,18 +47,18 @@ class Recurrent(nn.Module):
         """States [N, D] of packed states [N, H], cut into sentences by `offsets` [B + 1]."""
         places, counts = _by_step(offsets)
         steps = PackedSequence(states.index_select(0, to_device(places, states.device)), counts)
-        return self.encoder(steps)[0].data.index_select(
-            0, to_device(places.argsort(), states.device)
-        )
+        outputs = self.encoder(steps)[0].data
+        return outputs.index_select(0, to_device(places.argsort(), states.device))
 
 
 def _by_step(offsets: Tensor) -> tuple[Tensor, Tensor]:
-    """The places [N] of all texts' first tokens, longest text first, then of the second ones, and
-    how many of each.
+    """Return the places [N] of tokens step by step, and the number of tokens of each step.
 
-    Found in main memory: torch's own function for it asks the device.
+    Step t has the t-th token of every text that has one, longest text first. This happens in main
+    memory; torch's own function would wait for the device.
     """
     lengths, order = offsets.diff().sort(descending=True, stable=True)
-    steps = torch.arange(int(lengths[0]) if len(lengths) else 0).unsqueeze(1)
-    there = steps < lengths
-    return (offsets[:-1][order] + steps)[there], there.sum(dim=1)
+    longest = int(lengths[0]) if len(lengths) else 0
+    steps = torch.arange(longest).unsqueeze(1)
+    has_token = steps < lengths
+    return (offsets[:-1][order] + steps)[has_token], has_token.sum(dim=1)

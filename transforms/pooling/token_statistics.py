@@ -1,7 +1,6 @@
-"""Counts of each token of a vocabulary in a corpus: integers, merged exactly, turned into bytes and
-back.
-"""
+"""Counts of each token of a vocabulary in a corpus: exact integers that merge and serialise."""
 
+import contextlib
 import hashlib
 import json
 from dataclasses import dataclass
@@ -32,8 +31,8 @@ class TokenStatistics:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise OptionError(
-                f"token statistics: method {self.method!r} is not known; allowed:"
-                f" {', '.join(METHODS)}"
+                f"token statistics: method {self.method!r} is not known; allowed: "
+                f"{', '.join(METHODS)}"
             )
         if self.counts.dtype != np.int64 or self.counts.ndim != 1:
             raise OptionError("token statistics: counts must be a vector of int64")
@@ -42,30 +41,29 @@ class TokenStatistics:
     def count(
         cls, method: str, tokenizer: str, ids: np.ndarray, offsets: np.ndarray, size: int
     ) -> "TokenStatistics":
-        """The statistics of texts whose token ids `ids` [N] `offsets` [B + 1] cuts, for a
-        vocabulary of `size`.
+        """Count the token ids `ids` [N] of texts cut by `offsets` [B + 1].
+
+        `size` is that of the vocabulary.
         """
         if method == "tfidf":
             text = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-            # np.unique takes several times as long
+            # np.unique takes several times as long.
             pairs = np.sort(text * size + ids.astype(np.int64))
             ids = pairs[np.diff(pairs, prepend=-1) != 0] % size
-        return cls(
-            method, tokenizer, len(offsets) - 1, np.bincount(ids, minlength=size).astype(np.int64)
-        )
+        counts = np.bincount(ids, minlength=size).astype(np.int64)
+        return cls(method, tokenizer, len(offsets) - 1, counts)
 
     def __add__(self, other: "TokenStatistics") -> "TokenStatistics":
-        """The statistics of both corpora; `OptionError` where method, tokenizer or vocabulary
-        differ.
+        """Return the statistics of both corpora.
+
+        Raises OptionError if method, tokenizer or vocabulary differ.
         """
-        if (self.method, self.tokenizer, len(self.counts)) != (
-            other.method,
-            other.tokenizer,
-            len(other.counts),
-        ):
+        mine = (self.method, self.tokenizer, len(self.counts))
+        others = (other.method, other.tokenizer, len(other.counts))
+        if mine != others:
             raise OptionError(
-                "token statistics of another method, tokenizer or vocabulary cannot be added; fit"
-                " anew"
+                "token statistics of another method, tokenizer or vocabulary cannot be added; fit "
+                "them again"
             )
         return TokenStatistics(
             self.method,
@@ -80,8 +78,9 @@ class TokenStatistics:
         return TokenTable(self._describe()).digest
 
     def to_files(self) -> dict[str, bytes]:
-        """The names and contents of the files of a folder, in the order to write them: the last one
-        names the first.
+        """Return names and contents of the files of a folder, in the order to write them.
+
+        The last file names the first.
         """
         described = self._describe()
         table = (json.dumps(described, indent=1, sort_keys=True) + "\n").encode()
@@ -89,19 +88,22 @@ class TokenStatistics:
 
     @classmethod
     def from_files(cls, table: TokenTable, counts: bytes) -> "TokenStatistics":
-        """The statistics that `to_files` wrote; `OptionError` where the two files do not belong
-        together.
+        """Read the statistics that `to_files` wrote.
+
+        Raises OptionError if the two files do not belong together.
         """
-        said = table.described
-        try:
-            tensors = load(counts) if hashlib.sha256(counts).hexdigest() == said["sha256"] else {}
-        except SafetensorError:
-            tensors = {}
-        if "counts" not in tensors or len(tensors["counts"]) != said["vocabulary"]:
+        described = table.described
+        tensors: dict[str, np.ndarray] = {}
+        if hashlib.sha256(counts).hexdigest() == described["sha256"]:
+            with contextlib.suppress(SafetensorError):
+                tensors = load(counts)
+        if "counts" not in tensors or len(tensors["counts"]) != described["vocabulary"]:
             raise OptionError(
-                f"{said['counts']} is not the file that {TABLE} describes; fit the statistics again"
+                f"{described['counts']} is not the file that {TABLE} describes; fit the statistics "
+                "again"
             )
-        return cls(said["method"], said["tokenizer"], said["documents"], tensors["counts"])
+        method, tokenizer = described["method"], described["tokenizer"]
+        return cls(method, tokenizer, described["documents"], tensors["counts"])
 
     def _counts_file(self) -> bytes:
         return save({"counts": self.counts})

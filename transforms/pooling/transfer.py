@@ -1,4 +1,4 @@
-"""Moving tensors from main memory to where a model computes, while it goes on computing."""
+"""Copies of tensors from main memory to a model's device while the model computes."""
 
 import threading
 
@@ -17,14 +17,15 @@ _OWN = _OwnStreams()
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`; a GPU copies it from pinned memory on a stream for copies, and nobody
-    waits for it.
+    """Return the tensor on `device`, without waiting for a GPU.
 
-    What the thread's current stream is given afterwards sees the copy.
+    A GPU copies from pinned memory on a stream of its own. Work that the thread's current stream
+    gets afterwards sees the copy.
     """
     if device.type != "cuda" or values.device.type == "cuda":
         return values.to(device)
-    computing, copying = torch.cuda.current_stream(device), copy_stream(device, "in")
+    computing = torch.cuda.current_stream(device)
+    copying = copy_stream(device, "in")
     with torch.cuda.stream(copying):
         moved = values.pin_memory().to(device, non_blocking=True)
     computing.wait_stream(copying)
