@@ -14,6 +14,7 @@ from pipelines.common.said import Said
 from pipelines.common.tables import Column, table, text_column
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
+from transforms.search import Selection
 from transforms.steps.joins.cluster import Clustered, by_min_score, by_number
 from transforms.steps.options.joins import ClusterOptions
 from transforms.store import open_store
@@ -39,13 +40,21 @@ def cluster(
     clusters: int | None = None,
     min_score: float | None = None,
     *,
+    where: str | None = None,
+    snapshot: str | None = None,
     output: None = None,
 ) -> Clustered: ...
 
 
 @overload
 def cluster(
-    store: StrPath, clusters: int | None = None, min_score: float | None = None, *, output: StrPath
+    store: StrPath,
+    clusters: int | None = None,
+    min_score: float | None = None,
+    *,
+    where: str | None = None,
+    snapshot: str | None = None,
+    output: StrPath,
 ) -> str: ...
 
 
@@ -58,6 +67,8 @@ def cluster(
     clusters: int | None = None,
     min_score: float | None = None,
     *,
+    where: str | None = None,
+    snapshot: str | None = None,
     output: StrPath | None = None,
     threshold: float | None = None,
 ) -> Clustered | str:
@@ -72,6 +83,8 @@ def cluster(
         "clusters": clusters,
         "min_score": min_score,
         "threshold": threshold,
+        "where": where,
+        "snapshot": snapshot,
     }
     with as_function(ClusterOptions), unheard():
         asked = options_of(ClusterOptions, "cluster", without_none(given))
@@ -82,12 +95,12 @@ def cluster(
 
 
 def run(asked: ClusterOptions) -> Clustered:
-    """Return the rows of the current snapshot in clusters."""
-    manifest = open_store(asked.store).manifest
+    """Return the selected rows of a snapshot in clusters."""
+    selection = Selection.of(open_store(asked.store, asked.snapshot).manifest, asked.where)
     with tempfile.TemporaryDirectory() as folder:
         if asked.clusters is not None:
-            return by_number(manifest, asked.clusters, Path(folder))
-        return by_min_score(manifest, float(asked.min_score or 0), Path(folder))
+            return by_number(selection, asked.clusters, Path(folder))
+        return by_min_score(selection, float(asked.min_score or 0), Path(folder))
 
 
 def _cluster(asked: ClusterOptions) -> Said:

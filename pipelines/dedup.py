@@ -16,11 +16,11 @@ from pipelines.common.said import Said
 from pipelines.common.tables import Column, id_column, one_line, table, text_column
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
+from transforms.search import Selection
 from transforms.steps.joins.dedup import Deduplicated, deduplicate
 from transforms.steps.joins.store_vectors import with_texts
 from transforms.steps.options.joins import DedupOptions
 from transforms.store import open_store
-from transforms.store.manifest import Manifest
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,11 +35,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 @overload
-def dedup(store: StrPath, min_score: float, *, output: None = None) -> Deduplicated: ...
+def dedup(
+    store: StrPath,
+    min_score: float,
+    *,
+    where: str | None = None,
+    snapshot: str | None = None,
+    output: None = None,
+) -> Deduplicated: ...
 
 
 @overload
-def dedup(store: StrPath, min_score: float, *, output: StrPath) -> str: ...
+def dedup(
+    store: StrPath,
+    min_score: float,
+    *,
+    where: str | None = None,
+    snapshot: str | None = None,
+    output: StrPath,
+) -> str: ...
 
 
 @overload
@@ -50,6 +64,8 @@ def dedup(
     store: StrPath,
     min_score: float | None = None,
     *,
+    where: str | None = None,
+    snapshot: str | None = None,
     output: StrPath | None = None,
     threshold: float | None = None,
 ) -> Deduplicated | str:
@@ -58,26 +74,38 @@ def dedup(
     `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
     its path is returned. Raises the errors with which `sentence-beam dedup` ends.
     """
-    given = {"store": store, "output": output or "", "min_score": min_score, "threshold": threshold}
+    given = {
+        "store": store,
+        "min_score": min_score,
+        "threshold": threshold,
+        "where": where,
+        "snapshot": snapshot,
+        "output": output or "",
+    }
     with as_function(DedupOptions), unheard():
         asked = options_of(DedupOptions, "dedup", without_none(given))
         if output is None:
-            return run(open_store(asked.store).manifest, asked.min_score)
+            return run(asked, _selected(asked))
         _dedup(asked)
         return asked.output
 
 
-def run(manifest: Manifest, min_score: float) -> Deduplicated:
-    """Return the rows of a snapshot in groups."""
+def _selected(asked: DedupOptions) -> Selection:
+    """Return the rows that take part."""
+    return Selection.of(open_store(asked.store, asked.snapshot).manifest, asked.where)
+
+
+def run(asked: DedupOptions, selection: Selection) -> Deduplicated:
+    """Return the selected rows in groups."""
     with tempfile.TemporaryDirectory() as folder:
-        return deduplicate(manifest, min_score, Path(folder))
+        return deduplicate(selection, asked.min_score, Path(folder))
 
 
 def _dedup(asked: DedupOptions) -> Said:
     check_output(asked.output)
-    manifest = open_store(asked.store).manifest
-    found = run(manifest, asked.min_score)
-    write_tables(asked.output, *with_texts(found.rows, manifest))
+    selection = _selected(asked)
+    found = run(asked, selection)
+    write_tables(asked.output, *with_texts(found.rows, selection))
     rows = len(found.rows)
     lines = [
         *shown(found.largest),

@@ -44,7 +44,7 @@ def _export(asked: ExportOptions) -> Said:
     output = check_output(asked.output, ABOUT if asked.vectors else EXPORTED)
     with _replaced(output) as temporary:
         if asked.vectors is not None:
-            return _vectors(store, asked.vectors, temporary, output)
+            return _vectors(store, asked, temporary, output)
         return _encoder(store, temporary, output)
 
 
@@ -78,13 +78,13 @@ def _encoder(store: Store, folder: Path, output: Path) -> Said:
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
-def _vectors(store: Store, kind: str, folder: Path, output: Path) -> Said:
+def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> Said:
     with progress.stage("writing the vectors", things="rows"):
-        about = export_vectors(store, kind, folder)
+        about = export_vectors(store, str(asked.vectors), folder, asked.where)
     files = ", ".join(about["files"])
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [f"vectors     {kept}", f"files       {files}, {ABOUT}", f"folder      {output}"]
-    if kind == "faiss":
+    if asked.vectors == "faiss":
         of = ", queries of length 1" if about["metric"] == "cosine" else ""
         lines.append(f"index       {about['factory']}{of}; its ids are rows of {IDS}")
     return Said(lines, {"output": str(output), **about})

@@ -128,12 +128,14 @@ def run_into(
     asked: NeighboursOptions, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
     """The same of a job whose files are in a folder."""
-    store = open_store(asked.store)
+    store = open_store(asked.store, asked.snapshot)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = _job(asked, store, output)
     sources: Sequence[StoredBlock | Span]
     if asked.of is not None:
         other = open_store(asked.of)
+        if other.root == store.root:
+            other = store
         sources, what = _stored(store, other)
         job = _of_stored_queries(job, store, other)
     else:
@@ -167,11 +169,12 @@ def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
             f"--min-score is for scores, and {store.root} is compared by distances (l2); leave"
             " it out"
         )
+    Searcher(manifest).check_filter(asked.where)
     columns = _query_files(asked).columns
     return NeighboursJob(
         store.root, manifest.run, manifest.digest, output, asked.k, asked.min_score,
         columns=columns, model=asked.model, query_prompt=asked.query_prompt,
-        texts=asked.output.endswith(TABLES),
+        texts=asked.output.endswith(TABLES), where=asked.where,
     )  # fmt: skip
 
 
@@ -232,6 +235,8 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
     }
     if job.texts:
         asked["texts"] = True
+    if job.where is not None:
+        asked["where"] = job.where
     try:
         begin(job.output, asked)
     except OSError as error:

@@ -37,7 +37,7 @@ def _serve(asked: ServeOptions) -> Said:
             f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
         ) from error
     with bound(asked.host, asked.port) as listening:
-        served = Followed(asked.store, asked.model, asked.query_prompt)
+        served = Followed(asked.store, asked.model, asked.query_prompt, asked.where, asked.snapshot)
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
         address, application = address_of(listening), Application(served)

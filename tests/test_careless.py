@@ -61,7 +61,8 @@ EMBED --max-length 5                  | 2 | did you mean --max-tokens?
 EMBED --max-seq-length 5              | 2 | did you mean --max-tokens?
 EMBED --max-token 5                   | 2 | did you mean --max-tokens?
 EMBED --min-tokens 5                  | 2 | unknown option --min-tokens; see --help
-EMBED --dim 5                         | 2 | did you mean --truncate-dim?
+EMBED --dimensions 5                  | 2 | did you mean --dim?
+EMBED --dim 8 --truncate-dim 9        | 2 | the dim is 8 already
 EMBED --force                         | 2 | did you mean --reembed?
 EMBED --quantize int8                 | 2 | did you mean --precision?
 EMBED --normalise                     | 2 | did you mean --normalize?
@@ -168,7 +169,7 @@ embed --input x.txt --store s --index hnsw      | 2 | use auto, compact, Flat
 embed --input x.txt --store s --max-tokens 1 --reembed | 2 | 2 special tokens need room
 embed --input x.txt --store s --max-tokens 3    | 2 | with --reembed
 embed --input x.txt --store s --partition content | 2 | partition would change
-embed --input x.txt --store s --truncate-dim 1000 | 2 | give 1 to
+embed --input x.txt --store s --dim 1000 | 2 | give 1 to
 embed --input x.txt --store s --prompt-name foo | 2 | its prompts: none
 embed --input x.txt --store s --require-space a | 2 | nor its first 6 or more hex digits
 embed --input x.txt --store s --require-space abcdef | 2 | mend them, or require that one

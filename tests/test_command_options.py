@@ -75,7 +75,7 @@ def actions_of(command: str) -> dict[str, argparse.Action]:
     return {
         action.dest: action
         for action in parser_of(command)._actions
-        if action.dest not in {"help", *EVERY}
+        if action.dest not in {"help", "help_all", *EVERY}
     }
 
 

@@ -19,6 +19,7 @@ from transforms.space.chunks import CHUNKS
 from transforms.space.spec import POOLERS
 from transforms.space.token_table import METHODS
 
+LONG = ("embed", "plan")  # commands with so many options that --help shows some
 OPTIONS = [(command, action) for command in COMMANDS for action in parser_of(command)._actions]
 
 
@@ -75,7 +76,7 @@ def test_every_default_is_stated(command: str, action: argparse.Action) -> None:
 def test_help_has_every_word_of_a_spec_with_its_keys(
     run: Run, command: str, words: dict[str, dict[str, object]]
 ) -> None:
-    shown = run(command, "--help").ok().out
+    shown = run(command, "--help-all" if command in LONG else "--help").ok().out
     lines = shown.partition("SPEC of --")[2].splitlines()
     for word, keys in words.items():
         start = next(number for number, line in enumerate(lines) if line.startswith(f"  {word} "))
@@ -83,6 +84,18 @@ def test_help_has_every_word_of_a_spec_with_its_keys(
         told = " ".join(lines[start:stop])
         assert all(f"{key}=" in told or f"[{key}=]" in told for key in keys), told
     assert max(map(len, shown.partition("SPEC of")[2].partition(EXAMPLES)[0].splitlines())) < 80
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_help_is_short_and_help_all_has_every_option(run: Run, command: str) -> None:
+    short, whole = (run(command, flag).ok().out for flag in ("--help", "--help-all"))
+    assert len(short.splitlines()) <= 100
+    assert "--help-all" in short
+    words = set(whole.replace(",", " ").replace("[", " ").split())
+    flags = {flag for action in parser_of(command)._actions for flag in action.option_strings[:1]}
+    assert flags <= words
+    assert "--max-drift" not in short
+    assert "--input" in short
 
 
 @pytest.mark.parametrize("command", ["embed", "plan", "index"])

@@ -28,7 +28,7 @@ MEANT = {
     "--bf16": "--dtype bfloat16", "--gpu": "--device cuda", "--cuda": "--device cuda",
     "--cpu": "--device cpu", "--model-name": "--model", "--model-id": "--model",
     "--pooling": "--pooler", "--max-length": "--max-tokens", "--max-seq-length": "--max-tokens",
-    "--dim": "--truncate-dim", "--dimensions": "--truncate-dim", "--top-k": "-k", "--topk": "-k",
+    "--dimensions": "--dim", "--width": "--dim", "--top-k": "-k", "--topk": "-k",
     "--limit-results": "-k", "--text": "--query", "--text-col": "--text-column",
     "--text-field": "--text-column", "--id": "--id-column", "--file": "--input",
     "--files": "--input", "--path": "--input", "--db": "--store", "--quantize": "--precision",

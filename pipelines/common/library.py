@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
+from transforms.base.errors import OptionError
 from transforms.base.logs import keep_root_logger
 from transforms.base.option import aliases_in, is_required
 from transforms.base.python_names import parameters_of, python_names
@@ -117,8 +118,15 @@ def _by_name(
 
 
 def _without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords with the names of fields, where options have been given by earlier
-    names.
+    """Return the keywords by the names of fields.
+
+    Raises OptionError if one option is given by two of its names with different values.
     """
     names = aliases_in(kind)
-    return {names.get(name, name): value for name, value in given.items()}
+    by_field: dict[str, Any] = {}
+    for name, value in given.items():
+        field = names.get(name, name)
+        if by_field.get(field, value) != value:
+            raise OptionError(f"{name} is another name of {field}, with another value; give one")
+        by_field[field] = value
+    return by_field

@@ -19,9 +19,40 @@ EXAMPLES = "examples:"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises OptionError, one line, where argparse prints the usage and
-    exits.
+    """An argument parser whose errors are OptionError, one line, and whose help has two lengths.
+
+    --help leaves out the options of `advanced`, if there are any, and `words`, the text on SPECs;
+    --help-all shows everything.
     """
+
+    advanced: list[argparse.Action]
+    words: str = ""
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        super().__init__(*arguments, **keywords)
+        self.advanced = []
+
+    def format_help(self) -> str:
+        if not self.advanced:
+            return self.format_help_all()
+        texts = [action.help for action in self.advanced]
+        for action in self.advanced:
+            action.help = argparse.SUPPRESS
+        try:
+            return super().format_help()
+        finally:
+            for action, text in zip(self.advanced, texts, strict=True):
+                action.help = text
+
+    def format_help_all(self) -> str:
+        """Return the help with all options."""
+        epilog = self.epilog
+        if self.words:
+            self.epilog = f"{self.words}\n\n{epilog}"
+        try:
+            return super().format_help()
+        finally:
+            self.epilog = epilog
 
     def error(self, message: str) -> NoReturn:
         raise OptionError(message if "--help" in message else f"{message}; see --help")
@@ -34,6 +65,15 @@ class Parser(argparse.ArgumentParser):
             values.one_of(*action.choices or (value,))(value)
         except OptionError as error:
             raise argparse.ArgumentError(action, str(error)) from None
+
+
+class _HelpAll(argparse._HelpAction):
+    """The action of --help-all: show the help with advanced options and the words of SPECs."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *ignored: Any) -> NoReturn:
+        assert isinstance(parser, Parser)
+        print(parser.format_help_all(), end="")
+        parser.exit()
 
 
 class _Help(argparse.HelpFormatter):
@@ -74,8 +114,7 @@ def command(
     words: str = "",
     kind: type["DataclassInstance"] | None = None,
 ) -> argparse.ArgumentParser:
-    """Return a command's parser, with the options of every command and those that the class `kind`
-    declares.
+    """Return a command's parser: the options of every command, and those that `kind` declares.
 
     Its help ends with `examples`, which are command lines. Before them `words` explains the SPECs
     of its options.
@@ -86,12 +125,14 @@ def command(
         allow_abbrev=False,
         parents=[every_command()],
         formatter_class=_Help,
-        epilog="\n".join(
-            [*([words, ""] if words else []), EXAMPLES, *(f"  {example}" for example in examples)]
-        ),
+        epilog="\n".join([EXAMPLES, *(f"  {example}" for example in examples)]),
     )
+    parser.words = words
     if kind is not None:
         add_options(parser, kind)
+    if parser.advanced:
+        more = f"show all options, {len(parser.advanced)} more, and exit"
+        parser.add_argument("--help-all", action=_HelpAll, help=more)
     return parser
 
 
@@ -113,26 +154,30 @@ def add_options(parser: argparse.ArgumentParser, kind: type["DataclassInstance"]
                     required=declared.exclusive.required
                 )
             container = sets[declared.exclusive]
-        _add_option(container, item, declared)
+        action = _add_option(container, item, declared)
+        if declared.advanced and isinstance(parser, Parser):
+            parser.advanced.append(action)
 
 
 def _add_option(
     container: argparse._ActionsContainer, item: "Field[Any]", declared: Declared
-) -> None:
+) -> argparse.Action:
     """Add one option. Its value stays text, which the class of the options reads."""
     how: dict[str, Any] = {"help": declared.help, **_action_of(item, declared)}
     if not is_required(item) and not declared.several:
-        how["default"] = None if item.default == "" else item.default  # argparse would check a text
+        how["default"] = item.default
+        if item.default == "":  # argparse would check a text
+            how["default"] = None
     if declared.positional:
         if not is_required(item):
             how["nargs"] = "?"
-        container.add_argument(item.name, **how)
-        return
+        return container.add_argument(item.name, **how)
     required = is_required(item) and declared.exclusive is None
     action = container.add_argument(
         flag_of(item.name, declared), dest=item.name, required=required, **how
     )
     container._option_string_actions.update(dict.fromkeys(declared.aliases, action))
+    return action
 
 
 def _action_of(item: "Field[Any]", declared: Declared) -> dict[str, Any]:
@@ -200,7 +245,7 @@ def as_options(kind: type[Asked], args: argparse.Namespace) -> Asked:
 
 
 class _Once(argparse.Action):
-    """The action of `--store`: several flags may name the store, if they all name the same one."""
+    """The action of an option that several flags may give, if they all give the same value."""
 
     def __call__(
         self,
@@ -211,5 +256,8 @@ class _Once(argparse.Action):
     ) -> None:
         earlier = getattr(namespace, self.dest)
         if earlier not in (self.default, values):
-            raise OptionError(f"{option_string} {values}: the store is {earlier} already; name one")
+            name = self.option_strings[0].lstrip("-")
+            raise OptionError(
+                f"{option_string} {values}: the {name} is {earlier} already; name one"
+            )
         setattr(namespace, self.dest, values)

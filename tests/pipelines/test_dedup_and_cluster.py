@@ -65,7 +65,7 @@ def test_clusters_are_named_by_the_texts_nearest_to_their_centres(
 def test_mistakes_are_one_line(run: Run, made: Path, tmp_path: Path) -> None:
     store, out = made / "store", tmp_path / "x.parquet"
     run("cluster", "--store", store, "--clusters", 41, "--output", out).failed(
-        2, "--clusters 41", "holds 40 rows"
+        2, "--clusters 41", "there are 40 rows"
     )
     run("cluster", "--store", store, "--output", out).failed(2, "--clusters --min-score")
     run("cluster", "--store", made / "empty", "--threshold", 0.5, "--output", out).failed(

@@ -41,7 +41,8 @@ class Declared:
     is a word. `flag` is given if it is not the field's name; `aliases` are flags that --help does
     not show. With `positional` the option is an argument without a flag. `several`: "repeat", a
     flag for each value; "list", a flag may have many values. With `once` a repeated flag has to
-    have the same value. A `gate` ends a run that exceeds its value.
+    have the same value. An `advanced` option is shown by --help-all, not by --help. A `gate` ends a
+    run that exceeds its value.
     """
 
     help: str
@@ -55,6 +56,7 @@ class Declared:
     positional: bool = False
     several: Literal["repeat", "list"] | None = None
     once: bool = False
+    advanced: bool = False
     remembered: Remembered | None = None
     gate: bool = False
 

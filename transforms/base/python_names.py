@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
+from transforms.base.option import aliases_in
 
 Parameters = Mapping[str, bool]  # names of parameters; whether each is a switch
 # A command line, which stays; or a flag.
@@ -45,10 +46,17 @@ def named_in_python(text: str, parameters: Parameters) -> str:
 
 
 def parameters_of(*options: type[Any]) -> Parameters:
-    """The parameters of a function that takes the fields of these classes of options."""
-    return {
-        field.name: field.type in (bool, bool | None) for kind in options for field in fields(kind)
-    }
+    """Return the parameters of a function that takes the fields of these classes of options.
+
+    An option whose flag has another name than its field is a parameter of both names.
+    """
+    parameters: dict[str, bool] = {}
+    for kind in options:
+        for field in fields(kind):
+            parameters[field.name] = field.type in (bool, bool | None)
+        for flag, name in aliases_in(kind).items():
+            parameters.setdefault(flag, parameters[name])
+    return parameters
 
 
 def _renamed(match: re.Match[str], parameters: Parameters) -> str:

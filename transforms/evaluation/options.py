@@ -57,7 +57,8 @@ class EvaluateOptions:
         kind=values.positive,
         metavar="D",
         several="repeat",
-        flag="--truncate-dim",
+        flag="--dim",
+        aliases=("--truncate-dim",),
         default=(),
     )
     max_tokens: int | None = option(MAX_TOKENS, default=None)

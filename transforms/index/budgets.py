@@ -136,7 +136,7 @@ def kinds(
         raise OptionError(
             f"--max-bytes-per-row {budgets.row_bytes}: the smallest index of {rows:,} rows of {dim}"
             f" components, {least.factory}, holds {held_bytes(least)} bytes a row; allow so many,"
-            " or fewer components (--truncate-dim)"
+            " or fewer components (--dim)"
         )
     if small[0].factory == "Flat" and query_bytes(small[0], rows, 0, 0) <= budgets.query_bytes:
         return small[:1]

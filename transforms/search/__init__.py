@@ -3,6 +3,7 @@
 from transforms.search.hits import Hit, Hits
 from transforms.search.queries import NO_QUERY_PROMPT, unknown_queries
 from transforms.search.searcher import PASSAGE, Searcher, UnknownIdError
+from transforms.search.selection import Selection
 
 __all__ = [
     "NO_QUERY_PROMPT",
@@ -10,6 +11,7 @@ __all__ = [
     "Hit",
     "Hits",
     "Searcher",
+    "Selection",
     "UnknownIdError",
     "unknown_queries",
 ]

@@ -33,12 +33,12 @@ class UnknownIdError(OptionError):
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """So many rows, found by comparing all or by the index, of those that a filter wants."""
+class _Wish:
+    """The number of rows to find, by comparing all or by the index, among those of a filter."""
 
     k: int
     exact: bool
-    where: Where
+    matches: Matches | None
 
 
 class Searcher:
@@ -110,7 +110,8 @@ class Searcher:
                 "--min-score: scores of this store are squared distances (l2), of which less is"
                 " nearer"
             )
-        folds, asked = fold == "best" and self.rows.has_pieces, _Asked(k, exact, where)
+        folds = fold == "best" and self.rows.has_pieces
+        asked = _Wish(k, exact, self.matches(where))
         if ids is not None:
             hits = self._like(ids, asked, folds)
         else:
@@ -135,15 +136,18 @@ class Searcher:
             np.atleast_2d(np.asarray(vectors)), self.manifest.space.dim, "vectors of queries"
         )
 
-    def _best(self, find: Callable[[int], Hits], asked: "_Asked", folds: bool) -> Hits:
+    def _best(self, find: Callable[[int], Hits], asked: "_Wish", folds: bool) -> Hits:
         """The best k of what `find` gives for a number of rows, each document once where it
         `folds`.
         """
         if not self.manifest.shard_paths:
             return find(asked.k)
-        wanted = self.matches(asked.where)
-        rows = self.manifest.rows.stored if wanted is None else wanted.count
-        looked = (PIECES_FOR_ONE if folds else 1) * asked.k
+        rows = self.manifest.rows.stored
+        if asked.matches is not None:
+            rows = asked.matches.count
+        looked = asked.k
+        if folds:
+            looked *= PIECES_FOR_ONE
         while True:
             hits = find(min(looked, rows))
             best = [
@@ -156,7 +160,7 @@ class Searcher:
                 return hits.at(best, asked.k)
             looked *= PIECES_FOR_ONE
 
-    def _like(self, ids: Sequence[str], asked: "_Asked", folds: bool) -> Hits:
+    def _like(self, ids: Sequence[str], asked: "_Wish", folds: bool) -> Hits:
         """The rows nearest to those that have an id, [ids, k]; of several with one id, to any of
         them.
         """
@@ -168,7 +172,7 @@ class Searcher:
             [self._best(self._others(stored.of(name), asked), asked, folds) for name in ids]
         )
 
-    def _others(self, own: StoredRows, asked: "_Asked") -> Callable[[int], Hits]:
+    def _others(self, own: StoredRows, asked: "_Wish") -> Callable[[int], Hits]:
         """What finds some number of the nearest rows that are not these."""
 
         def find(rows: int) -> Hits:
@@ -198,10 +202,11 @@ class Searcher:
         Raises DamagedIndexError where a file of the index is not what was written, OptionError for
         another filter than `search` takes.
         """
-        return self._nearest(np.asarray(queries, np.float32), _Asked(k, exact, where))
+        return self._nearest(np.asarray(queries, np.float32), _Wish(k, exact, self.matches(where)))
 
-    def _nearest(self, queries: np.ndarray, asked: "_Asked") -> Hits:
-        queries, wanted = prepared(queries, self.manifest.metric), self.matches(asked.where)
+    def _nearest(self, queries: np.ndarray, asked: "_Wish") -> Hits:
+        queries = prepared(queries, self.manifest.metric)
+        wanted = asked.matches
         if not self.manifest.shard_paths or (wanted is not None and not wanted.count):
             return no_hits(len(queries), asked.k)
         if asked.exact or not self.manifest.index:
@@ -215,11 +220,20 @@ class Searcher:
         """
         if where is None or not self.manifest.shard_paths:
             return None
-        filter_ = checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
+        filter_ = self.check_filter(where)
         if self._matches is None or not self._matches.where.equals(filter_):
             with progress.stage("filtering the rows"):
                 self._matches = matches(self.manifest, filter_)
         return self._matches
+
+    def check_filter(self, where: Where) -> pc.Expression | None:
+        """Return a filter as an expression; None without one, and in a store without rows.
+
+        Raises OptionError as `search` does.
+        """
+        if where is None or not self.manifest.shard_paths:
+            return None
+        return checked(where, self.rows.columns, numbers_in=self.rows.numbers_in)
 
     def _exact(self, queries: np.ndarray, k: int, wanted: Matches | None) -> Hits:
         metric = scored_by(self.manifest.metric)

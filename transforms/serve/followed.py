@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pyarrow.compute as pc
+
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.base.where import Words, checked
@@ -28,9 +30,10 @@ Answer = list[Hit] | Exception
 
 
 class _Opened(NamedTuple):
-    """A snapshot that is ready for questions, and filters of it to begin with."""
+    """A snapshot ready for questions, the filter of all questions, and examples of filters."""
 
     searcher: Searcher
+    where: pc.Expression | None
     examples: list[str]
 
 
@@ -39,16 +42,27 @@ class Followed:
     store.
     """
 
-    def __init__(self, store: str, model: str | None = None, query_prompt: str | None = None):
-        """Open the current snapshot, with model and index. Raises OptionError for no store, and for
-        another model.
+    def __init__(
+        self,
+        store: str,
+        model: str | None = None,
+        query_prompt: str | None = None,
+        where: str | None = None,
+        snapshot: str | None = None,
+    ):
+        """Open the current snapshot, with model and index; or `snapshot`, which then stays.
+
+        `where` is a filter of the rows that are ever found. Raises OptionError for no store,
+        another model and a filter that does not fit the columns.
         """
-        manifest = open_store(store).manifest
+        manifest = open_store(store, snapshot).manifest
+        self._stays = snapshot is not None
+        self._where = where
         self._path = storage.join(manifest.root, layout.MANIFEST)
         self._seen: Entry | None = None
         self._looking = threading.Lock()
         self._problem = ""
-        self._opened = _ready(Searcher(manifest, model, query_prompt))
+        self._opened = _ready(Searcher(manifest, model, query_prompt), where)
 
     @property
     def searcher(self) -> Searcher:
@@ -73,7 +87,9 @@ class Followed:
         return self._problem
 
     def follow(self, stop: threading.Event, every: float = EVERY) -> None:
-        """Look at the store again and again until `stop` is set."""
+        """Look at the store again and again until `stop` is set; not if the snapshot stays."""
+        if self._stays:
+            return
         pause = every
         while not stop.wait(pause):
             self.look()
@@ -96,12 +112,14 @@ class Followed:
                 self._problem = line
 
     def _open_current(self) -> None:
+        if self._stays:
+            return
         entry = storage.storage_of(self._path).stat(self._path)
         if entry is not None and entry == self._seen:
             return
         manifest = open_store(self.manifest.root).manifest
         if manifest.digest != self.manifest.digest:
-            self._opened = _ready(self.searcher.of(manifest))
+            self._opened = _ready(self.searcher.of(manifest), self._where)
         self._seen = entry
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
@@ -133,30 +151,33 @@ class Followed:
 
     def _found(self, alike: list[Question]) -> list[list[Hit]]:
         """The hits, of the current snapshot where files of the one that was searched are gone."""
-        searcher = self.searcher
+        opened = self._opened
         try:
-            return _search(searcher, alike)
+            return _search(opened, alike)
         except OptionError:
             raise
         except Exception:
             self.look()
-            if self.searcher is searcher:
+            if self._opened is opened:
                 raise
-            return _search(self.searcher, alike)
+            return _search(self._opened, alike)
 
 
-def _ready(searcher: Searcher) -> _Opened:
-    """The snapshot once it has answered a question, so that model and index are loaded and a shard
-    was read.
-    """
-    searcher.search([WARM], 1)
-    return _Opened(searcher, examples(searcher.rows) if searcher.manifest.shard_paths else [])
+def _ready(searcher: Searcher, where: str | None) -> _Opened:
+    """Ask the snapshot a question, so that model and index are loaded and a shard was read."""
+    fixed = searcher.check_filter(where)
+    searcher.search([WARM], 1, where=fixed)
+    if not searcher.manifest.shard_paths:
+        return _Opened(searcher, fixed, [])
+    return _Opened(searcher, fixed, examples(searcher.rows))
 
 
-def _search(searcher: Searcher, alike: list[Question]) -> list[list[Hit]]:
-    first, where = alike[0], None
+def _search(opened: _Opened, alike: list[Question]) -> list[list[Hit]]:
+    searcher, where, _ = opened
+    first = alike[0]
     if first.where and searcher.manifest.shard_paths:
-        where = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
+        asked = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
+        where = asked if where is None else where & asked
     if first.id is not None:
         return searcher.search(ids=[str(question.id) for question in alike], k=first.k, where=where)
     return searcher.search([str(question.text) for question in alike], first.k, where=where)

@@ -150,8 +150,7 @@ class TrainOptions:
         MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST
     )
     matryoshka: tuple[int, ...] = option(
-        "widths of vectors that are trained beside the full one, for --truncate-dim (default:"
-        " none)",
+        "widths of vectors that are trained beside the full one, for --dim (default: none)",
         kind=widths_of,
         metavar="D,D",
         group=MODELS,

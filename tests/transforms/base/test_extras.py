@@ -8,7 +8,7 @@ import pytest
 
 from transforms.base.extras import CONSTRAINTS, pip_line
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ assert not [name for name in names if "sentence_beam" in name], names
 
 
 def test_importing_the_encoder_registers_nothing() -> None:
-    subprocess.run([sys.executable, "-c", IMPORTS], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, cwd=Path(__file__).parents[3])
 
 
 def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:

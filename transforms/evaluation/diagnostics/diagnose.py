@@ -59,7 +59,9 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
     """
     source = _source(options)
     asked = _asked(options)
-    store = open_store(options.store) if options.store else None
+    store = None
+    if options.store:
+        store = open_store(options.store, options.snapshot)
     model = _model(options, store)
     with progress.stage("drawing the sample"):
         drawn = _drawn(options, store)
@@ -86,6 +88,9 @@ def _source(options: DiagnoseOptions) -> str:
     sources = [name for name in ("store", "input", "tasks") if getattr(options, name)]
     if len(sources) > 1 or not (sources or options.sentence):
         raise OptionError("say one of --store, --input and --task, or --sentence alone")
+    for name in ("where", "snapshot"):
+        if options.store is None and getattr(options, name) is not None:
+            raise OptionError(f"--{name} is for --store; leave it out")
     named = options.store or ", ".join(options.input or options.tasks)
     return named or f"'{options.sentence}'"
 
@@ -123,7 +128,7 @@ def _model(options: DiagnoseOptions, store: Store | None) -> ModelOptions:
 
 def _drawn(options: DiagnoseOptions, store: Store | None) -> Sampled:
     if store is not None:
-        return of_store(store, options.sample)
+        return of_store(store, options.sample, options.where)
     if options.input:
         return of_files(
             options.input, options.format, options.delimiter, options.text_column, options.sample

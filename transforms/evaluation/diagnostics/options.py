@@ -11,9 +11,11 @@ from transforms.steps.options.common import (
     FORMAT,
     MODEL,
     REVISION,
+    SNAPSHOT,
     STORE,
     TABLE_FILE,
     TEXT_COLUMN,
+    WHERE,
     named_input,
 )
 
@@ -39,6 +41,12 @@ class DiagnoseOptions:
 
     store: str | None = option(
         STORE, help="a store, whose vectors are taken as they are (default: none)", default=None
+    )
+    where: str | None = option(
+        WHERE, help="of --store: only rows that match (default: all rows)", default=None
+    )
+    snapshot: str | None = option(
+        SNAPSHOT, help="of --store: an earlier snapshot (default: the current one)", default=None
     )
     input: tuple[str, ...] = option(named_input("texts", "none"), default=())
     tasks: tuple[str, ...] = option(

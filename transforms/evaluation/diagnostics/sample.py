@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from transforms.base.arrow import as_hashes
 from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, match_inputs, plan_file, read_span
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.index.sample import sample_keys
+from transforms.search import Selection
 from transforms.space import row_hashes
 from transforms.store import Store
 from transforms.store.shards.shards import read_pooled
@@ -61,6 +63,22 @@ class Sampled:
     vectors: dict[str, np.ndarray]
 
 
+_Drawn = tuple[np.ndarray, np.ndarray | None, str | None]  # pooled and final vector, text
+
+
+def _draw(
+    row: int, pooled: np.ndarray, final: np.ndarray | None, batch: pa.RecordBatch, text: str | None
+) -> _Drawn:
+    """Copy one row out of a block."""
+    vector = None
+    if final is not None:
+        vector = final[row].copy()
+    kept = None
+    if text is not None:
+        kept = batch.column(text)[row].as_py()
+    return pooled[row].copy(), vector, kept
+
+
 def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
     """The key of each row, by its text and its id."""
     hashes = np.frombuffer(b"".join(row_hashes(texts)), np.uint8).reshape(-1, 16)
@@ -93,35 +111,36 @@ def _files(patterns: Sequence[str], file_format: str, delimiter: str | None) -> 
     return (found[path] for path in sorted(found))
 
 
-def of_store(store: Store, want: int) -> Sampled:
-    """Vectors of a store's current snapshot, by the pooler that made them, and their texts where
-    the store has them.
+def of_store(store: Store, want: int, where: str | None = None) -> Sampled:
+    """Draw vectors of a snapshot, by the pooler that made them, and their texts if they are kept.
 
-    With a calibration there are the calibrated vectors too. Raises OptionError for a store without
-    rows.
+    With a calibration there are the calibrated vectors too. `where` is a filter of the rows. Raises
+    OptionError if there are no rows.
     """
-    paths, space = store.manifest.shard_paths, store.space
-    if not paths:
-        raise OptionError(f"{store.root} holds no rows; there is nothing to diagnose")
+    selection = Selection.of(store.manifest, where)
+    selection.check_rows()
+    space = store.space
     text = "text" if store.manifest.options.keep_text else None
-    columns = (
-        "id",
-        "row_hash",
-        *([text] if text else []),
-        *(["embedding"] if space.calibration else []),
-    )
-    smallest: Smallest[tuple[np.ndarray, np.ndarray | None, str | None]] = Smallest(want)
-    for path in paths:
-        for pooled, batch in read_pooled(path, space.normalize, tuple(dict.fromkeys(columns))):
-            keys = sample_keys(
-                as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()
-            ).tolist()
-            final = store.vectors(batch.column("embedding")) if space.calibration else None
+    columns = ["id", "row_hash"]
+    if text is not None:
+        columns.append(text)
+    if space.calibration:
+        columns.append("embedding")
+    smallest: Smallest[_Drawn] = Smallest(want)
+    for shard, path in enumerate(store.manifest.shard_paths):
+        rows = selection.rows_of(shard)
+        selected = None if rows is None else frozenset(rows.tolist())
+        start = 0
+        for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
+            hashes = as_hashes(batch.column("row_hash"))
+            keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
+            final = None
+            if space.calibration:
+                final = store.vectors(batch.column("embedding"))
             for row, key in enumerate(keys):
-                said = batch.column(text)[row].as_py() if text else None
-                smallest.add(
-                    key, (pooled[row].copy(), None if final is None else final[row].copy(), said)
-                )
+                if selected is None or start + row in selected:
+                    smallest.add(key, _draw(row, pooled, final, batch, text))
+            start += len(keys)
     taken = smallest.taken()
     name = store.manifest.options.pooler
     vectors = {name: np.stack([item[0] for item in taken])}

@@ -15,9 +15,9 @@ from transforms.base.extras import pip_line
 from transforms.index.by_lists import coarse_search
 from transforms.index.choose import plan_for
 from transforms.index.near_pairs import BLOCK
+from transforms.search import Selection
 from transforms.steps.joins.store_vectors import StoreVectors
 from transforms.steps.options.joins import AGGLOMERATIVE_ROWS
-from transforms.store.manifest import Manifest
 
 NEAREST = 5  # rows that name a cluster
 ROWS_A_CENTRE = 256  # to train on; more move a centre no further
@@ -36,18 +36,19 @@ class Clustered:
     clusters: pa.Table
 
 
-def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
-    """The rows by the nearest of so many centres, found by k-means over a sample of them.
+def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
+    """Group the selected rows by the nearest of so many centres, found by k-means over a sample.
 
-    The folder takes a file with all vectors. Raises OptionError where there are more clusters than
+    The folder takes a file with all vectors. Raises OptionError if there are more clusters than
     rows.
     """
-    rows = manifest.rows.stored
-    if clusters > rows:
+    rows = len(selection)
+    if clusters > rows > 0:
         raise OptionError(
-            f"--clusters {clusters:,}: {manifest.root} holds {rows:,} rows; ask for as many at most"
+            f"--clusters {clusters:,}: there are {rows:,} rows in {selection.manifest.root}; ask "
+            "for as many at most"
         )
-    stored = StoreVectors.read(manifest, folder)
+    stored = StoreVectors.read(selection, folder)
     plan = plan_for(f"IVF{clusters},Flat", len(stored), stored.vectors.shape[1], "ip")
     trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
     label, score = np.empty(len(stored), np.int64), np.empty(len(stored), np.float32)
@@ -58,19 +59,19 @@ def by_number(manifest: Manifest, clusters: int, folder: Path) -> Clustered:
     return _clustered(stored, label, score, trained.centroids)
 
 
-def by_min_score(manifest: Manifest, min_score: float, folder: Path) -> Clustered:
-    """The rows by agglomerative clustering: groups are joined while the mean cosine between two is
-    `min_score` or more.
+def by_min_score(selection: Selection, min_score: float, folder: Path) -> Clustered:
+    """Group the selected rows by agglomerative clustering.
 
-    Raises OptionError for a store with more rows than can be compared all at once.
+    Groups are joined while the mean cosine between two is `min_score` or more. Raises OptionError
+    for more rows than can be compared at once.
     """
-    rows = manifest.rows.stored
+    rows = len(selection)
     if rows > AGGLOMERATIVE_ROWS:
         raise OptionError(
-            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and"
-            f" {manifest.root} holds {rows:,}; say --clusters"
+            f"--min-score compares all pairs at once, {AGGLOMERATIVE_ROWS:,} rows at most, and "
+            f"there are {rows:,} in {selection.manifest.root}; say --clusters, or --where"
         )
-    stored = StoreVectors.read(manifest, folder)
+    stored = StoreVectors.read(selection, folder)
     with progress.stage("clustering", rows, "rows"):
         label = _agglomerated(stored.vectors, min_score)
     sums = np.zeros((int(label.max()) + 1, stored.vectors.shape[1]))

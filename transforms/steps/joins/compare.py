@@ -48,15 +48,18 @@ class ComparedRows(Protocol):
         """The k best rows of each query, from the best candidates of all groups."""
 
 
-def rows_of(manifest: Manifest, searcher: Searcher, k: int, spare: int) -> ComparedRows:
-    """The rows of a snapshot, as `search` would look at them for k hits; `spare` hits more are
-    given.
+def rows_of(
+    manifest: Manifest, searcher: Searcher, k: int, spare: int, where: str | None = None
+) -> ComparedRows:
+    """Return the rows of a snapshot as `search` compares them for k hits; `spare` more are found.
+
+    `where` is a filter of the rows. Raises OptionError if it does not fit the store's columns.
     """
-    return (
-        ByIndex(manifest.index, searcher, k, spare)
-        if manifest.index
-        else ByRow(manifest, k + spare)
-    )
+    if where is not None:
+        return ByFilter(searcher, k + spare, where)
+    if manifest.index:
+        return ByIndex(manifest.index, searcher, k, spare)
+    return ByRow(manifest, k + spare)
 
 
 class ByIndex:
@@ -161,10 +164,42 @@ class ByRow:
                 start += batch.num_rows
 
     def hits(self, queries: np.ndarray, found: Found) -> Hits:
-        """The rows as they were found."""
-        gains, positions = found
-        shard = np.where(positions >= 0, positions >> 32, -1)
-        return Hits(gains_to_scores(gains, self._metric), shard, positions & 0xFFFFFFFF)
+        """Return the rows as they were found."""
+        return hits_at(found, self._metric)
+
+
+class ByFilter:
+    """The rows that a filter matches, all in one group: a search knows which lists hold them."""
+
+    def __init__(self, searcher: Searcher, k: int, where: str):
+        self._searcher = searcher
+        self._k = k
+        self._where = where
+        self._metric = scored_by(searcher.manifest.metric)
+
+    @property
+    def groups(self) -> list[Group]:
+        return [(0, len(self._searcher.manifest.shard_paths))]
+
+    def coarse(self, queries: np.ndarray) -> Coarse | None:
+        """Return None: the search chooses among the lists with matching rows."""
+
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+        """Return gains and positions of the k best matching rows."""
+        hits = self._searcher.nearest(queries, self._k, where=self._where)
+        positions = np.where(hits.shard >= 0, hits.shard << 32 | hits.row, -1)
+        return gains_to_scores(hits.scores, self._metric), positions
+
+    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+        """Return the rows as they were found."""
+        return hits_at(found, self._metric)
+
+
+def hits_at(found: Found, metric: str) -> Hits:
+    """Return hits for gains and positions, number of the shard << 32 and row each; -1 is none."""
+    gains, positions = found
+    shard = np.where(positions >= 0, positions >> 32, -1)
+    return Hits(gains_to_scores(gains, metric), shard, positions & 0xFFFFFFFF)
 
 
 def _groups(sizes: list[int]) -> list[Group]:

@@ -18,7 +18,7 @@ from transforms.index.near_pairs import (
     near_pairs,
     share_found,
 )
-from transforms.search import Searcher
+from transforms.search import Searcher, Selection
 from transforms.steps.joins.store_vectors import TEXT, StoreVectors
 from transforms.store.manifest import Manifest
 
@@ -43,17 +43,18 @@ class Deduplicated:
     largest: pa.Table
 
 
-def deduplicate(manifest: Manifest, min_score: float, folder: Path) -> Deduplicated:
-    """The rows in components: two rows of a cosine of `min_score` or more are in one, and so are
-    copies of a text.
+def deduplicate(selection: Selection, min_score: float, folder: Path) -> Deduplicated:
+    """Group the selected rows: two rows of a cosine of `min_score` or more are in one component.
 
-    A component's keeper is its row with the smallest id, the first of the store where several have
-    it. The folder takes a file with all vectors. Raises OptionError for a store without rows.
+    So are copies of a text. A component's keeper is its row with the smallest id, the first of the
+    store if several have it. The folder takes a file with all vectors. Raises OptionError if there
+    are no rows.
     """
-    stored = StoreVectors.read(manifest, folder)
+    stored = StoreVectors.read(selection, folder)
     near = _lists(stored, min_score)
     components, alone = Components(len(stored)), near
-    if not manifest.chunks.startswith("late"):  # pieces of one text have vectors of their own there
+    # With late chunks, pieces of one text have vectors of their own.
+    if not selection.manifest.chunks.startswith("late"):
         copies, originals = _copies(stored.hashes)
         components.join(copies, originals)
         alone = near.copy()
@@ -92,7 +93,7 @@ def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
     plan = plan_for(
         automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip"
     )
-    trained = _of_index(stored.manifest) or stored.trained(plan, plan.train_rows)
+    trained = _of_index(stored.selection.manifest) or stored.trained(plan, plan.train_rows)
     return lists_near(stored.vectors, trained, lists_for(min_score))
 
 

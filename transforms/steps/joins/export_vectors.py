@@ -19,9 +19,11 @@ from transforms.base.extras import pip_line
 from transforms.index import TrainedIndex
 from transforms.index.faiss_module import use_threads
 from transforms.index.vectors import faiss_metric, prepared, scored_by
+from transforms.search import Selection
 from transforms.store import Store
 from transforms.store.index_files import files as index_files
-from transforms.store.shards.shards import open_shard, own_columns, read_shard
+from transforms.store.manifest import Manifest
+from transforms.store.shards.shards import open_shard, own_columns
 
 VECTORS, INDEX, IDS, ABOUT, TABLE = (
     "vectors.npy",
@@ -33,34 +35,36 @@ VECTORS, INDEX, IDS, ABOUT, TABLE = (
 PLACE = ("piece", "start", "end")  # what tells the pieces of a document apart
 
 
-def export_vectors(store: Store, kind: str, folder: Path) -> dict[str, Any]:
-    """Write the rows of a snapshot into an empty folder as one of VECTOR_FILES; what `vectors.json`
-    says of them.
+def export_vectors(
+    store: Store, kind: str, folder: Path, where: str | None = None
+) -> dict[str, Any]:
+    """Write the rows of a snapshot into an empty folder, as one of VECTOR_FILES.
 
-    Raises MissingExtraError where LanceDB is not installed.
+    `where` is a filter of the rows. Returns the content of `vectors.json`. Raises MissingExtraError
+    if LanceDB is not installed.
     """
-    written = {"npy": _write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind](store, folder)
+    write = {"npy": _write_npy, "faiss": _write_faiss, "lance": _write_lance}[kind]
+    selection = Selection.of(store.manifest, where)
+    written = write(selection, folder)
     manifest = store.manifest
     about = {
-        "kind": kind, "rows": len(store), "dim": store.space.dim, "metric": manifest.metric,
+        "kind": kind, "rows": len(selection), "dim": store.space.dim, "metric": manifest.metric,
         "space": store.space.id, "store": store.root, "run": manifest.run, **written,
     }  # fmt: skip
     (folder / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf8")
     return about
 
 
-def _blocks(store: Store, columns: list[str]) -> Iterator[pa.RecordBatch]:
-    """All rows in the manifest's order, `embedding` as float32 vectors."""
-    for unit in store.manifest.units:
-        if unit.path:
-            for batch in read_shard(storage.join(store.root, unit.path), columns, unit.bytes):
-                progress.step(batch.num_rows)
-                yield batch
+def _blocks(selection: Selection, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in the manifest's order, `embedding` as float32 vectors."""
+    for _, batch in selection.read(columns, "reading the store"):
+        progress.step(batch.num_rows)
+        yield batch
 
 
-def _columns(store: Store) -> pa.Schema:
-    """The columns of the shards; none without any shard."""
-    for path in store.manifest.shard_paths[:1]:
+def _columns(manifest: Manifest) -> pa.Schema:
+    """Return the columns of the shards; those of ids alone without a shard."""
+    for path in manifest.shard_paths[:1]:
         with open_shard(path) as parquet:
             return parquet.schema_arrow.remove_metadata()
     return pa.schema([("id", pa.string())])
@@ -69,9 +73,11 @@ def _columns(store: Store) -> pa.Schema:
 class _Ids:
     """The file of ids: its row n is the vector n."""
 
-    def __init__(self, store: Store, folder: Path):
-        schema = _columns(store)
-        self.names = ["id", *(PLACE if store.manifest.rows.pieces is not None else ())]
+    def __init__(self, manifest: Manifest, folder: Path):
+        schema = _columns(manifest)
+        self.names = ["id"]
+        if manifest.rows.pieces is not None:
+            self.names += PLACE
         self._file = pq.ParquetWriter(
             folder / IDS, pa.schema([schema.field(name) for name in self.names])
         )
@@ -88,33 +94,32 @@ class _Ids:
         return as_matrix(batch.column("embedding"))
 
 
-def _write_npy(store: Store, folder: Path) -> dict[str, Any]:
-    header = {"descr": "<f4", "fortran_order": False, "shape": (len(store), store.space.dim)}
-    with (folder / VECTORS).open("wb") as file, _Ids(store, folder) as ids:
+def _write_npy(selection: Selection, folder: Path) -> dict[str, Any]:
+    shape = (len(selection), selection.manifest.space.dim)
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    with (folder / VECTORS).open("wb") as file, _Ids(selection.manifest, folder) as ids:
         np.lib.format.write_array_header_1_0(file, header)
-        for batch in _blocks(store, [*ids.names, "embedding"]):
+        for batch in _blocks(selection, [*ids.names, "embedding"]):
             file.write(np.ascontiguousarray(ids.add(batch), "<f4").data)
     return {"files": [VECTORS, IDS]}
 
 
-def _write_faiss(store: Store, folder: Path) -> dict[str, Any]:
-    """One index over all rows, whose 64-bit ids are the rows of the file of ids; of the kind that
-    the store has.
-    """
-    entry, metric, start = store.manifest.index, store.manifest.metric, 0
-    with use_threads(None) as faiss, _Ids(store, folder) as ids:
+def _write_faiss(selection: Selection, folder: Path) -> dict[str, Any]:
+    """Write one index, of the store's kind, whose 64-bit ids are rows of the file of ids."""
+    manifest = selection.manifest
+    entry = manifest.index
+    metric = manifest.metric
+    start = 0
+    with use_threads(None) as faiss, _Ids(manifest, folder) as ids:
         if entry is not None and entry.trained.path:
-            data = index_files.read(
-                storage.join(store.root, entry.trained.path), entry.trained.sha256
-            )
-            plain, factory = TrainedIndex.of(data).whole, entry.factory
+            path = storage.join(manifest.root, entry.trained.path)
+            plain = TrainedIndex.of(index_files.read(path, entry.trained.sha256)).whole
+            factory = entry.factory
         else:
-            plain, factory = (
-                faiss.IndexFlat(store.space.dim, faiss_metric(faiss, scored_by(metric))),
-                "Flat",
-            )
+            plain = faiss.IndexFlat(manifest.space.dim, faiss_metric(faiss, scored_by(metric)))
+            factory = "Flat"
         index = faiss.IndexIDMap2(plain)
-        for batch in _blocks(store, [*ids.names, "embedding"]):
+        for batch in _blocks(selection, [*ids.names, "embedding"]):
             vectors = np.ascontiguousarray(prepared(ids.add(batch), metric))
             index.add_with_ids(vectors, np.arange(start, start + len(vectors), dtype=np.int64))
             start += len(vectors)
@@ -125,34 +130,28 @@ def _write_faiss(store: Store, folder: Path) -> dict[str, Any]:
     return {"files": [INDEX, IDS], "factory": factory, "nprobe": nprobe}
 
 
-def _write_lance(store: Store, folder: Path) -> dict[str, Any]:
-    """A table with the ids, the vectors as the column `vector`, and what was kept of each row."""
+def _write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
+    """Write a table of ids, vectors (column `vector`) and kept columns."""
     try:
         import lancedb
     except ImportError as error:
         raise MissingExtraError(
             f"--vectors lance needs lancedb, which is not installed: {pip_line('lance')}"
         ) from error
-    found = _columns(store)
-    places = PLACE if store.manifest.rows.pieces is not None else ()
-    kept = [
-        name
-        for name in found.names
-        if name in ("id", *places) or name not in own_columns(found.names)
-    ]
-    vector = pa.field("vector", pa.list_(pa.float32(), store.space.dim))
-    schema = pa.schema(
-        [found.field("id"), vector, *(found.field(name) for name in kept if name != "id")]
-    )
+    manifest = selection.manifest
+    columns = _columns(manifest)
+    own = set(own_columns(columns.names))
+    if manifest.rows.pieces is not None:
+        own -= set(PLACE)
+    others = [name for name in columns.names if name != "id" and name not in own]
+    vector = pa.field("vector", pa.list_(pa.float32(), manifest.space.dim))
+    schema = pa.schema([columns.field("id"), vector, *(columns.field(name) for name in others)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for batch in _blocks(store, [*kept, "embedding"]):
-            vectors, others = (
-                fixed_size(as_matrix(batch.column("embedding"))),
-                [name for name in kept if name != "id"],
-            )
-            columns = [batch.column("id"), vectors, *(batch.column(name) for name in others)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        for batch in _blocks(selection, ["id", *others, "embedding"]):
+            vectors = fixed_size(as_matrix(batch.column("embedding")))
+            arrays = [batch.column("id"), vectors, *(batch.column(name) for name in others)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     lancedb.connect(str(folder)).create_table(
         TABLE, pa.RecordBatchReader.from_batches(schema, batches())

@@ -48,6 +48,7 @@ class NeighboursJob:
     by, where not as the store remembers. With `texts` a block's file has the texts of rows and
     queries too, as far as they are known; `query_text` is the column with those of queries that are
     a store's rows.
+    `where` is a filter of the rows that may be found.
     """
 
     store: str
@@ -62,6 +63,7 @@ class NeighboursJob:
     query_prompt: str | None = None
     texts: bool = False
     query_text: str | None = None
+    where: str | None = None
 
     def path(self, block: str) -> str:
         """The file with the neighbours of a block's queries."""
@@ -194,7 +196,8 @@ class NeighbourSearch:
                     f"{job.store}: the snapshot {job.snapshot} is missing; see verify"
                 )
             searcher = Searcher(manifest, job.model, job.query_prompt)
-            self._parts = manifest, searcher, rows_of(manifest, searcher, job.k, int(job.itself))
+            rows = rows_of(manifest, searcher, job.k, int(job.itself), job.where)
+            self._parts = manifest, searcher, rows
         return self._parts
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:

@@ -1,6 +1,4 @@
-"""All rows of a snapshot at hand at once: ids in memory, vectors of length 1 in a file that is
-mapped.
-"""
+"""All selected rows of a snapshot at once: ids in memory, vectors of length 1 in a mapped file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +9,10 @@ import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_matrix
-from transforms.base.errors import OptionError
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
-from transforms.store.manifest import Manifest
-from transforms.store.shards.shards import open_shard, read_shard, take_rows
+from transforms.search import Selection
+from transforms.store.shards.shards import open_shard, take_rows
 
 TEXT_CHARACTERS = 200
 TEXT = "text"  # the column with the texts of rows in what a join writes
@@ -23,48 +20,51 @@ TEXT = "text"  # the column with the texts of rows in what a join writes
 
 @dataclass(frozen=True)
 class StoreVectors:
-    """The rows of a snapshot in the order of its shards: columns id and, of pieces, piece; hashes
-    uint8 [n, 16].
+    """The n selected rows of a snapshot, in the order of its shards.
 
-    `vectors` float32 [n, d] are of length 1. `starts` int64 [shards] are the shards' first rows.
+    `columns`: id and, of pieces, piece; `hashes` uint8 [n, 16]; `vectors` float32 [n, d] of length
+    1; `starts` int64 [shards]: the number of each shard's first row among the n.
     """
 
-    manifest: Manifest
+    selection: Selection
     columns: pa.Table
     hashes: np.ndarray
     vectors: np.ndarray
     starts: np.ndarray
 
     @classmethod
-    def read(cls, manifest: Manifest, folder: Path) -> "StoreVectors":
-        """The rows, whose vectors are put into a file of the folder. Raises OptionError where there
-        are none.
+    def read(cls, selection: Selection, folder: Path) -> "StoreVectors":
+        """Read the rows; their vectors go into a file of the folder.
+
+        Raises OptionError if there are none.
         """
-        rows = manifest.rows.stored
-        if not rows:
-            raise OptionError(f"{manifest.root} holds no rows")
-        vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=(rows, manifest.space.dim))
-        batches, starts, at = [], [], 0
-        for path in progress.over(manifest.shard_paths, "reading the store", "shards"):
-            starts.append(at)
-            with open_shard(path) as parquet:
-                pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
-            for batch in read_shard(path, ["id", *pieces, "row_hash", "embedding"]):
-                found = as_matrix(batch.column("embedding"))
-                vectors[at : at + len(found)] = prepared(found, "cosine")
-                at += len(found)
-                batches.append(batch.drop_columns(["embedding"]))
+        selection.check_rows()
+        manifest = selection.manifest
+        shape = (len(selection), manifest.space.dim)
+        vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)
+        columns = ["id", "row_hash", "embedding"]
+        with open_shard(manifest.shard_paths[0]) as parquet:
+            if "piece" in parquet.schema_arrow.names:
+                columns.insert(1, "piece")
+        batches = []
+        counts = np.zeros(len(manifest.shard_paths), np.int64)
+        at = 0
+        for shard, batch in selection.read(columns, "reading the store"):
+            matrix = as_matrix(batch.column("embedding"))
+            vectors[at : at + len(matrix)] = prepared(matrix, "cosine")
+            at += len(matrix)
+            counts[shard] += len(matrix)
+            batches.append(batch.drop_columns(["embedding"]))
         table = pa.Table.from_batches(batches).replace_schema_metadata(None)
         hashes = as_hashes(table.column("row_hash"))
-        return cls(
-            manifest, table.drop_columns(["row_hash"]), hashes, vectors, np.array(starts, np.int64)
-        )
+        starts = np.cumsum(counts) - counts
+        return cls(selection, table.drop_columns(["row_hash"]), hashes, vectors, starts)
 
     def __len__(self) -> int:
         return len(self.vectors)
 
     def trained(self, plan: IndexPlan, most: int) -> TrainedIndex:
-        """What the training of an index gives for `most` of the rows, the same ones each time."""
+        """Train an index on at most `most` of the rows, the same ones each time."""
         rows = np.sort(
             np.random.default_rng(0).choice(len(self), min(most, len(self)), replace=False)
         )
@@ -72,42 +72,43 @@ class StoreVectors:
             return TrainedIndex.of(train(plan, np.ascontiguousarray(self.vectors[rows])))
 
     def names(self, rows: np.ndarray) -> list[str]:
-        """The texts of rows int64 [m], cut to 200 characters and on one line; their ids where no
-        text is kept.
+        """Return the texts of rows int64 [m], cut to 200 characters and on one line.
+
+        Returns their ids if the store keeps no text.
         """
-        text = self.manifest.options.kept_text
+        manifest = self.selection.manifest
+        text = manifest.options.kept_text
         if text is None:
             return self.columns.column("id").take(pa.array(rows)).to_pylist()
-        found = [""] * len(rows)
-        shard = np.searchsorted(self.starts, rows, "right") - 1
-        for number in np.unique(shard).tolist():
-            here = np.flatnonzero(shard == number)
-            table = take_rows(
-                self.manifest.shard_paths[number], rows[here] - self.starts[number], [text]
-            )
+        names = [""] * len(rows)
+        shards = np.searchsorted(self.starts, rows, "right") - 1
+        for shard in np.unique(shards).tolist():
+            here = np.flatnonzero(shards == shard)
+            places = rows[here] - self.starts[shard]
+            selected = self.selection.rows_of(shard)
+            if selected is not None:
+                places = selected[places]
+            table = take_rows(manifest.shard_paths[shard], places, [text])
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
-                found[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
-        return found
+                names[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
+        return names
 
 
-def with_texts(rows: pa.Table, manifest: Manifest) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """All rows of a snapshot, in the order of its shards, with their texts if the store keeps
-    these; schema and tables.
+def with_texts(rows: pa.Table, selection: Selection) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """Append the texts of all selected rows, if the store keeps them, and return schema and tables.
 
-    A shard's texts are read when its table is asked for.
+    `rows` are in the order of the shards. Texts are read when a table is requested.
     """
-    text = manifest.options.kept_text
+    text = selection.manifest.options.kept_text
     if text is None:
         return rows.schema, iter([rows])
-    return rows.schema.append(pa.field(TEXT, pa.large_string())), _with_texts(
-        rows, manifest.shard_paths, text
-    )
+    schema = rows.schema.append(pa.field(TEXT, pa.large_string()))
+    return schema, _with_texts(rows, selection, text)
 
 
-def _with_texts(rows: pa.Table, shards: list[str], text: str) -> Iterator[pa.Table]:
+def _with_texts(rows: pa.Table, selection: Selection, text: str) -> Iterator[pa.Table]:
     at = 0
-    for path in shards:
-        for batch in read_shard(path, [text]):
-            here = rows.slice(at, batch.num_rows)
-            yield here.append_column(TEXT, batch.column(0).cast(pa.large_string()))
-            at += batch.num_rows
+    for _, batch in selection.read([text], "reading the texts"):
+        here = rows.slice(at, batch.num_rows)
+        yield here.append_column(TEXT, batch.column(0).cast(pa.large_string()))
+        at += batch.num_rows

@@ -22,6 +22,11 @@ def calibration(text: str) -> str:
 
 STORE = Declared("folder or URL of the store", kind=values.filled, metavar="STORE", once=True)
 SNAPSHOT = Declared("an earlier snapshot (default: the current one)", metavar="RUN")
+WHERE = Declared(
+    "only rows whose kept columns match, as in lang = 'en' AND year >= 2020 (default: all rows)",
+    kind=values.filled,
+    metavar="EXPR",
+)
 DRY_RUN = Declared("only say what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"rejected rows allowed before the run fails (default: {Options.max_rejects:g})",
@@ -73,7 +78,7 @@ STORES_MODEL = Declared(
 REVISION = Declared("revision of a Hugging Face id (default: the hub's)", metavar="R")
 ONE_PROMPT = Exclusive("prompt")
 POOLER = Declared(
-    "how token states become a vector, see below (default: auto, the model's own)", metavar="SPEC"
+    "how token states become a vector (default: auto, the model's own)", metavar="SPEC"
 )
 PROMPT = Declared("text put before every row (default: the model's)", metavar="STR")
 PROMPT_NAME = Declared(
@@ -93,8 +98,14 @@ CALIBRATION = Declared(
     kind=calibration,
     metavar="PATH|none",
 )
+# Called `--truncate-dim` in earlier versions, and still so in a space and in manifests.
 TRUNCATE_DIM = Declared(
-    "keep the first D components (default: all)", kind=values.positive, metavar="D"
+    "keep the first D components (default: all)",
+    kind=values.positive,
+    metavar="D",
+    flag="--dim",
+    aliases=("--truncate-dim",),
+    once=True,
 )
 DTYPE = Declared(
     "type of the forward pass (default: the store's, else what the machine computes natively)",

@@ -82,6 +82,7 @@ class EmbedOptions:
         kind=values.whole,
         metavar="N",
         group=INPUT,
+        advanced=True,
         default=None,
     )
     input_filter: str | None = option(
@@ -90,6 +91,7 @@ class EmbedOptions:
         kind=values.filled,
         metavar="EXPR",
         group=INPUT,
+        advanced=True,
         default=None,
     )
     hidden: bool | None = option(
@@ -97,10 +99,15 @@ class EmbedOptions:
         " writes the dot)",
         group=INPUT,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
-    format: str | None = option(FORMAT, group=INPUT, remembered=CONTENT, default=None)
-    delimiter: str | None = option(DELIMITER, group=INPUT, remembered=CONTENT, default=None)
+    format: str | None = option(
+        FORMAT, group=INPUT, remembered=CONTENT, advanced=True, default=None
+    )
+    delimiter: str | None = option(
+        DELIMITER, group=INPUT, remembered=CONTENT, advanced=True, default=None
+    )
     text_column: str | None = option(
         TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None
     )
@@ -128,6 +135,7 @@ class EmbedOptions:
         " a new store)",
         group=INPUT,
         remembered=CONTENT,
+        advanced=True,
         default=None,
     )
     limit: int | None = option(
@@ -138,14 +146,20 @@ class EmbedOptions:
         default=None,
     )
     model: str | None = option(MODEL, group=VECTORS, remembered=CONTENT, default=None)
-    revision: str | None = option(REVISION, group=VECTORS, remembered=CONTENT, default=None)
+    revision: str | None = option(
+        REVISION, group=VECTORS, remembered=CONTENT, advanced=True, default=None
+    )
     pooler: str | None = option(POOLER, group=VECTORS, remembered=CONTENT, default=None)
     prompt: str | None = option(
         PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None
     )
-    prompt_name: str | None = option(PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, default=None)
+    prompt_name: str | None = option(
+        PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, advanced=True, default=None
+    )
     max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, remembered=CONTENT, default=None)
-    normalize: bool | None = option(NORMALIZE, group=VECTORS, remembered=CONTENT, default=None)
+    normalize: bool | None = option(
+        NORMALIZE, group=VECTORS, remembered=CONTENT, advanced=True, default=None
+    )
     calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
     truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, remembered=CONTENT, default=None)
     dtype: str | None = option(DTYPE, group=VECTORS, remembered=RUN, default=None)
@@ -155,6 +169,7 @@ class EmbedOptions:
         metavar="STR",
         group=VECTORS,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     chunks: str | None = option(
@@ -174,6 +189,7 @@ class EmbedOptions:
         metavar="STR",
         group=VECTORS,
         remembered=CONTENT,
+        advanced=True,
         default=None,
     )
     precision: str | None = option(
@@ -181,6 +197,7 @@ class EmbedOptions:
         choices=PRECISIONS,
         group=VECTORS,
         remembered=CONTENT,
+        advanced=True,
         default=None,
     )
     store: str = option(STORE, aliases=("--output",), group=STORED)
@@ -198,6 +215,7 @@ class EmbedOptions:
         metavar="N",
         group=STORED,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     index: str | None = option(
@@ -206,10 +224,12 @@ class EmbedOptions:
         group=STORED,
         default=None,
     )
-    metric: str | None = option(METRIC, group=STORED, remembered=RUN, default=None)
-    target_recall: float | None = option(TARGET_RECALL, group=STORED, default=None)
-    max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, group=STORED, default=None)
-    max_latency_ms: float | None = option(MAX_LATENCY_MS, group=STORED, default=None)
+    metric: str | None = option(METRIC, group=STORED, remembered=RUN, advanced=True, default=None)
+    target_recall: float | None = option(TARGET_RECALL, group=STORED, advanced=True, default=None)
+    max_bytes_per_row: int | None = option(
+        MAX_BYTES_PER_ROW, group=STORED, advanced=True, default=None
+    )
+    max_latency_ms: float | None = option(MAX_LATENCY_MS, group=STORED, advanced=True, default=None)
     max_rejects: float | None = option(MAX_REJECTS, group=STORED, gate=True, default=None)
     max_deletes: float | None = option(
         f"share of the rows that a run may delete; 1 allows all (default: {Options.max_deletes:g})",
@@ -226,6 +246,7 @@ class EmbedOptions:
         metavar="FRACTION",
         group=STORED,
         gate=True,
+        advanced=True,
         default=None,
     )
     max_bad_files: float = option(
@@ -234,6 +255,7 @@ class EmbedOptions:
         kind=values.few,
         metavar="N|FRACTION",
         group=STORED,
+        advanced=True,
         default=0,
     )
     check_carried: float | None = option(
@@ -243,6 +265,7 @@ class EmbedOptions:
         metavar="FRACTION",
         group=STORED,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     max_drift: float | None = option(
@@ -253,6 +276,7 @@ class EmbedOptions:
         metavar="X",
         group=STORED,
         gate=True,
+        advanced=True,
         default=None,
     )
     append: bool = option(
@@ -266,6 +290,7 @@ class EmbedOptions:
         kind=values.digest,
         metavar="ID",
         group=STORED,
+        advanced=True,
         default=None,
     )
     reembed: bool = option(
@@ -279,6 +304,7 @@ class EmbedOptions:
         metavar="P",
         group=STORED,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     currency: str | None = option(
@@ -287,29 +313,41 @@ class EmbedOptions:
         metavar="NAME",
         group=STORED,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
-    tokens_per_batch: int | None = option(TOKENS_PER_BATCH, group=MACHINE, default=None)
+    tokens_per_batch: int | None = option(
+        TOKENS_PER_BATCH, group=MACHINE, advanced=True, default=None
+    )
     deterministic: bool | None = option(
         "a text's vector is the same to the bit whatever its neighbours and the number of threads"
         " (default: no)",
         group=MACHINE,
         remembered=RUN,
+        advanced=True,
         default=None,
     )
     accelerator: str | None = option(
         f"Beam's accelerator {HINT}", metavar="HINT", group=MACHINE, default=None
     )
-    index_accelerator: str | None = option(INDEX_ACCELERATOR, group=MACHINE, default=None)
+    index_accelerator: str | None = option(
+        INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
+    )
     min_ram: str | None = option(
-        f"Beam's memory {HINT}", kind=values.memory, metavar="SIZE", group=MACHINE, default=None
+        f"Beam's memory {HINT}",
+        kind=values.memory,
+        metavar="SIZE",
+        group=MACHINE,
+        advanced=True,
+        default=None,
     )
     worker_model: str | None = option(
         "where workers keep the model (default: where this machine does)",
         metavar="PATH",
         group=MACHINE,
+        advanced=True,
         default=None,
     )
 

@@ -27,6 +27,7 @@ from transforms.steps.options.common import (
     TEXT_COLUMN,
     TOKENS_PER_BATCH,
     TRUNCATE_DIM,
+    WHERE,
     named_input,
     named_k,
 )
@@ -52,6 +53,8 @@ class DedupOptions:
             " duplicates of"
         ),
     )
+    where: str | None = option(WHERE, default=None)
+    snapshot: str | None = option(SNAPSHOT, default=None)
     output: str = option(TABLE_FILE, metavar="FILE")
 
 
@@ -76,6 +79,8 @@ class ClusterOptions:
         exclusive=HOW_MANY,
         default=None,
     )
+    where: str | None = option(WHERE, default=None)
+    snapshot: str | None = option(SNAPSHOT, default=None)
     output: str = option(
         f"{TABLE_FILE}; the clusters themselves go into a Parquet file beside it,"
         " <name>-clusters.parquet",
@@ -108,6 +113,16 @@ class NeighboursOptions:
     k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     min_score: float | None = option(
         ANY_SCORE, help="leave out rows with a lower score (default: none)", default=None
+    )
+    where: str | None = option(
+        WHERE,
+        help="find only rows whose kept columns match; all queries are asked (default: all rows)",
+        default=None,
+    )
+    snapshot: str | None = option(
+        SNAPSHOT,
+        help="an earlier snapshot of the store, also as --of itself (default: the current one)",
+        default=None,
     )
     output: str = option(
         f"{TABLE_FILE}, with texts; or a folder or URL, new, empty or of the same job, for Parquet"

@@ -35,6 +35,7 @@ class PlanKeywords(TypedDict, total=False):
     chunk_prefix: str | None
     normalize: bool | None
     calibration: StrPath | None
+    dim: int | None
     truncate_dim: int | None
     dtype: str | None
     precision: str | None
@@ -83,6 +84,8 @@ class NeighboursKeywords(TypedDict, total=False):
     queries: StrPath | Sequence[StrPath] | None
     of: StrPath | None
     min_score: float | None
+    where: str | None
+    snapshot: str | None
     format: str | None
     delimiter: str | None
     text_column: str | None

@@ -16,6 +16,7 @@ from transforms.steps.options.common import (
     STORES_MODEL,
     TABLE_FILE,
     TEXT_COLUMN,
+    WHERE,
     named_k,
 )
 
@@ -60,12 +61,7 @@ class SearchOptions:
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
     k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
-    where: str | None = option(
-        "search only rows whose kept columns say so, as in lang = 'en' AND year >= 2020 (default:"
-        " all rows)",
-        metavar="EXPR",
-        default=None,
-    )
+    where: str | None = option(WHERE, default=None)
     min_score: float | None = option(MIN_SCORE, default=None)
     fold: str = option(
         "of documents cut into pieces: best, a document is found once, by its best piece; none,"
@@ -112,6 +108,12 @@ class ServeOptions:
         kind=values.port,
         metavar="N",
         default=PORT,
+    )
+    where: str | None = option(WHERE, default=None)
+    snapshot: str | None = option(
+        SNAPSHOT,
+        help="serve an earlier snapshot (default: the current one, also after later runs)",
+        default=None,
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
     model: str | None = option(STORES_MODEL, default=None)

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from transforms.base import values
-from transforms.base.option import Declared, Exclusive, option, options
-from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE
+from transforms.base.errors import OptionError
+from transforms.base.option import Declared, Exclusive, option, options, read
+from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
 from transforms.store.entries import Options
 
 SHOWN = 100  # rows that are printed if no output is named
@@ -66,7 +67,13 @@ class RejectsOptions:
     """The options of `rejects`."""
 
     store: str = option(STORE, kw_only=False)
-    run: str | None = option(f"{RUN} (default: the last with a list)", metavar="RUN", default=None)
+    run: str | None = option(
+        f"{RUN} (default: the last with a list)",
+        metavar="RUN",
+        flag="--snapshot",
+        aliases=("--run",),
+        default=None,
+    )
     output: str | None = option(
         TABLE,
         help=f"{TABLE_FILE} with all of them (default: the first {SHOWN} are printed)",
@@ -172,7 +179,15 @@ class ExportOptions:
         choices=VECTOR_FILES,
         default=None,
     )
+    where: str | None = option(
+        WHERE, help="with --vectors: only rows that match (default: all rows)", default=None
+    )
     snapshot: str | None = option(SNAPSHOT, default=None)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.where is not None and self.vectors is None:
+            raise OptionError("--where is for --vectors; leave it out, or say --vectors")
 
 
 @options

@@ -8,6 +8,7 @@ from helpers.nights import DIM, Nights, vector_of
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
+from transforms.search import Selection
 from transforms.steps.joins import cluster, dedup
 from transforms.store.manifest import Manifest
 
@@ -43,7 +44,7 @@ def test_groups_and_keepers_are_those_of_brute_force(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_lists: bool
 ) -> None:
     monkeypatch.setattr(dedup, "FLAT_BELOW", 0 if by_lists else 20_000)
-    found = dedup.deduplicate(manifest, THRESHOLD, tmp_path)
+    found = dedup.deduplicate(Selection(manifest), THRESHOLD, tmp_path)
     ids, vectors = stored(manifest)
     scores = vectors @ vectors.T
     group = list(range(len(ids)))
@@ -75,13 +76,13 @@ def test_a_store_without_lists_of_its_own_gets_some(
     monkeypatch.setattr(dedup, "automatic_index", lambda *_: "IVF8,Flat")
     nights = Nights(tmp_path / "s")
     nights.commit_without_index(rows(300))
-    found = dedup.deduplicate(nights.manifest, THRESHOLD, tmp_path)
+    found = dedup.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)
     assert found.duplicates >= 29
     assert found.found > 0.95
 
 
 def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
-    found = cluster.by_number(manifest, 8, tmp_path)
+    found = cluster.by_number(Selection(manifest), 8, tmp_path)
     clusters, table = found.clusters.to_pydict(), found.rows.to_pydict()
     ids, vectors = stored(manifest)
     centres = np.array(clusters["centroid"])
@@ -104,10 +105,17 @@ def test_clusters_are_the_topics(manifest: Manifest, tmp_path: Path) -> None:
 def test_as_many_clusters_as_rows_and_no_more(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "s")
     nights.commit_without_index({"f0": [(str(j), f"{'abcd'[j]} {j}") for j in range(4)]})
-    assert cluster.by_number(nights.manifest, 4, tmp_path).rows["label"].to_pylist() == [0, 1, 2, 3]
-    assert cluster.by_number(nights.manifest, 1, tmp_path).clusters["size"].to_pylist() == [4]
-    with pytest.raises(OptionError, match="--clusters 5: .* holds 4 rows"):
-        cluster.by_number(nights.manifest, 5, tmp_path)
+    assert cluster.by_number(Selection(nights.manifest), 4, tmp_path).rows["label"].to_pylist() == [
+        0,
+        1,
+        2,
+        3,
+    ]
+    assert cluster.by_number(Selection(nights.manifest), 1, tmp_path).clusters[
+        "size"
+    ].to_pylist() == [4]
+    with pytest.raises(OptionError, match="--clusters 5: there are 4 rows"):
+        cluster.by_number(Selection(nights.manifest), 5, tmp_path)
 
 
 def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,12 +124,14 @@ def test_clusters_by_a_least_score(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     names = [f"{topic} {j}" for topic in "abc" for j in range(4)]
     nights.commit_without_index({"f0": [(name, name) for name in names]})
     vectors = np.array([vector_of(name, DIM) for name in names])
-    found = cluster.by_min_score(nights.manifest, 1.0, tmp_path)
+    found = cluster.by_min_score(Selection(nights.manifest), 1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [1] * 12
-    found = cluster.by_min_score(nights.manifest, -1.0, tmp_path)
+    found = cluster.by_min_score(Selection(nights.manifest), -1.0, tmp_path)
     assert found.clusters["size"].to_pylist() == [12]
     centre = vectors.mean(axis=0) / np.linalg.norm(vectors.mean(axis=0))
     np.testing.assert_allclose(found.rows["distance"], 1 - vectors @ centre, atol=1e-5)
     monkeypatch.setattr(cluster, "AGGLOMERATIVE_ROWS", 11)
-    with pytest.raises(OptionError, match="11 rows at most, and .* holds 12; say --clusters"):
-        cluster.by_min_score(nights.manifest, 0.5, tmp_path)
+    with pytest.raises(
+        OptionError, match="11 rows at most, and there are 12 in .*; say --clusters"
+    ):
+        cluster.by_min_score(Selection(nights.manifest), 0.5, tmp_path)

@@ -1,0 +1,113 @@
+"""The rows that take part in a job: those of a snapshot that a filter matches."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from helpers.nights import Nights
+
+from transforms.base.errors import OptionError
+from transforms.beam import IndexRequest
+from transforms.evaluation.diagnostics.sample import of_store
+from transforms.search import Searcher, Selection
+from transforms.steps.joins.cluster import by_number
+from transforms.steps.joins.compare import rows_of
+from transforms.steps.joins.dedup import deduplicate
+from transforms.steps.joins.export_vectors import export_vectors
+from transforms.steps.joins.store_vectors import StoreVectors
+from transforms.store import Store
+
+pytest.importorskip("faiss")
+ROWS = 90
+
+
+class Lettered(Nights):
+    """Nights whose rows keep the first letter of their text."""
+
+    def kept(self, texts: list[str]) -> pa.Table:
+        return pa.table({"letter": [text[0] for text in texts]})
+
+
+@pytest.fixture(scope="module", params=["IVF4,SQ8", "none"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """Rows of three letters in two shards."""
+    nights = Lettered(tmp_path_factory.mktemp("store"))
+    rows = [(f"{number:03d}", f"{'abc'[number % 3]} {number // 2}") for number in range(ROWS)]
+    files = {"f0": rows[:40], "f1": rows[40:]}
+    if request.param == "none":
+        nights.commit_without_index(files)
+    else:
+        nights.commit(files, IndexRequest(request.param))
+    return Store(nights.manifest)
+
+
+def ids_of(store: Store, letter: str) -> list[str]:
+    """The ids of rows with a letter, in the order of the shards."""
+    table = store.dataset().to_table(columns=["id", "letter"])
+    return [row["id"] for row in table.to_pylist() if row["letter"] == letter]
+
+
+def test_without_a_filter_all_rows_take_part(store: Store) -> None:
+    selection = Selection.of(store.manifest)
+    assert len(selection) == ROWS
+    assert selection.rows_of(0) is None
+    blocks = [batch for _, batch in selection.read(["id"], "reading")]
+    assert sum(map(len, blocks)) == ROWS
+
+
+def test_rows_of_a_filter_in_the_order_of_their_shards(store: Store, tmp_path: Path) -> None:
+    selection = Selection.of(store.manifest, "letter = 'b'")
+    stored = StoreVectors.read(selection, tmp_path)
+    wanted = ids_of(store, "b")
+    assert stored.columns.column("id").to_pylist() == wanted
+    ids, vectors = store.numpy()
+    places = [ids.tolist().index(name) for name in wanted]
+    np.testing.assert_allclose(stored.vectors, vectors[places], atol=1e-6)
+    last = len(wanted) - 1
+    assert stored.names(np.array([0, last])) == [wanted[0], wanted[last]]
+
+
+def test_jobs_have_the_rows_of_the_filter_alone(store: Store, tmp_path: Path) -> None:
+    selection = Selection.of(store.manifest, "letter = 'c'")
+    wanted = ids_of(store, "c")
+    (tmp_path / "dedup").mkdir()
+    (tmp_path / "cluster").mkdir()
+    assert deduplicate(selection, 0.99, tmp_path / "dedup").rows["id"].to_pylist() == wanted
+    assert by_number(selection, 3, tmp_path / "cluster").rows["id"].to_pylist() == wanted
+    assert of_store(store, 1000, "letter = 'c'").total == len(wanted)
+
+
+def test_vectors_of_a_filter_are_exported(store: Store, tmp_path: Path) -> None:
+    about = export_vectors(store, "npy", tmp_path, "letter = 'a'")
+    wanted = ids_of(store, "a")
+    assert about["rows"] == len(wanted)
+    assert np.load(tmp_path / "vectors.npy").shape == (len(wanted), store.space.dim)
+
+
+def test_neighbours_of_a_filter_are_those_of_brute_force(store: Store) -> None:
+    ids, vectors = store.numpy()
+    wanted = [ids.tolist().index(name) for name in ids_of(store, "a")]
+    queries = np.ascontiguousarray(vectors[:7])
+    rows = rows_of(store.manifest, Searcher(store.manifest), 4, 1, "letter = 'a'")
+    found = [rows.scan(group, queries, rows.coarse(queries)) for group in rows.groups]
+    assert len(found) == 1
+    hits = rows.hits(queries, found[0])
+    starts = np.array([0, *(unit.rows for unit in store.manifest.units if unit.path)]).cumsum()
+    places = starts[hits.shard] + hits.row
+    assert set(places.reshape(-1).tolist()) <= set(wanted)
+    scores = queries @ vectors[wanted].T
+    best = -np.sort(-scores, axis=1)[:, :5]
+    np.testing.assert_allclose(hits.scores, best, atol=0.02)  # codes of eight bits
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [("letter = 'z'", "matches none of the rows"), ("size = 1", "letter")],
+    ids=["no row", "no column"],
+)
+def test_a_filter_without_rows_or_columns_is_one_line(
+    store: Store, tmp_path: Path, where: str, message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        StoreVectors.read(Selection.of(store.manifest, where), tmp_path)

@@ -1,0 +1,63 @@
+"""The rows of a snapshot that take part in a job: all, or those that a filter matches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.base import progress
+from transforms.base.errors import OptionError
+from transforms.search.searcher import Searcher, Where
+from transforms.store.manifest import Manifest
+from transforms.store.matches import Matches
+from transforms.store.shards.shards import read_shard, read_wanted
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of a snapshot for which `matches` is true; all rows if it is None."""
+
+    manifest: Manifest
+    matches: Matches | None = None
+
+    @classmethod
+    def of(cls, manifest: Manifest, where: Where = None) -> "Selection":
+        """Select the rows that a filter matches.
+
+        Raises OptionError, naming the columns, for a filter that does not fit them.
+        """
+        return cls(manifest, Searcher(manifest).matches(where))
+
+    def __len__(self) -> int:
+        if self.matches is None:
+            return self.manifest.rows.stored
+        return self.matches.count
+
+    def check_rows(self) -> None:
+        """Raise OptionError if no row is selected."""
+        if not self.manifest.rows.stored:
+            raise OptionError(f"{self.manifest.root} holds no rows")
+        if not len(self):
+            raise OptionError(f"--where matches none of the rows of {self.manifest.root}")
+
+    def rows_of(self, shard: int) -> np.ndarray | None:
+        """Return the selected rows of a shard, int64 ascending; None if all are."""
+        if self.matches is None:
+            return None
+        return np.flatnonzero(self.matches.shards[shard])
+
+    def read(self, columns: Sequence[str], what: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield blocks of the selected rows, each with the number of its shard, in order.
+
+        `what` names the stage for whoever watches the progress.
+        """
+        shards = progress.over(self.manifest.shard_paths, what, "shards")
+        for number, path in enumerate(shards):
+            if self.matches is None:
+                for batch in read_shard(path, list(columns)):
+                    yield number, batch
+                continue
+            for table in read_wanted(path, self.matches.shards[number], list(columns)):
+                for batch in table.combine_chunks().to_batches():
+                    yield number, batch
