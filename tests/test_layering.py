@@ -89,8 +89,8 @@ THIRD_PARTY = {
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
     "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
-    "report": {"jinja2"},
-    "serve": {"starlette", "uvicorn"},
+    "report": {"jinja2", "prometheus_client"},
+    "serve": {"starlette", "uvicorn", "prometheus_client"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "torch", "mteb", "jinja2"},
     "training": {
         "numpy",
