@@ -176,7 +176,7 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
     """The records of the night's units by stretches, as they come to what settles them."""
     from transforms.store.manifest import read_manifest
     from transforms.store.records import carried
-    from transforms.store.runs.packed import pack
+    from transforms.store.runs.record_bytes import pack
     from transforms.store.runs.stretches import STRETCHES, stretch_of
 
     previous = read_manifest(job.root)

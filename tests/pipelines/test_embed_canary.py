@@ -10,7 +10,7 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, manifest_of, sentences, vectors_of, write_bytes, write_lines
 
 from transforms.encoder import Embedded, Encoder
-from transforms.encoder.passing import Passing
+from transforms.encoder.devices import Passing
 from transforms.steps.embed import load_encoder
 from transforms.steps.options.job import EmbedJob
 

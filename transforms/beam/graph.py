@@ -1,4 +1,4 @@
-"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several."""
+"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several, coders."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +11,10 @@ from apache_beam.pvalue import TaggedOutput
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 from transforms.base.errors import SentenceBeamError
+from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.lease import kept_alive
+from transforms.store.runs.record_bytes import pack, unpack
 
 PROBLEMS = "problems"
 CARRIED = "carried"
@@ -138,3 +140,21 @@ def slots_of(pipeline: beam.Pipeline) -> int | None:
         options.view_as(DebugOptions).number_of_worker_harness_threads,
     )
     return workers * threads if workers and threads else None
+
+
+class UnitRecordCoder(beam.coders.Coder):
+    """A UnitRecord as `pack` writes it."""
+
+    def encode(self, value: UnitRecord) -> bytes:
+        return pack(value)
+
+    def decode(self, encoded: bytes) -> UnitRecord:
+        return unpack(encoded)
+
+    def is_deterministic(self) -> bool:
+        return True
+
+
+def register_coders() -> None:
+    """Have Beam write UnitRecords packed: a large run has a million of them."""
+    beam.coders.registry.register_coder(UnitRecord, UnitRecordCoder)

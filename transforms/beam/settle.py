@@ -13,7 +13,7 @@ from transforms.steps.commit.settle import settled_or_problem
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.packed import pack
+from transforms.store.runs.record_bytes import pack
 from transforms.store.runs.settled import Settled, SettledStretch, Settler
 from transforms.store.runs.stretches import STRETCHES, stretch_of
 

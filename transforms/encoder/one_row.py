@@ -22,8 +22,8 @@ from transforms.encoder.bert import text_positions
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.texts_attention import NAME, Kernel, check_kernel, note_attention, row_of_texts
-from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
+from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
 _EPSILONS = ("variance_epsilon", "eps")  # what models call the number that keeps a norm from dividing by zero

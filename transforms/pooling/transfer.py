@@ -1,7 +1,9 @@
-"""Moving tensors from main memory to where a model computes, while it goes on computing."""
+"""Moving arrays and tensors to where a model computes and back, while it goes on computing."""
 
 import threading
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,11 +18,14 @@ class _OwnStreams(threading.local):
 _OWN = _OwnStreams()
 
 
-def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """The tensor on `device`; a GPU copies it from pinned memory on a stream for copies, and nobody waits for it.
+def to_device(values: Tensor | np.ndarray, device: torch.device) -> Tensor:
+    """The tensor, or the array as one, on `device`.
 
-    What the thread's current stream is given afterwards sees the copy.
+    A GPU copies it from pinned memory on a stream for copies, and nobody waits for it; what the thread's current stream
+    is given afterwards sees the copy.
     """
+    if isinstance(values, np.ndarray):
+        values = torch.from_numpy(values)
     if device.type != "cuda" or values.device.type == "cuda":
         return values.to(device)
     computing, copying = torch.cuda.current_stream(device), copy_stream(device, "in")
@@ -29,6 +34,23 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
     computing.wait_stream(copying)
     moved.record_stream(computing)
     return moved
+
+
+def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
+    """Copies of a GPU's tensors in pinned main memory, and what is over when they are whole.
+
+    They are made on a stream for copies, once the current one has come so far.
+    """
+    device = values[0].device
+    computing, copying = torch.cuda.current_stream(device), copy_stream(device, "out")
+    copying.wait_stream(computing)
+    with torch.cuda.stream(copying):
+        copies = [each.to("cpu", non_blocking=True) for each in values]
+    for each in values:
+        each.record_stream(copying)
+    copied = torch.cuda.Event(blocking=True)  # who waits for it sleeps: the cores are the tokenizer's
+    copied.record(copying)
+    return copies, copied
 
 
 def copy_stream(device: torch.device, way: str) -> torch.cuda.Stream:

@@ -8,8 +8,8 @@ from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import finish, settled
 
-from transforms.beam.changes import CountRows
-from transforms.steps.commit.changes import DuplicateIds, UnknownChanges, rows_to_count
+from transforms.beam.commit import CountRows
+from transforms.steps.commit.count_changes import DuplicateIds, UnknownChanges, rows_to_count
 from transforms.store import manifest
 from transforms.store.records import Problem
 from transforms.store.runs.changes import Changes

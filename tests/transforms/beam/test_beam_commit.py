@@ -10,7 +10,7 @@ from helpers.nights import Nights
 from helpers.settled import settled
 
 from transforms.beam import Commit, Settle
-from transforms.steps.commit.changes import DuplicateIds
+from transforms.steps.commit.count_changes import DuplicateIds
 from transforms.steps.embed.quantize import RangesRecord
 from transforms.steps.index.files import IndexRecord
 from transforms.store.entries import IndexEntry, RangesEntry

@@ -8,7 +8,7 @@ from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.report import report
-from transforms.steps.commit.changes import Deletes, DuplicateIds, previous_duplicate_ids, total
+from transforms.steps.commit.count_changes import Deletes, DuplicateIds, previous_duplicate_ids, total
 from transforms.steps.embed.quantize import RangesRecord
 from transforms.steps.index.files import IndexRecord
 from transforms.store.records import Problem

@@ -30,11 +30,11 @@ from transforms.steps.index.files import (
     IndexRecord,
     K,
     closeness_of,
+    group_by_size,
     leave_recall,
     lines_of,
     locate,
     most_rows,
-    packed,
     take_recall,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
@@ -160,7 +160,7 @@ def begin(
     times = 1 + last.trained.times if last else 1
     before = job if after else None
     found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required)
-    cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
+    cut = group_by_size(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
         ShardGroup(number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part))
         for number, part in enumerate(cut)

@@ -226,7 +226,7 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
     return rows if merge else min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
-def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+def group_by_size(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
     """The items in order, in lists whose sizes sum to at most `most` where no item alone is larger."""
     found: list[list[Item]] = []
     room = 0

@@ -18,7 +18,7 @@ from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps.index import matching
-from transforms.steps.index.files import most_rows, packed
+from transforms.steps.index.files import group_by_size, most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index.update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
 from transforms.steps.index.update_rows import BucketMatch
@@ -84,8 +84,8 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
     limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
     into_base: list[SegmentRows | int] = [*rewritten, *(groups if due.with_new else [])]
     into_deltas: list[SegmentRows | int] = [] if due.with_new else [*groups]
-    written = [("base", items) for items in packed(into_base, size, limit)]
-    written += [("delta", items) for items in packed(into_deltas, size, limit)]
+    written = [("base", items) for items in group_by_size(into_base, size, limit)]
+    written += [("delta", items) for items in group_by_size(into_deltas, size, limit)]
     for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
         sources = tuple(item.number for item in items if isinstance(item, SegmentRows))
         targets.append(TargetSegment(number, kind, sources, tuple(item for item in items if isinstance(item, int))))

@@ -11,7 +11,7 @@ from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, IndexRecord, packed
+from transforms.steps.index.files import SEGMENT_ROWS, IndexRecord, group_by_size
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
 from transforms.steps.index.update_recall import retrain
@@ -71,7 +71,7 @@ def _update(
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
     rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
-    groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
+    groups = group_by_size(added, lambda shard: shard[1], SEGMENT_ROWS)
     return IndexUpdate(
         current=index,
         request=request,
