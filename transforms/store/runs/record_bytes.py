@@ -1,9 +1,18 @@
-"""Records of units in few bytes, as they travel between the steps of a run: about 215, where pickled they take 600."""
+"""Records of units as bytes, which travel between the steps of a run: 215 to 250 a record, where pickled they take 600.
+
+A step holds the records of a million units in memory. msgpack takes 496 bytes for the values of the same record and 251
+with the same knowledge of digests, names and runs (17 % more than this layout), so the layout is our own:
+
+- a number takes a byte for seven bits, a text its length and its bytes, half a byte for each hex digit;
+- values that few records have take a bit each (`OPTIONAL`); a path takes its digest alone if the rest follows from the
+  unit's name, and nothing if it is the digest of the shard;
+- counts that are near to what others make them are written as the difference (`_expected`).
+"""
 
 import re
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from transforms.base.measures import STAGES
@@ -11,182 +20,229 @@ from transforms.corpus.files import key_of
 from transforms.store import layout
 from transforms.store.records import COUNTS, UnitRecord
 
-_SAME = ("", None)  # for a digest, which has sixteen digits: that of the shard
-_SELDOM = ("blank", "fallbacks", "oom_splits", "unknown")  # counts that are 0 in most records
-_IMPLIED = ("read", "embedded", "padded", "known")  # counts that are near to what others make them
-_OFTEN = tuple(name for name in COUNTS if name not in _SELDOM and name not in _IMPLIED)
-_PRESENT, _NUMBERS = 19, (7, 13, 14, 15, 16, 17, 18)  # values that may be missing, and which of them are numbers
 FIGURES = tuple(figure.name for figure in STAGES["embed"])
+SAME = ""  # the digest of rejects that is the shard's; a digest has sixteen digits
+# Values that may be missing, in the order of their bits: first those that most records have.
+OPTIONAL: dict[str, type] = {
+    "part": str,
+    "checksum": str,
+    "shard": str,
+    "sha256": str,
+    "form": str,
+    "rejects": str,
+    "rejects_sha256": str,
+    "blank": int,
+    "of": str,
+    "shard_path": str,
+    "rejects_path": str,
+    "pieces_sum": str,
+    "documents_sum": str,
+    "documents": int,
+    "damaged": int,
+    "moved": int,
+    "fallbacks": int,
+    "oom_splits": int,
+    "unknown": int,
+}
+_AS_THEY_ARE = ("checksum", "sha256", "form", "rejects_sha256", "pieces_sum", "documents_sum", "documents")
+_MOSTLY_ZERO = ("blank", "fallbacks", "oom_splits", "unknown")
+_NEAR_OTHERS = ("read", "embedded", "padded", "known")
+_OTHER_COUNTS = tuple(name for name in COUNTS if name not in _MOSTLY_ZERO and name not in _NEAR_OTHERS)
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
 _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
 
 
 def pack(record: UnitRecord) -> bytes:
-    """The record in bytes, without `worker`, which is told by sidecars alone.
-
-    The first number has a bit for each value that may be missing, the lowest for those that most records have. Numbers
-    take a byte for seven bits, hex digits half a byte each, the id of a run 11 bytes; paths that follow from the unit's
-    name and a digest take what the digest does, the second of two with one digest nothing.
-    """
-    out = bytearray()
-    of, _, place = record.unit.partition("-")
-    place, dot, part = place.partition(".")
-    follows = bool(record.file) and of == key_of(record.file)
-    shard, rejects = _path(record.path, record.unit, layout.shard), _path(record.rejects, record.unit, layout.rejects)
-    if rejects[0] and rejects == shard:
-        rejects = _SAME
-    blank, *others = (getattr(record, name) or None for name in _SELDOM)
-    often = [part if dot else None, record.checksum, shard[0], record.sha256, record.form, rejects[0]]
-    often += [record.rejects_sha256, blank]
-    seldom = [None if follows else of, shard[1], rejects[1], record.pieces_sum, record.documents_sum, record.documents]
-    seldom += [len(record.damaged) or None, len(record.moved) or None, *others]
-    _put_present(out, [*often, *seldom])
-    _put_texts(out, place, record.file)
-    _put_run(out, record.run)
+    """The record in bytes, without `worker`, which only sidecars have."""
+    writer = _ByteWriter()
+    of, place, part = _split_name(record.unit)
+    writer.optional(_optional_values(record, of, part))
+    writer.text(place)
+    writer.text(record.file)
+    writer.run(record.run)
     start, stop = record.range
-    _put_numbers(out, start, 0 if stop is None else 1 + stop)
-    counts = {name: getattr(record, name) for name in _OFTEN}
-    _put_numbers(out, *counts.values())
-    for name, near in _near(counts).items():
-        _put_difference(out, getattr(record, name) - near)
-    _put_texts(out, *record.damaged)
-    for value in record.moved:
-        _put_float(out, value)
-    _put_figures(out, record.measures)
-    return bytes(out)
+    writer.number(start)
+    writer.number(0 if stop is None else 1 + stop)
+    counts = {name: getattr(record, name) for name in _OTHER_COUNTS}
+    for value in counts.values():
+        writer.number(value)
+    for name, expected in _expected(counts).items():
+        writer.difference(getattr(record, name) - expected)
+    for path in record.damaged:
+        writer.text(path)
+    for figure in record.moved:
+        writer.decimal(figure)
+    writer.figures(record.measures)
+    return bytes(writer.data)
 
 
 def unpack(data: bytes) -> UnitRecord:
     """The record that `pack` was given."""
-    found = _Unpacker(data)
-    part, checksum, shard, sha256, form, rejects, rejects_sha256, blank, *seldom = found.present()
-    of, shard_path, rejects_path, pieces_sum, documents_sum, documents, damaged, moved, *others = seldom
-    place, file = found.text() or "", found.text() or ""
-    run = found.run()
-    start, stop = found.number(), found.number()
-    name = f"{key_of(file) if of is None else of}-{place}" + ("" if part is None else f".{part}")
-    counts: dict[str, Any] = {count: found.number() for count in _OFTEN}
-    counts |= {count: near + found.difference() for count, near in _near(counts).items()}
-    counts |= {count: number or 0 for count, number in zip(_SELDOM, (blank, *others), strict=True)}
+    reader = _ByteReader(data)
+    optional = reader.optional()
+    place = reader.text() or ""
+    file = reader.text() or ""
+    run = reader.run()
+    start = reader.number()
+    stop = reader.number()
+    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
+    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
+    counts |= {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+    damaged = tuple(reader.text() or "" for _ in range(optional["damaged"] or 0))
+    moved = tuple(reader.decimal() for _ in range(optional["moved"] or 0))
+    as_they_are = {name: optional[name] for name in _AS_THEY_ARE}
+    if as_they_are["form"]:
+        as_they_are["form"] = sys.intern(as_they_are["form"])  # that of all units of a run
+    of = key_of(file) if optional["of"] is None else optional["of"]
+    unit = _join_name(of, place, optional["part"])
+    rejects = optional["shard"] if optional["rejects"] == SAME else optional["rejects"]
     return UnitRecord(
-        path=_unpath((shard, shard_path), name, layout.shard),
-        unit=name,
+        path=_path_of(optional["shard"], optional["shard_path"], unit, layout.shard),
+        unit=unit,
         file=file,
         range=(start, stop - 1 if stop else None),
-        rejects=_unpath((shard if rejects == "" else rejects, rejects_path), name, layout.rejects),
-        sha256=sha256,
+        rejects=_path_of(rejects, optional["rejects_path"], unit, layout.rejects),
         run=run,
-        rejects_sha256=rejects_sha256,
-        checksum=checksum,
-        documents=documents,
-        pieces_sum=pieces_sum,
-        documents_sum=documents_sum,
-        form=sys.intern(form) if form else form,
-        damaged=tuple(found.text() or "" for _ in range(damaged or 0)),
-        moved=tuple(found.decimal() for _ in range(moved or 0)),
-        measures=found.figures(),
+        damaged=damaged,
+        moved=moved,
+        measures=reader.figures(),
+        **as_they_are,
         **counts,
     )
 
 
-def _near(counts: dict[str, int]) -> dict[str, int]:
-    """Of each of the implied counts, a number near to it."""
-    read = counts["rows"] + counts["rejected"]
-    embedded = counts["rows"] - counts["reused"] - counts["duplicates"]
-    return dict(zip(_IMPLIED, (read, embedded, counts["real"], counts["real"]), strict=True))
+def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str, Any]:
+    """The values of `OPTIONAL`; None for each that the record lacks or that follows from others."""
+    follows = bool(record.file) and of == key_of(record.file)
+    shard, shard_path = _digest_or_path(record.path, record.unit, layout.shard)
+    rejects, rejects_path = _digest_or_path(record.rejects, record.unit, layout.rejects)
+    if rejects and rejects == shard:
+        rejects = SAME
+    values = {name: getattr(record, name) for name in _AS_THEY_ARE}
+    values |= {name: getattr(record, name) or None for name in _MOSTLY_ZERO}
+    values |= {"of": None if follows else of, "part": part}
+    values |= {"shard": shard, "shard_path": shard_path, "rejects": rejects, "rejects_path": rejects_path}
+    values |= {"damaged": len(record.damaged) or None, "moved": len(record.moved) or None}
+    return values
 
 
-def _path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tuple[str | None, str | None]:
-    """The digest by which the path of a unit's file follows from its name, or the path itself; None for the other."""
+def _split_name(unit: str) -> tuple[str, str, str | None]:
+    """The three parts of a unit's name: its file or group, its place there, its part of that place."""
+    of, _, place = unit.partition("-")
+    place, dot, part = place.partition(".")
+    return of, place, part if dot else None
+
+
+def _join_name(of: str, place: str, part: str | None) -> str:
+    return f"{of}-{place}" if part is None else f"{of}-{place}.{part}"
+
+
+def _expected(counts: Mapping[str, int]) -> dict[str, int]:
+    """A number near to each of the counts `_NEAR_OTHERS`."""
+    return {
+        "read": counts["rows"] + counts["rejected"],
+        "embedded": counts["rows"] - counts["reused"] - counts["duplicates"],
+        "padded": counts["real"],
+        "known": counts["real"],
+    }
+
+
+def _digest_or_path(path: str | None, unit: str, place: Callable[[str, str], str]) -> tuple[str | None, str | None]:
+    """The digest in a path, if the rest of the path follows from the unit's name, else the path; None for the other."""
     if path is None:
         return None, None
     digest = layout.stem(path).rpartition("-")[2]
-    return (digest, None) if digest and place(unit, digest) == path else (None, path)
+    if digest and place(unit, digest) == path:
+        return digest, None
+    return None, path
 
 
-def _unpath(put: tuple[str | None, str | None], unit: str, place: Callable[[str, str], str]) -> str | None:
-    digest, path = put
-    return place(unit, digest) if digest is not None else path
+def _path_of(digest: str | None, path: str | None, unit: str, place: Callable[[str, str], str]) -> str | None:
+    """The path of a unit's file from what `_digest_or_path` made of it."""
+    return path if digest is None else place(unit, digest)
 
 
-def _put_present(out: bytearray, values: list[Any]) -> None:
-    """A number with a bit for each value, set for those that are there, and these."""
-    _put_numbers(out, sum(1 << at for at, value in enumerate(values) if value is not None))
-    for at, value in enumerate(values):
-        if value is not None:
-            put: Callable[..., None] = _put_numbers if at in _NUMBERS else _put_texts
-            put(out, value)
+class _ByteWriter:
+    """Bytes to which values are added; each method has its counterpart in `_ByteReader`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def number(self, value: int) -> None:
+        """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+        while value > 127:
+            self.data.append(value & 127 | 128)
+            value >>= 7
+        self.data.append(value)
+
+    def difference(self, value: int) -> None:
+        """A number that may be negative, doubled, with 1 if it is."""
+        self.number(2 * abs(value) + (value < 0))
+
+    def text(self, value: str | None) -> None:
+        """Its bytes after their number, doubled, with 1 for hex digits, and one higher; None is 0."""
+        if value is None:
+            self.number(0)
+            return
+        is_hex = _HEX.fullmatch(value) is not None
+        data = bytes.fromhex(value) if is_hex else value.encode("utf-8", "surrogatepass")
+        self.number(1 + 2 * len(data) + is_hex)
+        self.data += data
+
+    def optional(self, values: Mapping[str, Any]) -> None:
+        """A number with a bit for each value of `OPTIONAL` that is not None, and these."""
+        present = [name for name in OPTIONAL if values[name] is not None]
+        self.number(sum(1 << bit for bit, name in enumerate(OPTIONAL) if name in present))
+        for name in present:
+            if OPTIONAL[name] is int:
+                self.number(values[name])
+            else:
+                self.text(values[name])
+
+    def run(self, value: str) -> None:
+        """The id of a run as 0 and two numbers in 11 bytes; any other name as text."""
+        found = _RUN.fullmatch(value)
+        if found is None:
+            self.text(value)
+            return
+        self.number(0)
+        self.data += int("".join(found.group(1, 2, 3))).to_bytes(8)
+        self.data += bytes.fromhex(found[4])
+
+    def decimal(self, value: float) -> None:
+        """A number of six digits as 0 and four bytes that give it back, any other as 1 and eight."""
+        value = float(value)
+        if abs(value) < 1e30 and _six_digits(_SINGLE.pack(value)) == value:
+            self.data.append(0)
+            self.data += _SINGLE.pack(value)
+        else:
+            self.data.append(1)
+            self.data += _DOUBLE.pack(value)
+
+    def figures(self, values: Mapping[str, float]) -> None:
+        """A bit for each of `FIGURES` that there is, the names of the others, and all values."""
+        known = [name for name in FIGURES if name in values]
+        others = [name for name in values if name not in FIGURES]
+        self.number(sum(1 << FIGURES.index(name) for name in known))
+        self.number(len(others))
+        for name in others:
+            self.text(name)
+        for name in (*known, *others):
+            self.figure(values[name])
+
+    def figure(self, value: float) -> None:
+        """Thousandths as a whole number, one higher; any other value in eight bytes after a 0."""
+        thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
+        if thousandths / 1000 == value:
+            self.number(1 + thousandths)
+        else:
+            self.data.append(0)
+            self.data += _DOUBLE.pack(value)
 
 
-def _put_numbers(out: bytearray, *numbers: int) -> None:
-    for number in numbers:
-        while number > 127:
-            out.append(number & 127 | 128)
-            number >>= 7
-        out.append(number)
-
-
-def _put_difference(out: bytearray, value: int) -> None:
-    """A number that may be negative, doubled, with 1 if it is."""
-    _put_numbers(out, 2 * abs(value) + (value < 0))
-
-
-def _put_texts(out: bytearray, *texts: str | None) -> None:
-    """Each text after its length in bytes, doubled, with 1 for hex digits; None as 0 and all others one higher."""
-    for text in texts:
-        if text is None:
-            out.append(0)
-            continue
-        is_hex = _HEX.fullmatch(text) is not None
-        data = bytes.fromhex(text) if is_hex else text.encode("utf-8", "surrogatepass")
-        _put_numbers(out, 1 + 2 * len(data) + is_hex)
-        out += data
-
-
-def _put_run(out: bytearray, run: str) -> None:
-    """The id of a run as two numbers; any other name as text."""
-    found = _RUN.fullmatch(run)
-    if found is None:
-        _put_texts(out, run)
-    else:
-        out.append(0)
-        out += int("".join(found.group(1, 2, 3))).to_bytes(8) + bytes.fromhex(found[4])
-
-
-def _put_float(out: bytearray, value: float) -> None:
-    """A number of six digits in four bytes, which give it back, or any in eight; a byte before says which."""
-    value = float(value)
-    if abs(value) < 1e30 and float(f"{_SINGLE.unpack(_SINGLE.pack(value))[0]:.6g}") == value:
-        out.append(0)
-        out += _SINGLE.pack(value)
-    else:
-        out.append(1)
-        out += _DOUBLE.pack(value)
-
-
-def _put_figures(out: bytearray, figures: dict[str, float]) -> None:
-    """Which of the figures that are known there are, a bit each, and their values; then the others with their names."""
-    known = [name for name in FIGURES if name in figures]
-    others = [name for name in figures if name not in FIGURES]
-    _put_numbers(out, sum(1 << FIGURES.index(name) for name in known), len(others))
-    _put_texts(out, *others)
-    for name in (*known, *others):
-        _put_figure(out, figures[name])
-
-
-def _put_figure(out: bytearray, value: float) -> None:
-    """Thousandths as a whole number, one higher; any other value as it is after a 0."""
-    thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
-    if thousandths / 1000 == value:
-        _put_numbers(out, 1 + thousandths)
-    else:
-        out.append(0)
-        out += _DOUBLE.pack(value)
-
-
-class _Unpacker:
-    """What was put into bytes, read in the same order."""
+class _ByteReader:
+    """The values that a `_ByteWriter` was given, read in the same order."""
 
     def __init__(self, data: bytes):
         self._data, self._at = data, 0
@@ -201,16 +257,28 @@ class _Unpacker:
         return value | byte << shift
 
     def difference(self) -> int:
-        """The next number that may be negative."""
         value, is_negative = divmod(self.number(), 2)
         return -value if is_negative else value
 
-    def present(self) -> list[Any]:
-        there = self.number()
-        return [self._value(at) if there >> at & 1 else None for at in range(_PRESENT)]
+    def text(self) -> str | None:
+        head = self.number()
+        if not head:
+            return None
+        length, is_hex = divmod(head - 1, 2)
+        data = self._bytes(length)
+        return data.hex() if is_hex else data.decode("utf-8", "surrogatepass")
 
-    def _value(self, at: int) -> Any:
-        return self.number() if at in _NUMBERS else self.text()
+    def optional(self) -> dict[str, Any]:
+        present = self.number()
+        values: dict[str, Any] = {}
+        for bit, (name, kind) in enumerate(OPTIONAL.items()):
+            if not present >> bit & 1:
+                values[name] = None
+            elif kind is int:
+                values[name] = self.number()
+            else:
+                values[name] = self.text()
+        return values
 
     def run(self) -> str:
         text = self.text()
@@ -223,25 +291,26 @@ class _Unpacker:
         (is_double,) = self._bytes(1)
         if is_double:
             return float(_DOUBLE.unpack(self._bytes(8))[0])
-        return float(f"{_SINGLE.unpack(self._bytes(4))[0]:.6g}")
+        return _six_digits(self._bytes(4))
 
     def figures(self) -> dict[str, float]:
-        there, others = self.number(), self.number()
-        names = [name for place, name in enumerate(FIGURES) if there >> place & 1]
+        present = self.number()
+        others = self.number()
+        names = [name for bit, name in enumerate(FIGURES) if present >> bit & 1]
         names += [self.text() or "" for _ in range(others)]
-        return {name: self._figure() for name in names}
+        return {name: self.figure() for name in names}
 
-    def _figure(self) -> float:
-        number = self.number()
-        return (number - 1) / 1000 if number else float(_DOUBLE.unpack(self._bytes(8))[0])
-
-    def text(self) -> str | None:
-        head = self.number()
-        if not head:
-            return None
-        data = self._bytes((head - 1) // 2)
-        return data.hex() if (head - 1) % 2 else data.decode("utf-8", "surrogatepass")
+    def figure(self) -> float:
+        thousandths = self.number()
+        if thousandths:
+            return (thousandths - 1) / 1000
+        return float(_DOUBLE.unpack(self._bytes(8))[0])
 
     def _bytes(self, count: int) -> bytes:
         self._at += count
         return self._data[self._at - count : self._at]
+
+
+def _six_digits(data: bytes) -> float:
+    """The number of at most six digits that four bytes stand for."""
+    return float(f"{_SINGLE.unpack(data)[0]:.6g}")
