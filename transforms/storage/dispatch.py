@@ -118,8 +118,10 @@ def overwrite(path: str, data: bytes) -> None:
         raise OSError(f"{path} was written by another run at the same time")
 
 
-def remove_empty(folder: str) -> None:
-    """Remove a folder of this machine that holds nothing; object storage has none of these."""
+def delete_below(folder: str) -> None:
+    """Remove the files below a folder, listed once, and on this machine the folder too if it holds no other folder."""
+    place = storage_of(folder)
+    place.delete(*(entry.path for entry in place.below(folder)))
     if is_local(folder):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

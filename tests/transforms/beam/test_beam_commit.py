@@ -40,14 +40,15 @@ def test_units_become_the_snapshot(nights: Nights) -> None:
     assert (nights.root / "report.json").is_file()
 
 
-def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: Path) -> None:
+def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights) -> None:
     run, units = nights.begin(FILES)
-    scratch = tmp_path / "scratch"
-    scratch.write_bytes(b"")
+    scratch = nights.root / "runs" / run.id / "index"
+    scratch.mkdir(parents=True)
+    (scratch / "index-queries.npy").write_bytes(b"")
     said = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"factory": "Flat", "metric": "ip"}
     index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
     ranges = RangesEntry("ranges/0.json", "0", "s")
-    known = [IndexRecord(index, (str(scratch),)), RangesRecord(ranges)]
+    known = [IndexRecord(index), RangesRecord(ranges)]
     (result,) = eager.run(Commit(run), [settled(run, units)], known, [DuplicateIds(2), DuplicateIds(3)])
     assert result.duplicate_ids == 5
     assert nights.manifest.index == result.index == index

@@ -11,6 +11,7 @@ from transforms.report import report
 from transforms.steps.commit.count_changes import Deletes, DuplicateIds, previous_duplicate_ids, total
 from transforms.steps.embed.quantize import RangesRecord
 from transforms.steps.index.files import IndexRecord
+from transforms.store import layout
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run, check_deletes, finish
 from transforms.store.runs.result import COMMITTED, Result
@@ -42,9 +43,9 @@ def _committed(found: list[Any], run: Run) -> Result:
     )
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    for path in index.scratch if index else ():
+    if index is not None:
         with contextlib.suppress(Exception):  # the run is over, and a raise would repeat it; vacuum removes what stays
-            storage.storage_of(path).delete(path)
+            storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
     return result
 
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
-from transforms.steps.index import matching
+from transforms.steps.index import matching, scratch
 from transforms.steps.index.held_out import newly_held_out
-from transforms.steps.index.update import ADDED, CROWDED, HELD_OUT, STANDING, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update import ADDED, HELD_OUT, REMOVED, STANDING, IndexUpdate, IndexUpdateJob
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
@@ -47,7 +47,7 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
         return job.folder.relative(error)
     except SentenceBeamError as error:
         return Problem.of(error)
-    job.folder.put(f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(found, update.buckets)))
+    job.folder.put(scratch.rows(kind, number), matching.to_bytes(matching.by_bucket(found, update.buckets)))
     return None
 
 
@@ -74,7 +74,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
         live = np.flatnonzero(locator.column("shard").is_valid().to_numpy())
         held = locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
         buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
-        job.folder.put("held-out.arrow", matching.to_bytes(buckets))
+        job.folder.put(scratch.HELD_OUT_ROWS, matching.to_bytes(buckets))
     found = rows_in(job.root, segment, set(update.removed))
     return found.select(matching.REMOVED.names).cast(matching.REMOVED)
 
@@ -83,8 +83,8 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group those that are new."""
     update, folder = job.update(), job.folder
-    by_segment = {n: folder.tables(f"removed-{n}.arrow", matching.REMOVED, bucket)[0] for n in update.segments}
-    groups = [folder.tables(f"added-{g}.arrow", matching.ADDED, bucket)[0] for g in range(len(update.added))]
+    by_segment = {n: folder.tables(scratch.rows(REMOVED, n), matching.REMOVED, bucket)[0] for n in update.segments}
+    groups = [folder.tables(scratch.rows(ADDED, g), matching.ADDED, bucket)[0] for g in range(len(update.added))]
     removed = pa.concat_tables(by_segment.values())
     added = pa.concat_tables([matching.ADDED.empty_table(), *groups])
     kept, place = matching.matched(removed, added)
@@ -92,15 +92,15 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     ends = np.cumsum([0, *map(len, by_segment.values())])
     table = _moves(removed, added, kept, place)
     moves = {n: table.slice(start, len(by_segment[n])) for n, start in zip(by_segment, ends, strict=False)}
-    folder.put(f"moved-{bucket}.arrow", matching.to_bytes(list(moves.values())))
+    folder.put(scratch.moved(bucket), matching.to_bytes(list(moves.values())))
 
     unmatched = np.ones(len(added), bool)
     unmatched[place] = False
     held_texts = _held_texts(job, update, bucket, moves)
     new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
     if new:
-        folder.put(f"new-{bucket}.arrow", matching.to_bytes(new))
-    folder.put(f"held-{bucket}.arrow", matching.to_bytes([held]))
+        folder.put(scratch.new(bucket), matching.to_bytes(new))
+    folder.put(scratch.held(bucket), matching.to_bytes([held]))
     return BucketMatch(
         deleted={n: int(np.count_nonzero(table.column("shard").to_numpy() < 0)) for n, table in moves.items()},
         new={group: len(table) for group, table in enumerate(new)},
@@ -125,7 +125,7 @@ def _new_rows(
     """New rows of the lists by group, in order; those held out; the texts that have too many copies to be held out."""
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
-    held, crowded = newly_held_out(hashes, below, as_keys(job.folder.take(CROWDED)), held_texts)
+    held, crowded = newly_held_out(hashes, below, as_keys(job.folder.take(scratch.WAS_CROWDED)), held_texts)
     table = rows.select(["shard", "row"]).cast(matching.NEW)
     group = np.searchsorted(update.group_starts, table.column("shard").to_numpy(), "right") - 1
     by_group = [table.filter(pa.array((group == number) & ~held)) for number in range(len(update.added))]
@@ -136,7 +136,7 @@ def _held_texts(job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: di
     """Keys of the bucket's rows that stay held out."""
     if update.held_out is None:
         return np.empty(0, "S16")
-    (held,) = job.folder.tables("held-out.arrow", matching.HELD, bucket)
+    (held,) = job.folder.tables(scratch.HELD_OUT_ROWS, matching.HELD, bucket)
     gone = moves[update.held_out.number]
     deleted = gone.column("local").to_numpy()[gone.column("shard").to_numpy() < 0]
     stays = ~np.isin(held.column("local").to_numpy(), deleted)

@@ -17,7 +17,7 @@ from transforms.index.choose import plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
-from transforms.steps.index import matching
+from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import group_by_size, most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index.update_recall import BuiltSegment, known_neighbours, leave_queries, leave_segment_recall
@@ -107,7 +107,7 @@ def decide(matches: list[tuple[IndexUpdateJob, BucketMatch]]) -> Iterator[tuple[
         moved=sum(match.moved for match in found),
     )
     decision = {"targets": [asdict(target) for target in targets], "change": change.to_json()}
-    job.folder.put("decision.json", json.dumps(decision, sort_keys=True).encode())
+    job.folder.put(scratch.DECISION, json.dumps(decision, sort_keys=True).encode())
     yield from ((job, target) for target in targets)
 
 
@@ -213,9 +213,9 @@ def _new_rows(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Shards with their new rows, ascending int64, in the shards' order: those held out, or those of some groups."""
     first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
-    name = "held" if held else "new"
+    name = scratch.held if held else scratch.new
     buckets = range(update.buckets) if count else range(0)
-    found = [job.folder.tables(f"{name}-{bucket}.arrow", matching.NEW, first, count) for bucket in buckets]
+    found = [job.folder.tables(name(bucket), matching.NEW, first, count) for bucket in buckets]
     table = pa.concat_tables([matching.NEW.empty_table(), *(part for parts in found for part in parts)])
     shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
     order = np.lexsort((row, shard))

@@ -13,7 +13,7 @@ from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.files import SEGMENT_ROWS, IndexRecord, group_by_size
 from transforms.steps.index.matching import BUCKET_ROWS
-from transforms.steps.index.update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
+from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, ShardRows
 from transforms.steps.index.update_recall import retrain
 from transforms.store.entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
@@ -57,7 +57,7 @@ def _work(
     why = f"{lack}; from now on it is as auto chooses" if lack else why_retrain(run, before, request, rows)
     last = before.index if before else None
     if why is not None or before is None or last is None:
-        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, after=False, required=asked)
+        yield from index_build.begin(job, shards, request, last, why or "", unit=unit, required=asked)
         return
     update = _update(before, last, shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
@@ -117,7 +117,7 @@ def buckets_to_match(
     elif damaged:
         yield from retrain(job, damaged[0])
     elif update.is_none:
-        yield IndexRecord(update.current, (job.folder.scratch(PLAN),))
+        yield IndexRecord(update.current)
     else:
         yield from ((job, bucket) for bucket in range(update.buckets))
 
