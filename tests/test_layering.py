@@ -49,6 +49,7 @@ ALLOWED: dict[str, set[str]] = {
         "corpus",
         "store",
         "evaluation",
+        "report",
         "steps.options",
     },
     "steps": {
@@ -100,7 +101,6 @@ THIRD_PARTY = {
         "datasets",
         "safetensors",
         "tokenizers",
-        "jinja2",
     },
     "steps": {"numpy", "pyarrow"},
     "beam": {"apache_beam", "numpy", "pyarrow"},

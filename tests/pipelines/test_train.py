@@ -78,7 +78,7 @@ def test_scores_are_learnt_and_the_folder_is_a_model(
     assert found["data"][0]["rows"] == 64
     assert found["data"][0]["columns"] == {"text1": "sentence1", "text2": "sentence2", "score": "score"}
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} <= {
-        ".json", ".safetensors", ".md", ".html", ".png", ".txt"
+        ".json", ".safetensors", ".md", ".html", ".txt"
     }  # fmt: skip
     assert "<polyline" in (folder / "training.html").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
