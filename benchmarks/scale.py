@@ -157,8 +157,7 @@ def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest, pointer."""
-    from transforms.steps.commit.settle import settled_or_problem
-    from transforms.store.runs.commit import finish
+    from transforms.store.runs.commit import finish, settle
     from transforms.store.runs.settled import Settler
 
     job = resolved(where, unit_tokens).job
@@ -167,7 +166,7 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     units, start = sum(map(len, packed)), time.monotonic()
     settler = Settler(run.root, run.id)
     stretches = [settler.settle(number, found) for number, found in enumerate(packed)]
-    result = finish(run, settled_or_problem(stretches, run))
+    result = finish(run, settle(run, stretches, []))
     assert result.status == "committed", result.message
     return {"units": units, "finish alone": time.monotonic() - start}
 

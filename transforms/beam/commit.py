@@ -11,13 +11,14 @@ from transforms.beam.metrics import StageMetrics
 from transforms.steps.commit.commit_run import commit_run, raise_failure
 from transforms.steps.commit.count_changes import count_bucket, hashes_of, rows_to_count
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.result import Result
 
 Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 
 
 class Commit(beam.PTransform):
-    """What `Settle` gives, and whatever else is known of a run -> its one Result, once it is on record.
+    """The RunFact of `Settle`, and those of other steps -> the one Result of the run, once it is on record.
 
     `ids` says that ids which occur twice are counted; else there are as many as in the last snapshot.
     Where nobody waits for the job, `raises` makes a failed run a failed job; the result is on record before.
@@ -40,24 +41,24 @@ class Commit(beam.PTransform):
 
 
 class CommitFn(beam.DoFn):
-    """Everything found out about a run -> its Result."""
+    """All facts about a run -> its Result."""
 
     def __init__(self, run: Run):
         self._run, self._metrics = run, StageMetrics("commit")
 
-    def process(self, found: list[Any]) -> Iterator[Result]:
-        result = keeping_lease(found, self._run.key, commit_run, self._run)
+    def process(self, facts: list[RunFact]) -> Iterator[Result]:
+        result = keeping_lease(facts, self._run.key, commit_run, self._run)
         for name, summary in (result.measures or {}).get("commit", {}).items():
             self._metrics.update({name: summary["sum"]})
         yield result
 
 
 class CountRows(beam.PTransform):
-    """What `Settle` gives -> the same; with Changes to sum up, or UnknownChanges, and DuplicateIds where `ids` says so.
+    """The RunFact of `Settle` -> the same, and those of changes, the gate's deleted rows and, for `ids`, duplicate ids.
 
     16 bytes a row of changed units travel, and eight bytes a row for the ids, packed by bucket. Of ids nothing is read
     where the last snapshot has the same rows; else a shard's are read once, and their hashes kept. Where the run is to
-    fail nothing is read. All of it goes one way: an engine holds memory for each output of a step.
+    fail nothing is read.
     """
 
     def __init__(self, run: Run, ids: bool):

@@ -1,4 +1,11 @@
-"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several, coders."""
+"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of several, coders.
+
+Why most steps have one output: for every output of a step that it writes down, Flink reserves 512 network buffers
+(16 MB) in each slot, and what runs at once in a slot has three at most (`deploy/flink/README.md`). So a problem or a
+fact that ends the work early does not leave by an output of its own. It travels with the work as another field of one
+dataclass (`RunFact`, `Counting`, `IndexElement`), and each step hands it on. Work that takes another way has an output
+of its own, by `flat_map`.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,5 +1,6 @@
 """An index trained and built over a store's shards: sample, train, build each segment, measure recall."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +27,6 @@ from transforms.steps.index import held_out, scratch
 from transforms.steps.index.files import (
     DEEP,
     Folder,
-    IndexRecord,
     K,
     closeness_of,
     group_by_size,
@@ -49,6 +49,7 @@ from transforms.store.entries import (
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
+from transforms.store.runs.facts import IndexRecord, RunFact
 
 PREFIX = "index"
 
@@ -189,14 +190,14 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     return segment
 
 
-def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord | Problem:
-    """The index of all segments, with recall measured over all of them; a Problem where it is not what was asked."""
+def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[RunFact]:
+    """The index of all segments, with recall measured over all of them; a problem if it is not what was asked."""
     first = built[0][0]
     segments = [segment for _, segment in built if segment is not None]
     with progress.stage("index: measuring recall"):
         entry = index_entry(first.job, first.trained, segments)
     missed = index_choice.missed(first.job.request, entry) if first.job.required else None
-    return Problem.of(missed) if missed else IndexRecord(entry)
+    yield RunFact(problem=Problem.of(missed)) if missed else RunFact(index=IndexRecord(entry))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:

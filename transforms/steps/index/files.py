@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,6 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base.arrow import as_hashes, as_matrix
 from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Summary
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -32,7 +31,7 @@ from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.steps.index import matching, scratch
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.shards import read_shard
@@ -43,17 +42,6 @@ SEGMENT_ROWS = 250_000
 SEGMENTS = 64
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class IndexRecord:
-    """The manifest's entry of the index, on its way to the commit.
-
-    `measures` say what the steps took that made it (`measures.STAGES`).
-    """
-
-    entry: IndexEntry
-    measures: dict[str, Summary] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

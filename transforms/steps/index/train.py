@@ -34,6 +34,7 @@ from transforms.steps.index.build import BuildWork, IndexJob, ShardGroup, Traine
 from transforms.steps.index.files import Folder, lines_of, locate, stack
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
+from transforms.store.runs.facts import RunFact
 from transforms.store.shards.shards import check_shard
 
 PART_BYTES = 1 << 26  # of the rows of a part
@@ -42,12 +43,16 @@ PIECE_BYTES = 1 << 23  # read at a time
 
 @dataclass(frozen=True)
 class SampledGroup:
-    """A group of a build whose share of the sample is in the run's folder: rows in each part, and rows held out."""
+    """A group of a build whose share of the sample is in the run's folder: rows in each part, and rows held out.
+
+    `problem` says why it is not there.
+    """
 
     job: IndexJob
     group: ShardGroup
-    parts: tuple[int, ...]
-    held_out: int
+    parts: tuple[int, ...] = ()
+    held_out: int = 0
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -82,15 +87,15 @@ class CellWork:
     found: bool = False
 
 
-def sample(work: TrainingGroup) -> SampledGroup | Problem:
+def sample(work: TrainingGroup) -> SampledGroup:
     """Leave a group's share of the training sample and of the held-out rows in the run's folder.
 
-    Where a shard is missing or is not what was written, a Problem naming it.
+    The problem of a group names a shard that is missing or is not what was written.
     """
     try:
         return sample_group(work.job, work.group)
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return SampledGroup(work.job, work.group, problem=Problem.of(error))
 
 
 def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
@@ -156,10 +161,9 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
     return parts
 
 
-def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]:
+def divide(sampled: list[SampledGroup]) -> Iterator[PartWork | CellWork]:
     """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists are to be found."""
-    sampled = [item for item in found if isinstance(item, SampledGroup)]
-    if len(sampled) < len(found) or not sampled[0].job.plan.nlist:
+    if any(group.problem for group in sampled) or not sampled[0].job.plan.nlist:
         return
     job, parts = sampled[0].job, parts_of(sampled)
     count = cells.cells_for(job.plan.nlist)
@@ -268,22 +272,22 @@ def gathered(found: list[CellWork]) -> np.ndarray:
     return np.concatenate([work.job.folder.take(scratch.lists_of_cell(work.number, work.turn)) for work in ordered])
 
 
-def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork | Problem]:
+def finish(found: list[SampledGroup | CellWork]) -> Iterator[BuildWork | RunFact]:
     """Every group again with what was trained on their sample; or the problem that sampling met."""
-    problems = [item for item in found if isinstance(item, Problem)]
-    if problems:
-        yield min(problems, key=lambda problem: problem.message)
-        return
     sampled = sorted(
         (item for item in found if isinstance(item, SampledGroup)), key=lambda sampled: sampled.group.number
     )
+    problems = [item.problem for item in sampled if item.problem is not None]
+    if problems:
+        yield RunFact(problem=min(problems, key=lambda problem: problem.message))
+        return
     clustered = [item for item in found if isinstance(item, CellWork)]
     job = sampled[0].job
     try:
         with progress.stage("index: training"):
             job, trained = _trained(job, sampled, clustered)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield RunFact(problem=Problem.of(error))
         return
     yield from (BuildWork(job, trained, item.group) for item in sampled)
 

@@ -33,6 +33,7 @@ from transforms.steps.index.held_out import KnownQueries
 from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
+from transforms.store.records import Problem
 
 HELD_OUT = "held-out"
 ADDED, REMOVED, STANDING = "added", "removed", "standing"
@@ -143,6 +144,14 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
     job.folder.leave(scratch.WAS_CROWDED, job.known_queries(update).crowded)
     added = [(ADDED, group) for group in range(len(update.added))]
     return [*added, *((REMOVED, number) for number in update.segments)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the reading of rows ended: as it should, or with a damaged file of the last index, or a damaged shard."""
+
+    damaged: str | None = None
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps.index import build as index_build
 from transforms.steps.index import held_out, scratch
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import DEEP, IndexRecord, K, closeness_of, leave_recall, take_recall
+from transforms.steps.index.files import DEEP, K, closeness_of, leave_recall, take_recall
 from transforms.steps.index.held_out import KnownQueries
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.store.entries import (
@@ -29,6 +29,7 @@ from transforms.store.entries import (
     TunedRecallEntry,
 )
 from transforms.store.index_files import locators
+from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.shards.shards import take_rows
 
 
@@ -38,6 +39,14 @@ class BuiltSegment:
 
     segment: SegmentEntry
     first_new: int
+
+
+@dataclass(frozen=True)
+class SegmentBuild:
+    """A segment as it was built, or the line that names the damaged file of the last index."""
+
+    built: BuiltSegment | None = None
+    damaged: str | None = None
 
 
 def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
@@ -135,13 +144,14 @@ def _search(job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, targ
     return exact
 
 
-def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator[IndexRecord | TrainingGroup]:
+def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
     """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be trained.
 
     These too where a file of the last index is damaged, of which there is a line then instead of a segment.
     """
-    job, built = found[0][0], [segment for _, segment in found if isinstance(segment, BuiltSegment)]
-    damaged = sorted(line for _, line in found if isinstance(line, str))
+    job = found[0][0]
+    built = [build.built for _, build in found if build.built is not None]
+    damaged = sorted(build.damaged for _, build in found if build.damaged is not None)
     if damaged:
         yield from retrain(job, damaged[0])
         return
@@ -150,7 +160,7 @@ def conclude(found: list[tuple[IndexUpdateJob, BuiltSegment | str]]) -> Iterator
     if why:
         yield from retrain(job, why)
     else:
-        yield IndexRecord(entry)
+        yield RunFact(index=IndexRecord(entry))
 
 
 def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:

@@ -10,7 +10,7 @@ from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.held_out import newly_held_out
-from transforms.steps.index.update import ADDED, HELD_OUT, REMOVED, STANDING, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update import ADDED, HELD_OUT, REMOVED, STANDING, IndexUpdate, IndexUpdateJob, Reading
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
@@ -32,23 +32,20 @@ class BucketMatch:
 
 
 @progress.stage("index: reading what has changed")
-def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
-    """Leave the texts and ids of a group or a segment by bucket.
-
-    Returns why the index cannot be updated, where a file of it is damaged, and a Problem for a shard that is.
-    """
+def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
+    """Leave the texts and ids of a group or a segment by bucket."""
     update = job.update()
     try:
         if kind == STANDING:
             job.folder.check(update.segments[number])
-            return None
+            return Reading()
         found = _rows_of_group(job, update, number) if kind == ADDED else _rows_of_segment(job, update, number)
     except DamagedIndexError as error:
-        return job.folder.relative(error)
+        return Reading(damaged=job.folder.relative(error))
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return Reading(problem=Problem.of(error))
     job.folder.put(scratch.rows(kind, number), matching.to_bytes(matching.by_bucket(found, update.buckets)))
-    return None
+    return Reading()
 
 
 def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
