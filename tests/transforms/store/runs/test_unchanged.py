@@ -32,7 +32,7 @@ ITEM = PlannedFile(FILE, carried=UNITS, checked=Checked(shards=20, compared=20),
 @pytest.fixture(scope="module")
 def last() -> Manifest:
     """A snapshot of the two files, the small one in a group."""
-    (path,) = (Path(__file__).parents[2] / "fixtures" / "manifests").glob("*.json")
+    (path,) = (Path(__file__).parents[3] / "fixtures" / "manifests").glob("*.json")
     group = replace(UNITS[0], unit="f0-0", file="", path=f"embeddings/f0-0-{0:016x}.parquet")
     entries = [InputEntry(f.relative, f.path, f.format, f.checksum, f.version, f.size) for f in (FILE, SMALL)]
     return with_units(Manifest.of("/store", json.loads(path.read_bytes())), [*UNITS, group], entries)
