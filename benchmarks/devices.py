@@ -15,9 +15,8 @@ import torch
 
 from benchmarks.common import report, seconds
 from transforms.encoder.batches import Batch, BatchStats, plan_batches
-from transforms.encoder.devices import Devices
+from transforms.encoder.devices import Devices, Passing, pooled_unit
 from transforms.encoder.output import finish
-from transforms.encoder.passing import Passing, pooled_unit
 from transforms.encoder.replica import PooledBatch
 from transforms.encoder.tokenize import Tokenized
 

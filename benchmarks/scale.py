@@ -182,8 +182,7 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest,
     pointer.
     """
-    from transforms.steps.commit.settle import settled_or_problem
-    from transforms.store.runs.commit import finish
+    from transforms.store.runs.commit import finish, settle
     from transforms.store.runs.settled import Settler
 
     job = resolved(where, unit_tokens).job
@@ -192,7 +191,7 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     units, start = sum(map(len, packed)), time.monotonic()
     settler = Settler(run.root, run.id)
     stretches = [settler.settle(number, found) for number, found in enumerate(packed)]
-    result = finish(run, settled_or_problem(stretches, run))
+    result = finish(run, settle(run, stretches, []))
     assert result.status == "committed", result.message
     return {"units": units, "finish alone": time.monotonic() - start}
 
@@ -201,7 +200,7 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
     """The records of the night's units by stretches, as they come to what settles them."""
     from transforms.store.manifest import read_manifest
     from transforms.store.records import carried
-    from transforms.store.runs.packed import pack
+    from transforms.store.runs.record_bytes import pack
     from transforms.store.runs.stretches import STRETCHES, stretch_of
 
     previous = read_manifest(job.root)

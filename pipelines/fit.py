@@ -19,8 +19,7 @@ from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.extras import pip_line
 from transforms.base.numbers import counted
-from transforms.beam.fit import FitCalibration
-from transforms.beam.token_statistics import FitTokenStatistics
+from transforms.beam.fit import FitCalibration, FitTokenStatistics
 from transforms.calibration import parse_calibration
 from transforms.calibration.fit import SHOWN_ROWS
 from transforms.calibration.methods import AFFINE

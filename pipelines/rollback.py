@@ -15,7 +15,6 @@ from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.beam import Commit, Settle
-from transforms.steps.index.files import IndexRecord
 from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.options.store import RollbackOptions
 from transforms.store import layout, open_store
@@ -23,6 +22,7 @@ from transforms.store.manifest import Manifest, snapshots
 from transforms.store.open import named_run
 from transforms.store.runs.carried import CarriedShards, Checked, stride
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.result import Result
 from transforms.store.runs.run_ids import new_run
 from transforms.store.verify import faults_without_reading
@@ -121,7 +121,7 @@ def build(
     settled = (units,) | "Commit/Settle" >> Settle(run)
     found = [settled]
     if earlier.index:
-        found.append(pipeline | "Index" >> beam.Create([IndexRecord(earlier.index)]))
+        found.append(pipeline | "Index" >> beam.Create([RunFact(index=IndexRecord(earlier.index))]))
     return tuple(found) | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
 
 

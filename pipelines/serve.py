@@ -52,7 +52,7 @@ def _serve(asked: ServeOptions) -> Said:
                 listening,
                 lambda: news(f"{served.manifest.root} is at {address} (Ctrl-C ends)"),
             )
-        requests = sum(application.counts.requests.values())
+        requests = application.counts.answered
         values = {"store": served.manifest.root, "address": address, "requests": requests}
         return Said([f"ended after {requests:,} requests"], values)
 

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipelines.common import command, config_file, options, pictures
+from pipelines.common import command, config_file, options
 from pipelines.common.library import function
 from pipelines.common.progress import news
 from pipelines.common.said import Said
-from transforms.base.extras import pip_line
 from transforms.base.option import narrowed
 from transforms.base.progress import duration
 from transforms.training import TrainOptions, recipes
@@ -71,16 +70,8 @@ def _train(command_options: TrainCommandOptions) -> Said:
         return Said(estimated(found), vars(found))
     from transforms.training.train import train
 
-    record = train(asked, news, picture_of)
+    record = train(asked, news)
     return Said(lines(record), record)
-
-
-def picture_of(record: Any) -> bytes | None:
-    """A PNG of the curves; None where matplotlib is not installed."""
-    if not pictures.is_installed():
-        news(f"note        no training.png: it needs matplotlib ({pip_line('report')})")
-        return None
-    return pictures.draw_training(record)
 
 
 def estimated(found: "TrainingEstimate") -> list[str]:

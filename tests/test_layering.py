@@ -50,6 +50,7 @@ ALLOWED: dict[str, set[str]] = {
         "corpus",
         "store",
         "evaluation",
+        "report",
         "steps.options",
     },
     "steps": {
@@ -99,8 +100,8 @@ THIRD_PARTY = {
     "store": {"pyarrow", "numpy", "xxhash", "zstandard"},
     "search": {"numpy", "pyarrow"},
     "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
-    "report": {"jinja2"},
-    "serve": {"starlette", "uvicorn"},
+    "report": {"jinja2", "prometheus_client"},
+    "serve": {"starlette", "uvicorn", "prometheus_client"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "torch", "mteb", "jinja2"},
     "training": {
         "numpy",
@@ -110,7 +111,6 @@ THIRD_PARTY = {
         "datasets",
         "safetensors",
         "tokenizers",
-        "jinja2",
     },
     "steps": {"numpy", "pyarrow"},
     "beam": {"apache_beam", "numpy", "pyarrow"},

@@ -1,11 +1,10 @@
-"""Pictures, as PNG: a calibration before and after, the curves of a training, the score of every
-attention head.
+"""Pictures, as PNG: a calibration before and after, the score of every attention head. Pages have
+charts as SVG.
 """
 
 import importlib.util
 import io
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -90,33 +89,6 @@ def _loss(axes: Any, curve: list[dict[str, Any]]) -> None:
     )
     axes.set(xlabel="step", ylabel="bits a component", title="loss")
     axes.legend(frameon=False)
-
-
-# --- a training
-
-
-def draw_training(record: Mapping[str, Any]) -> bytes:
-    """A PNG of a training's loss and, where there is one, its dev score by step."""
-    pyplot, curve = _pyplot(), record["curve"]
-    keys = [key for key in ("loss", "dev") if any(point.get(key) is not None for point in curve)]
-    figure, axes = pyplot.subplots(
-        1, max(1, len(keys)), figsize=(4 * max(1, len(keys)), 3.2), squeeze=False
-    )
-    for axis, key in zip(axes[0], keys, strict=False):
-        points = [point for point in curve if point.get(key) is not None]
-        axis.plot(
-            [p["step"] for p in points],
-            [p[key] for p in points],
-            color=AFTER,
-            marker="." if key == "dev" else "",
-        )
-        axis.set(
-            xlabel="step",
-            title="training loss" if key == "loss" else f"dev {record['dev']['metric']}",
-        )
-    if "dev" in keys:
-        axes[0][-1].axvline(record["best_step"], color=BEFORE, linestyle=":")
-    return _png(pyplot, figure)
 
 
 def _png(pyplot: Any, figure: Any) -> bytes:

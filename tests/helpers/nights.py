@@ -40,8 +40,9 @@ from transforms.steps.index import (
 )
 from transforms.store.entries import Options
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import now
 from transforms.store.shards.shards import Vectors, unit_digest
@@ -111,7 +112,7 @@ class Nights:
         asked = request or self._asked()
         if pipeline is None:
             record = run_steps(run, units, asked, merge)
-            assert not isinstance(record, Problem), record
+            assert record.problem is None, record
             commit_run([settled(run, units), record], run)
         else:
             with pipeline:
@@ -191,7 +192,7 @@ def input_file(name: str) -> InputFile:
 
 
 def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = False) -> Any:
-    """What BuildIndex gives, every step called once in order: an IndexRecord, a Problem or None."""
+    """What BuildIndex gives, every step called once in order: a RunFact or None."""
     found = list(index_work.choose_work(settled(run, units), run, request, merge))
     if found and isinstance(found[0], tuple):
         found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
@@ -200,9 +201,9 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
         found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
     if found and isinstance(found[0], index_build.TrainingGroup):
         works = train_steps([index_train.sample(group) for group in found])
-        if isinstance(works[0], Problem):
+        if isinstance(works[0], RunFact):
             return works[0]
-        return index_build.conclude([index_build.build(work) for work in works])
+        return next(index_build.conclude([index_build.build(work) for work in works]))
     return found[0] if found else None
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from transforms.steps.commit.settle import settled_or_problem
+from transforms.steps.commit.commit_run import settle_run
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs import commit
 from transforms.store.runs.commit import Run
-from transforms.store.runs.packed import pack
+from transforms.store.runs.facts import RunFact
+from transforms.store.runs.record_bytes import pack
 from transforms.store.runs.result import Result
-from transforms.store.runs.settled import Settled, SettledStretch, Settler
+from transforms.store.runs.settled import SettledStretch, Settler
 from transforms.store.runs.stretches import STRETCHES, stretch_of
 
 
@@ -22,15 +23,17 @@ def stretches(run: Run, units: Iterable[UnitRecord]) -> list[SettledStretch]:
     return [settler.settle(number, found) for number, found in enumerate(packed)]
 
 
-def settled(
-    run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = ()
-) -> Settled | Problem:
+def settled(run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = ()) -> RunFact:
     """All units and problems of a run together."""
-    return settled_or_problem([*stretches(run, units), *problems], run)
+    facts = [RunFact(stretch=stretch) for stretch in stretches(run, units)]
+    return settle_run([*facts, *(RunFact(problem=problem) for problem in problems)], run)
 
 
 def finish(
     run: Run, units: Iterable[UnitRecord], problems: Iterable[Problem] = (), **known: Any
 ) -> Result:
     """The run committed, or put on record as failed."""
-    return commit.finish(run, settled(run, units, problems), **known)
+    fact = settled(run, units, problems)
+    found = fact.settled or fact.problem
+    assert found is not None
+    return commit.finish(run, found, **known)

@@ -20,7 +20,7 @@ from helpers.corpora import (
 )
 
 from transforms.encoder import Embedded, Encoder
-from transforms.encoder.passing import Passing
+from transforms.encoder.devices import Passing
 from transforms.steps.embed import load_encoder
 from transforms.steps.options.job import EmbedJob
 

@@ -123,10 +123,10 @@ def test_an_index_is_brought_up_to_date_over_nights_that_had_none(
 @pytest.mark.parametrize(
     "step",
     [
-        "index_update_rows.read",
-        "index_update_rows.match",
-        "index_update_segments.build",
-        "index_update_recall.conclude",
+        "index.update_rows.read",
+        "index.update_rows.match",
+        "index.update_segments.build",
+        "index.update_recall.conclude",
     ],
 )
 def test_a_night_that_breaks_down_in_the_index_is_done_by_the_next_run(

@@ -98,7 +98,7 @@ def test_scores_are_learnt_and_the_folder_is_a_model(
         "score": "score",
     }
     assert {path.suffix for path in folder.rglob("*") if path.is_file()} <= {
-        ".json", ".safetensors", ".md", ".html", ".png", ".txt"
+        ".json", ".safetensors", ".md", ".html", ".txt"
     }  # fmt: skip
     assert "<polyline" in (folder / "training.html").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]

@@ -5,6 +5,7 @@ An int is a count, a float any finite number; `Annotated` names a reader of its 
 default may be missing. What a class has no field for is kept, since later versions add some.
 """
 
+import math
 import re
 import types
 from collections.abc import Callable, Mapping
@@ -22,9 +23,17 @@ _HEX = re.compile(r"[0-9a-f]+")
 BESIDE, SPARSE = {"beside": True}, {"sparse": True}
 
 
+class WrongFieldError(ValueError):
+    """A field that is not what is wanted; `name` is that of the outermost object's field."""
+
+    def __init__(self, where: str, wanted: str):
+        super().__init__(f"{where} is not {wanted}")
+        self.name, self.wanted = re.split(r"[.[]", where, maxsplit=1)[0], wanted
+
+
 def fail(where: str, wanted: str) -> NoReturn:
-    """Raise ValueError: a field is not what is wanted."""
-    raise ValueError(f"{where} is not {wanted}")
+    """Raise WrongFieldError: a field is not what is wanted."""
+    raise WrongFieldError(where, wanted)
 
 
 def _of_type(kind: type, wanted: str) -> Reader:
@@ -59,6 +68,21 @@ def time(value: Any, where: str) -> str:
     except ValueError:
         fail(where, "a time")
     return value
+
+
+def finite(value: Any, where: str) -> float:
+    """Any number that is neither infinite nor NaN, however large."""
+    if type(value) not in (int, float) or not math.isfinite(value):
+        fail(where, "a number")
+    return value
+
+
+def matching(pattern: str, wanted: str) -> Reader:
+    """A text that matches a pattern as a whole."""
+    compiled = re.compile(pattern)
+    return lambda value, where: (
+        value if isinstance(value, str) and compiled.fullmatch(value) else fail(where, wanted)
+    )
 
 
 def hex_digest(value: Any, where: str) -> str:

@@ -1,10 +1,10 @@
 """PTransforms: thin steps around the layers above, for our pipelines and other people's."""
 
-from transforms.beam import coders
 from transforms.beam.chunks import Chunks
 from transforms.beam.commit import Commit
 from transforms.beam.embed import Embed
 from transforms.beam.embed_rows import EmbedRows
+from transforms.beam.graph import register_coders
 from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import Neighbours
 from transforms.beam.plan import Plan
@@ -13,7 +13,7 @@ from transforms.steps.joins.neighbours import NeighboursJob
 from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import IndexRequest
 
-coders.register()
+register_coders()
 
 __all__ = [
     "BuildIndex",

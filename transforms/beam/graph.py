@@ -1,5 +1,12 @@
 """What the graphs of all jobs share: outputs by type, everything in one list, one collection of
-several.
+several, coders.
+
+Why most steps have one output: for every output of a step that it writes down, Flink reserves 512
+network buffers (16 MB) in each slot, and what runs at once in a slot has three at most
+(`deploy/flink/README.md`). So a problem or a fact that ends the work early does not leave by an
+output of its own. It travels with the work as another field of one dataclass (`RunFact`,
+`Counting`, `IndexElement`), and each step hands it on. Work that takes another way has an output of
+its own, by `flat_map`.
 """
 
 import functools
@@ -21,8 +28,10 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.utils.shared import Shared
 
 from transforms.base.errors import SentenceBeamError
+from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.lease import kept_alive
+from transforms.store.runs.record_bytes import pack, unpack
 
 PROBLEMS = "problems"
 CARRIED = "carried"
@@ -185,3 +194,21 @@ def slots_of(pipeline: beam.Pipeline) -> int | None:
         options.view_as(DebugOptions).number_of_worker_harness_threads,
     )
     return workers * threads if workers and threads else None
+
+
+class UnitRecordCoder(beam.coders.Coder):
+    """A UnitRecord as `pack` writes it."""
+
+    def encode(self, value: UnitRecord) -> bytes:
+        return pack(value)
+
+    def decode(self, encoded: bytes) -> UnitRecord:
+        return unpack(encoded)
+
+    def is_deterministic(self) -> bool:
+        return True
+
+
+def register_coders() -> None:
+    """Have Beam write UnitRecords packed: a large run has a million of them."""
+    beam.coders.registry.register_coder(UnitRecord, UnitRecordCoder)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.typehints import typehints
 
 from transforms.base.measures import Figures, Stopwatch, summed
 from transforms.beam.graph import Merge, Outputs, Spread, Together, flat_map, keeping_lease
@@ -32,25 +31,22 @@ from transforms.steps.index import (
     update_segments as index_update_segments,
 )
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import IndexRecord
 from transforms.steps.index.update import IndexUpdateJob
 from transforms.steps.index.work import buckets_to_match, choose_work
 from transforms.store.entries import IndexRequest
-from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 
 Hints = dict[str, str]
 DONE = "done"
 RETRAIN = "retrain"
 METRICS = StageMetrics("index")
 OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
-# passes all further steps: an engine holds memory for each output of one
-Done = IndexRecord | Problem
 
 
 class BuildIndex(beam.PTransform):
-    """What `Settle` gives -> an IndexRecord for the run's manifest, or the Problem that keeps it
-    from being built.
+    """The RunFact of `Settle` -> that of the index for the run's manifest, or of why it cannot be
+    built.
 
     Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is
     built. `merge` makes one segment of an index that has several; a `remembered` request, which
@@ -83,16 +79,16 @@ class BuildIndex(beam.PTransform):
             self._run.key, self._hints
         )
         done = (updated[DONE], trained) | "Index" >> beam.Flatten()
-        done.element_type = typehints.Union[IndexRecord, Problem]
+        done.element_type = RunFact
         return done
 
 
 class UpdateIndex(beam.PTransform):
-    """Rows to read -> on `done` an IndexRecord or Problem, on `retrain` the groups of an index to
+    """Rows to read -> on `done` the RunFact of the index, on `retrain` the groups of an index to
     train instead.
 
-    What is given is spread over the workers already; an IndexRecord or a Problem among it comes out
-    on `done`. `key` is the run's.
+    What is given is spread over the workers already; a RunFact among it comes out on `done`. `key`
+    is the run's.
     """
 
     def __init__(self, key: tuple[str, str]):
@@ -102,11 +98,12 @@ class UpdateIndex(beam.PTransform):
     def expand(self, reads: beam.PCollection) -> Any:
         decided = (
             reads
+            | "Elements" >> beam.Map(IndexElement.of)
             | "Read" >> beam.Map(timed, self._key, "rows_ms", with_job, index_update_rows.read)
             | "Reads" >> Together()
             | "Buckets"
             >> flat_map(
-                timed_together,
+                timed_or_retrained,
                 self._key,
                 "decide_ms",
                 buckets_to_match,
@@ -127,7 +124,7 @@ class UpdateIndex(beam.PTransform):
             | "Built" >> Together()
             | "Conclude"
             >> flat_map(
-                timed_together,
+                timed_or_retrained,
                 self._key,
                 "recall_ms",
                 index_update_recall.conclude,
@@ -136,12 +133,12 @@ class UpdateIndex(beam.PTransform):
             )
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
-        return {DONE: concluded[DONE], RETRAIN: retrained}
+        return {DONE: concluded[DONE] | "Facts" >> beam.FlatMap(facts_of), RETRAIN: retrained}
 
 
 class TrainIndex(beam.PTransform):
-    """Groups of shards -> the IndexRecord of an index trained and built over them, or a damaged
-    shard's Problem.
+    """Groups of shards -> the RunFact of an index trained and built over them, or of a damaged
+    shard.
 
     `key` is the run's, `hints` are Beam resource hints for the steps that find the lists.
     """
@@ -154,6 +151,7 @@ class TrainIndex(beam.PTransform):
         sampled = (
             groups
             | "Groups" >> beam.Flatten()
+            | "Elements" >> beam.Map(IndexElement.of)
             | "SpreadSample" >> Spread()
             | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
         )
@@ -170,6 +168,7 @@ class TrainIndex(beam.PTransform):
             | "Segments" >> Together()
             | "Conclude"
             >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)
+            | "Facts" >> beam.FlatMap(facts_of)
         )
 
 
@@ -220,55 +219,81 @@ class FindLists(beam.PTransform):
 
 
 @dataclass(frozen=True)
-class Timed:
-    """What one step of the index hands to the next, and what the steps before it took that no other
-    element tells.
+class IndexElement:
+    """One element between two steps of an index: work for the next one, or the fact that the index
+    ended with.
+
+    A fact passes all further steps (`graph`: why it has no output of its own). `figures` say what
+    the steps before took that no other element tells.
     """
 
-    value: Any
+    work: Any = None
+    fact: RunFact | None = None
     figures: tuple[Figures, ...] = ()
+
+    @classmethod
+    def of(cls, made: Any, figures: tuple[Figures, ...] = ()) -> "IndexElement":
+        """The element of what a step made."""
+        if not isinstance(made, RunFact):
+            return cls(made, figures=figures)
+        if made.index is None or not figures:
+            return cls(fact=made)
+        return cls(fact=RunFact(index=replace(made.index, measures=summed(figures))))
 
 
 def timed(
-    element: Any, key: tuple[str, str], figure: str, step: Callable[..., Any], *arguments: Any
-) -> Any:
+    element: IndexElement,
+    key: tuple[str, str],
+    figure: str,
+    step: Callable[..., Any],
+    *arguments: Any,
+) -> IndexElement:
     """What the step makes of an element; the run's lease is renewed meanwhile."""
-    if isinstance(element, Done):
+    if element.fact is not None:
         return element
-    given = element if isinstance(element, Timed) else Timed(element)
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease(given.value, key, step, *arguments)
+        made = keeping_lease(element.work, key, step, *arguments)
     METRICS.update(watch.figures)
-    return Timed(made, (*given.figures, watch.figures))
+    return IndexElement(made, figures=(*element.figures, watch.figures))
 
 
-def without_figures(element: Timed) -> Timed:
+def without_figures(element: IndexElement) -> IndexElement:
     """The element alone: its figures are told by another."""
-    return Timed(element.value)
+    return IndexElement(element.work)
 
 
 def timed_together(
-    given: list[Any], key: tuple[str, str], figure: str, step: Callable[[list[Any]], Any]
-) -> Iterator[Any]:
+    given: list[IndexElement],
+    key: tuple[str, str],
+    figure: str,
+    step: Callable[[list[Any]], Iterator[Any]],
+) -> Iterator[IndexElement]:
     """What the step makes of all elements; the index's record tells what everything took."""
-    elements = [item for item in given if isinstance(item, Timed)]
-    if len(elements) < len(given):
-        yield from (item for item in given if isinstance(item, Done))
+    ended = [element for element in given if element.fact is not None]
+    if ended:
+        yield from ended
         return
     watch = Stopwatch()
     with watch.time(figure):
-        made = keeping_lease([element.value for element in elements], key, step)
-        found = made if isinstance(made, list) else [made]
+        made = keeping_lease([element.work for element in given], key, step)
     METRICS.update(watch.figures)
-    figures = (*(each for element in elements for each in element.figures), watch.figures)
-    for place, item in enumerate(found):
-        if isinstance(item, IndexRecord):
-            yield replace(item, measures=summed(figures))
-        elif isinstance(item, Problem | TrainingGroup):
-            yield item
-        else:
-            yield Timed(item, figures if place == 0 else ())
+    figures = (*(each for element in given for each in element.figures), watch.figures)
+    for item in made:
+        yield IndexElement.of(item, figures)
+        figures = ()
+
+
+def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
+    """As `timed_together`; groups of an index to train are for an output of their own."""
+    for element in timed_together(*arguments):
+        is_group = isinstance(element.work, TrainingGroup)
+        yield element.work if is_group else element
+
+
+def facts_of(element: IndexElement) -> list[RunFact]:
+    """The fact that an index ended with."""
+    return [] if element.fact is None else [element.fact]
 
 
 def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:

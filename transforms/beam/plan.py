@@ -72,7 +72,7 @@ class Plan(beam.PTransform):
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         slots = slots_of(together.pipeline)
-        # Problems travel on to the last step: on Flink each output of a step costs its memory.
+        # Problems travel on to the last step (`graph`: why they have no output of their own).
         compared = together | "Compare" >> flat_map(
             begin_by_content, self._job, outputs={UnitRecord: CARRIED}, main="files"
         )

@@ -19,8 +19,8 @@ from transforms.store.runs.lease import Renewal
 class Made(NamedTuple):
     """Units as they are to be committed; problems, which end the run instead.
 
-    `ranges` has the one RangesRecord of a run that fits ranges and has rows; it is None for every
-    other run.
+    `ranges` has the one RunFact of the ranges of a run that fits some and has rows; it is None for
+    every other run.
     """
 
     units: beam.PCollection

@@ -11,12 +11,13 @@ import apache_beam as beam
 from apache_beam.typehints import typehints
 
 from transforms.beam.graph import Together, keeping_lease
-from transforms.steps.commit.settle import settled_or_problem
+from transforms.steps.commit.commit_run import settle_run
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.packed import pack
-from transforms.store.runs.settled import Settled, SettledStretch, Settler
+from transforms.store.runs.record_bytes import pack
+from transforms.store.runs.settled import Settler
 from transforms.store.runs.stretches import STRETCHES, stretch_of
 
 PROBLEMS_KEY = STRETCHES
@@ -24,7 +25,8 @@ Numbered = typehints.Tuple[int, bytes]
 
 
 class Settle(beam.PTransform):
-    """Units and problems of a run -> one Settled, or the one Problem that ends the run.
+    """Units and problems of a run -> one RunFact: all units, settled, or the problem that ends the
+    run.
 
     `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64
     keys; one key sums.
@@ -46,15 +48,15 @@ class Settle(beam.PTransform):
             | "Group" >> beam.GroupByKey()
             | "Check" >> beam.ParDo(SettleFn(self._run))
             | "Together" >> Together()
-            | "Sum" >> beam.Map(keeping_lease, self._run.key, settled_or_problem, self._run)
+            | "Sum" >> beam.Map(keeping_lease, self._run.key, settle_run, self._run)
         )
-        settled.element_type = typehints.Union[Settled, Problem]
+        settled.element_type = RunFact
         return settled
 
 
 class SettleFn(beam.DoFn):
     """(stretch, its units packed) -> the stretch, settled; problems, which have a key of their own,
-    as they are.
+    as they were.
     """
 
     def __init__(self, run: Run):
@@ -63,14 +65,14 @@ class SettleFn(beam.DoFn):
     def setup(self) -> None:
         self._settler = Settler(self._run.root, self._run.id)
 
-    def process(self, grouped: tuple[int, Iterable[bytes]]) -> Iterator[SettledStretch | Problem]:
+    def process(self, grouped: tuple[int, Iterable[bytes]]) -> Iterator[RunFact]:
         number, packed = grouped
         if number == PROBLEMS_KEY:
-            yield from (Problem(**json.loads(data)) for data in packed)
+            yield from (RunFact(problem=Problem(**json.loads(data))) for data in packed)
         else:
             with kept_alive(self._run.root, self._run.id):
                 settled = self._settler.settle(number, filter(None, packed))
-            yield settled
+            yield RunFact(stretch=settled)
 
 
 def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:

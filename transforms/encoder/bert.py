@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerStates
-from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
+from transforms.pooling.transfer import to_device
 
 FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 ROWS_HINT = 512

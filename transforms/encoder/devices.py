@@ -17,10 +17,13 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from transforms.base.errors import OptionError
+from transforms.encoder.batches import BatchStats
 from transforms.encoder.replica import PooledBatch, Replica
-from transforms.encoder.transfer import to_host
+from transforms.pooling.states import Status
+from transforms.pooling.transfer import to_host
 
 _GROWING = "expandable_segments:True"
 AHEAD = 2  # batches that a device has been given and has not finished
@@ -46,6 +49,52 @@ def passed(work: Callable[[Item], list[PooledBatch]], item: Item) -> PassedBatch
     parts = work(item)
     took = perf_counter() - began
     return PassedBatch(parts, lambda: took)
+
+
+@dataclass(frozen=True)
+class Passing:
+    """Batches that the devices have, or will take; `passed` gives them in order, each once it is
+    through.
+
+    `lanes` work side by side; `started` is when (perf_counter) the batches were handed over.
+    """
+
+    rows: int
+    passed: Iterator[PassedBatch]
+    lanes: int
+    started: float
+
+
+@dataclass(frozen=True)
+class PooledUnit:
+    """The pooled vectors [B, P] float32 of a unit's texts in input order, their status [B] uint8
+    and counts.
+
+    `seconds` is how long the devices computed, `ended` when (perf_counter) the last of them was
+    through.
+    """
+
+    vectors: Tensor
+    status: Tensor
+    stats: BatchStats
+    seconds: float
+    ended: float
+
+
+def pooled_unit(passing: Passing, dim: int) -> PooledUnit:
+    """The vectors [B, `dim`] of a unit, when all of its batches are through; a text without a token
+    is zero.
+    """
+    vectors = torch.zeros((passing.rows, dim), dtype=torch.float32)
+    status = torch.full((passing.rows,), int(Status.ZERO), dtype=torch.uint8)
+    stats, seconds = BatchStats(), 0.0
+    for passed in passing.passed:
+        seconds += passed.wait()
+        for part in passed.parts:
+            places = torch.from_numpy(part.rows)
+            vectors[places], status[places] = part.vectors, part.status
+            stats += part.stats
+    return PooledUnit(vectors, status, stats, seconds / passing.lanes, perf_counter())
 
 
 class Devices:

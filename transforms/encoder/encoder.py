@@ -19,17 +19,30 @@ from transforms.base.errors import OptionError, UnfitModelError
 from transforms.base.python_names import parameters_of, python_names
 from transforms.base.values import StrPath
 from transforms.calibration import Calibration, check_space, load_calibration
-from transforms.encoder.batch_size import spread, tokens_per_alike_batch, tokens_per_batch
 from transforms.encoder.batches import Batch, BatchStats, UnitBatches, plan_alike, plan_batches
-from transforms.encoder.devices import Devices, PassedBatch, passed, resolve_devices
+from transforms.encoder.devices import (
+    Devices,
+    PassedBatch,
+    Passing,
+    PooledUnit,
+    passed,
+    pooled_unit,
+    resolve_devices,
+)
 from transforms.encoder.forward import Forward
 from transforms.encoder.late import PiecesUnit, Windows, make_windows, plan_pieces
 from transforms.encoder.load import load_layers, load_model, load_tables
 from transforms.encoder.output import finish, weighted_means
-from transforms.encoder.passing import Passing, PooledUnit, pooled_unit
-from transforms.encoder.pooler import load_pooler
 from transforms.encoder.probe import BatchSharing
-from transforms.encoder.replica import PooledBatch, Replica, States
+from transforms.encoder.replica import (
+    PooledBatch,
+    Replica,
+    States,
+    load_pooler,
+    spread,
+    tokens_per_alike_batch,
+    tokens_per_batch,
+)
 from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype

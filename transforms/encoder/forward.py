@@ -22,10 +22,10 @@ from transforms.encoder.padded import ByLength, PaddedRunner
 from transforms.encoder.probe import BatchSharing, Probe, Runner
 from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
-from transforms.encoder.transfer import to_device
 from transforms.encoder.varlen import VarlenRunner, kernel_for
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import BareMask, TokenStates
+from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
 _LOGGER = logging.getLogger(__name__)

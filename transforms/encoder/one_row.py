@@ -30,8 +30,8 @@ from transforms.encoder.texts_attention import (
     note_attention,
     row_of_texts,
 )
-from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
+from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
 # what models call the number that keeps a norm from dividing by zero

@@ -1,23 +1,29 @@
 """The forward pass of any architecture: texts padded on the right to the longest of their batch.
 
 Padding on the right leaves every token at the position that it has alone, whatever side the
-tokenizer pads.
+tokenizer pads. On a GPU a mask is given only if there is padding, which is known before the texts
+are copied there: transformers asks the device in every pass whether a mask hides anything, since
+attention without one is faster, and waits for the answer.
 """
 
 import copy
 import inspect
+import sys
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.encoder.batches import Batch
-from transforms.encoder.known_padding import expect_padding
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
 from transforms.encoder.tokenize import TextTokenizer
-from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
+from transforms.pooling.transfer import to_device
 
+# The name by which transformers knows an attention whose masks all hide something.
+_HAS_PADDING = "sentence_beam_padded"
 # Without a mask these take each token with the id of padding for padding, also where it is another
 # token's.
 _PADDING_BY_ID = frozenset(("xlm", "flaubert"))
@@ -40,7 +46,7 @@ class PaddedRunner:
         )
         if self._device.type == "cuda":
             for model in models.all:
-                expect_padding(model)
+                _expect_padding(model)
         self._takes = inspect.signature(models.shortest.forward).parameters
         config: Any = models.shortest.config
         self._needs_mask = config.model_type in _PADDING_BY_ID
@@ -135,3 +141,29 @@ def _spread(
     padded = np.full(shape, padding, dtype=np.int64)
     padded.ravel()[real] = values
     return padded
+
+
+def _expect_padding(model: Any) -> None:
+    """Make a model trust that every mask hides something, so that it does not wait for the GPU to
+    inspect it.
+
+    For models with torch's own attention, whose code does not ask for it by name; others stay as
+    they are.
+    """
+    code = sys.modules[type(model).__module__]
+    if model.config._attn_implementation == "sdpa" and '"sdpa"' not in inspect.getsource(code):
+        _register_attention()
+        model.set_attn_implementation(_HAS_PADDING)
+
+
+def _register_attention() -> None:
+    """Have transformers know the attention and its masks by name."""
+    if _HAS_PADDING not in ALL_ATTENTION_FUNCTIONS:
+        ALL_ATTENTION_FUNCTIONS.register(_HAS_PADDING, ALL_ATTENTION_FUNCTIONS["sdpa"])
+        ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _mask)
+
+
+def _mask(*, attention_mask: Tensor | None = None, **said: Any) -> Tensor | None:
+    if attention_mask is not None:
+        said |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return sdpa_mask(attention_mask=attention_mask, **said)

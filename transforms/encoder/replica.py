@@ -1,19 +1,40 @@
-"""A copy of the model on one device: a batch in, pooled vectors out."""
+"""A copy of the model on one device with its pooler: a batch in, pooled vectors out; its size of
+batches.
+"""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.base.errors import OptionError
 from transforms.encoder.batches import Batch, BatchStats
 from transforms.encoder.forward import Forward
 from transforms.encoder.late import PiecesJob, ReadyPieces, WindowRun, ready_pieces, text_states
-from transforms.encoder.memory import MemoryLimit
+from transforms.encoder.layer_hooks import TIME_FIRST
+from transforms.encoder.load import load_cnn, load_mix, load_token_layers
+from transforms.encoder.memory import MemoryLimit, free_memory, tokens_that_fit
 from transforms.encoder.probe import BatchSharing
-from transforms.pooling.pooler import Pooler
-from transforms.pooling.states import TokenStates
+from transforms.encoder.tokenize import TextTokenizer
+from transforms.pooling.build import Lexicon, build_pooler
+from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
+from transforms.pooling.states import ModelShape, TokenStates
+from transforms.pooling.token_statistics import TokenStatistics
+from transforms.space.identity import Space
+from transforms.space.model_files import ModelFiles
+from transforms.space.spec import PoolerSpec
+
+TOKENS_PER_BATCH = {"cpu": 1024, "cuda": 65536}
+# without padding a larger batch costs nothing; of two cores one idles for half a batch at the end
+# of a unit
+TOKENS_PER_PACKED_BATCH = 2048
+# a unit's batches are made smaller, down to this, until each core has several: the last ones end at
+# about one time
+LEAST_TOKENS_PER_BATCH, BATCHES_PER_CORE = 512, 4
+# a unit ends with one batch that is not full for every length of text
+TOKENS_PER_ALIKE_BATCH = {"cpu": 512, "cuda": 16384}
 
 States = list[tuple[Batch, TokenStates, BatchStats]]
 Each = Callable[[Callable[[Batch], States], list[Batch]], Iterable[States]]
@@ -99,3 +120,77 @@ def _with_splits(parts: list[PooledBatch], stats: BatchStats) -> list[PooledBatc
     """The parts, the first of which has also these counts, and how often the work was halved."""
     first = replace(parts[0], stats=parts[0].stats + stats + BatchStats(oom_splits=len(parts) - 1))
     return [first, *parts[1:]]
+
+
+def load_pooler(
+    files: ModelFiles,
+    space: Space,
+    tokenizer: TextTokenizer,
+    tables: Mapping[str, TokenStatistics],
+    device: torch.device,
+) -> Pooler:
+    """The pooler on a device; `tables` are token statistics by digest."""
+    spec, modules, described = PoolerSpec.from_json(space.pooler), files.modules, space.pooler
+    tokens = modules.tokens if "tokens" in described else ()
+    shape = ModelShape(
+        layers=files.layers,
+        hidden=tokens[-1].parameters["dim"] if tokens else files.hidden,
+        embedding=files.embedding,
+        has_pooler_head=files.has_pooler_head,
+        heads=files.heads,
+        has_cnn_head=files.has_cnn_head,
+    )
+    lexicon = Lexicon(
+        pieces=tokenizer.pieces if any(part.name == "remove-biases" for part in spec.parts) else (),
+        around=tokenizer.around,
+        tables=tables,
+        cnn=load_cnn(modules.cnn, device)
+        if "cnn" in described and modules.cnn is not None
+        else None,
+    )
+    pooler = build_pooler(spec, shape, lexicon)
+    if tokens:
+        pooler = OverTokenLayers(pooler, files.layers, load_token_layers(tokens, device))
+    if "mix" in described and modules.mix is not None:
+        pooler = MixedLayers(
+            pooler, modules.mix.parameters["start"], files.layers, load_mix(modules.mix)
+        )
+    return pooler
+
+
+def tokens_per_batch(asked: int | None, replicas: Sequence[Replica]) -> int:
+    """The most tokens of a batch, padding included: those `asked` for, else as suits the devices
+    and their memory.
+    """
+    if asked is not None:
+        if asked < 1:
+            raise OptionError(f"tokens per batch {asked}: give 1 or more")
+        return asked
+    first = replicas[0]
+    if first.device.type == "cpu":
+        packed = first.forward.together is BatchSharing.PACKED
+        return TOKENS_PER_PACKED_BATCH if packed else TOKENS_PER_BATCH["cpu"]
+    most = TOKENS_PER_BATCH[first.device.type]
+    return min(
+        tokens_that_fit(free_memory(each.device), each.forward.token_bytes, most)
+        for each in replicas
+    )
+
+
+def tokens_per_alike_batch(asked: int | None, replica: Replica, family: str) -> int:
+    """The tokens of a batch that depends on nothing, whatever the machine and its memory."""
+    if asked is not None:
+        raise OptionError(
+            f"tokens per batch {asked}: deterministic batches have a size of their own"
+        )
+    # where texts lie side by side in memory, a text's place among them decides how its sums are
+    # rounded
+    alone = replica.forward.together is BatchSharing.ALONE or family in TIME_FIRST
+    return 1 if alone else TOKENS_PER_ALIKE_BATCH[replica.device.type]
+
+
+def spread(budget: int, tokens: int) -> int:
+    """The tokens of a batch, at most `budget`, such that there is work for every core."""
+    return min(
+        budget, max(LEAST_TOKENS_PER_BATCH, tokens // (BATCHES_PER_CORE * torch.get_num_threads()))
+    )

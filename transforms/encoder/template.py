@@ -12,8 +12,8 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
 from transforms.base.errors import OptionError
-from transforms.encoder.transfer import to_device
 from transforms.pooling.states import BareMask
+from transforms.pooling.transfer import to_device
 from transforms.space.poolers import TEXT
 
 _TEMPLATES_PER_PASS = 64

@@ -16,8 +16,8 @@ from transforms.encoder.batches import Batch
 from transforms.encoder.bert import BertWeights, BlockWeights, HeadWeights
 from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.texts_attention import Kernel, own_attention_of_texts
-from transforms.encoder.transfer import to_device
 from transforms.pooling.pooler import Needs
+from transforms.pooling.transfer import to_device
 
 try:
     from torch.nn.attention.varlen import varlen_attn

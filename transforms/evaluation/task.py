@@ -139,3 +139,8 @@ def numbered(labels: Sequence[str], where: str) -> tuple[np.ndarray, tuple[str, 
         )
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[label] for label in labels]), names
+
+
+def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """|u-v| and u*v side by side, float32 [n, 2 d]; the same for (u, v) and (v, u)."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1, dtype=np.float32)

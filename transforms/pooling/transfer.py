@@ -1,7 +1,9 @@
-"""Copies of tensors from main memory to a model's device while the model computes."""
+"""Copies of arrays and tensors to a model's device and back while the model computes."""
 
 import threading
+from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,12 +18,14 @@ class _OwnStreams(threading.local):
 _OWN = _OwnStreams()
 
 
-def to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Return the tensor on `device`, without waiting for a GPU.
+def to_device(values: Tensor | np.ndarray, device: torch.device) -> Tensor:
+    """Return a tensor or an array as a tensor on `device`, without waiting for a GPU.
 
     A GPU copies from pinned memory on a stream of its own. Work that the thread's current stream
     gets afterwards sees the copy.
     """
+    if isinstance(values, np.ndarray):
+        values = torch.from_numpy(values)
     if device.type != "cuda" or values.device.type == "cuda":
         return values.to(device)
     computing = torch.cuda.current_stream(device)
@@ -31,6 +35,24 @@ def to_device(values: Tensor, device: torch.device) -> Tensor:
     computing.wait_stream(copying)
     moved.record_stream(computing)
     return moved
+
+
+def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
+    """Copies of a GPU's tensors in pinned main memory, and what is over when they are whole.
+
+    They are made on a stream for copies, once the current one has come so far.
+    """
+    device = values[0].device
+    computing, copying = torch.cuda.current_stream(device), copy_stream(device, "out")
+    copying.wait_stream(computing)
+    with torch.cuda.stream(copying):
+        copies = [each.to("cpu", non_blocking=True) for each in values]
+    for each in values:
+        each.record_stream(copying)
+    # who waits for it sleeps: the cores are the tokenizer's
+    copied = torch.cuda.Event(blocking=True)
+    copied.record(copying)
+    return copies, copied
 
 
 def copy_stream(device: torch.device, way: str) -> torch.cuda.Stream:

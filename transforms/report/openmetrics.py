@@ -5,6 +5,11 @@ of it.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector
+
 from transforms.base.measures import EMBED_PARTS, STAGES, Measures
 from transforms.report.history import RunSummary
 from transforms.store.runs.result import COMMITTED, timestamp
@@ -26,18 +31,26 @@ class Gauge:
     meaning: str
     values: Sequence[tuple[Mapping[str, str], float]]
 
-    def lines(self, store: str) -> Iterator[str]:
-        """The family's lines, every value under the store's name."""
+    def family(self, store: str) -> GaugeMetricFamily:
+        """The family for the registry, every value under the store's name."""
         name = f"{PREFIX}_{self.name}"
-        yield f"# TYPE {name} gauge"
-        if name.endswith(UNITS):
-            yield f"# UNIT {name} {name.rpartition('_')[2]}"
-        yield f"# HELP {name} {escaped(self.meaning)}"
+        unit = name.rpartition("_")[2] if name.endswith(UNITS) else ""
+        family = GaugeMetricFamily(name, self.meaning, unit=unit)
         for labels, value in self.values:
-            pairs = ",".join(
-                f'{key}="{escaped(text)}"' for key, text in {"store": store, **labels}.items()
-            )
-            yield f"{name}{{{pairs}}} {value:.15g}"
+            family.add_sample(name, {"store": store, **labels}, value)
+        return family
+
+
+class _RunsOfStore(Collector):
+    """The gauges of a store; a gauge without a value is left out."""
+
+    def __init__(self, store: str, gauges: Sequence[Gauge]):
+        self._store, self._gauges = store, gauges
+
+    def collect(self) -> Iterator[Metric]:
+        for gauge in self._gauges:
+            if gauge.values:
+                yield gauge.family(self._store)
 
 
 def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
@@ -45,13 +58,12 @@ def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
     line.
     """
     last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    families = [
-        *_of_all(summaries),
-        *(_of_last(last) if last else []),
-        *(_of_stages(last) if last else []),
-    ]
-    lines = [line for family in families if family.values for line in family.lines(store)]
-    return "\n".join([*lines, "# EOF"]) + "\n"
+    gauges = _of_all(summaries)
+    if last is not None:
+        gauges += [*_of_last(last), *_of_stages(last)]
+    registry = CollectorRegistry()
+    registry.register(_RunsOfStore(store, gauges))
+    return generate_latest(registry).decode()
 
 
 def _of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
@@ -116,8 +128,3 @@ def _of_stages(last: RunSummary) -> list[Gauge]:
             ]
             found.append(Gauge(name, figure.meaning, values))
     return found
-
-
-def escaped(text: str) -> str:
-    """A text as it stands in a label or a remark."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

@@ -1,89 +1,90 @@
 """What a server has done so far, as text that Prometheus reads."""
 
-from collections import Counter
 from collections.abc import Iterator
 
-from transforms.report.openmetrics import PREFIX, escaped
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.registry import Collector
+
+from transforms.report.openmetrics import PREFIX
 from transforms.serve.followed import Followed
 from transforms.store.runs.result import timestamp
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+NAMESPACE = f"{PREFIX}_serve"
 BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Counts:
-    """Requests by route and status, their seconds by route, and batches of questions; for one
-    thread.
+    """Requests by route and status, their seconds by route, and batches of questions; `answered`
+    counts requests.
     """
 
     def __init__(self) -> None:
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self._seconds: dict[str, float] = {}
-        self._within: dict[str, list[int]] = {}
-        self._batches = self._questions = 0
+        self.answered = 0
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "requests",
+            "requests answered, by route and status",
+            ("route", "status"),
+            namespace=NAMESPACE,
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "request_seconds",
+            "seconds from a request's head to its whole answer",
+            ("route",),
+            namespace=NAMESPACE,
+            registry=self._registry,
+            buckets=BUCKETS,
+        )
+        self._batches = Counter(
+            "batches", "batches of questions", namespace=NAMESPACE, registry=self._registry
+        )
+        self._questions = Counter(
+            "questions", "questions in them", namespace=NAMESPACE, registry=self._registry
+        )
+        self._waiting = self._gauge("waiting_questions", "questions that wait for a batch")
+        self._rows = self._gauge("rows", "rows of the snapshot that is searched")
+        self._committed = self._gauge(
+            "snapshot_timestamp_seconds", "when that snapshot was committed"
+        )
+        self._follows = self._gauge("follows", "whether the last look at the store succeeded")
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, namespace=NAMESPACE, registry=self._registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request that was answered with this status after so many seconds."""
-        self.requests[route, status] += 1
-        self._seconds[route] = self._seconds.get(route, 0.0) + seconds
-        within = self._within.setdefault(route, [0] * len(BUCKETS))
-        for place, bound in enumerate(BUCKETS):
-            within[place] += seconds <= bound
+        self.answered += 1
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
 
     def batch(self, questions: int) -> None:
         """Count questions that were answered together."""
-        self._batches += 1
-        self._questions += questions
+        self._batches.inc()
+        self._questions.inc(questions)
 
     def text(self, served: Followed, waiting: int) -> str:
         """All figures, with those of the snapshot that is searched, and of questions that wait."""
-        return "\n".join([*self._requests(), *self._times(), *self._state(served, waiting)]) + "\n"
-
-    def _requests(self) -> Iterator[str]:
-        yield from _head("requests_total", "counter", "requests answered, by route and status")
-        for (route, status), count in sorted(self.requests.items()):
-            yield _line("requests_total", count, route=route, status=str(status))
-
-    def _times(self) -> Iterator[str]:
-        yield from _head(
-            "request_seconds", "histogram", "seconds from a request's head to its whole answer"
-        )
-        for route, within in sorted(self._within.items()):
-            count = sum(number for (other, _), number in self.requests.items() if other == route)
-            for bound, number in [*zip(BUCKETS, within, strict=True), ("+Inf", count)]:
-                yield _line("request_seconds_bucket", number, route=route, le=str(bound))
-            yield _line("request_seconds_sum", self._seconds[route], route=route)
-            yield _line("request_seconds_count", count, route=route)
-
-    def _state(self, served: Followed, waiting: int) -> Iterator[str]:
         manifest = served.manifest
-        for name, kind, meaning, value in (
-            ("batches_total", "counter", "batches of questions", self._batches),
-            ("questions_total", "counter", "questions in them", self._questions),
-            ("waiting_questions", "gauge", "questions that wait for a batch", waiting),
-            ("rows", "gauge", "rows of the snapshot that is searched", manifest.rows.stored),
-            (
-                "snapshot_timestamp_seconds",
-                "gauge",
-                "when that snapshot was committed",
-                timestamp(manifest.finished),
-            ),
-            (
-                "follows",
-                "gauge",
-                "whether the last look at the store succeeded",
-                int(not served.problem),
-            ),
-        ):
-            yield from _head(name, kind, meaning)
-            yield _line(name, value)
+        self._waiting.set(waiting)
+        self._rows.set(manifest.rows.stored)
+        self._committed.set(timestamp(manifest.finished))
+        self._follows.set(not served.problem)
+        return generate_latest(_WithoutCreated(self._registry)).decode()
 
 
-def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
-    yield f"# HELP {PREFIX}_serve_{name} {meaning}"
-    yield f"# TYPE {PREFIX}_serve_{name} {kind}"
+class _WithoutCreated(Collector):
+    """A registry without the time at which each counter was made; the library's own switch is the
+    process's.
+    """
 
+    def __init__(self, registry: CollectorRegistry):
+        self._registry = registry
 
-def _line(name: str, value: float, **labels: str) -> str:
-    pairs = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
-    return f"{PREFIX}_serve_{name}{f'{{{pairs}}}' if pairs else ''} {value:.15g}"
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [
+                sample for sample in family.samples if sample.name != f"{family.name}_created"
+            ]
+            yield family

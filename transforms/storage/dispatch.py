@@ -119,8 +119,10 @@ def overwrite(path: str, data: bytes) -> None:
         raise OSError(f"{path} was written by another run at the same time")
 
 
-def remove_empty(folder: str) -> None:
-    """Remove an empty local folder; object storage has no empty folders."""
+def delete_below(folder: str) -> None:
+    """Remove the files below a folder, from one listing, and a local folder if it is then empty."""
+    place = storage_of(folder)
+    place.delete(*(entry.path for entry in place.below(folder)))
     if is_local(folder):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

@@ -11,9 +11,10 @@ the model makes other ones index/<sha256>.faiss .parquet       trained quantizer
 index/<sha256>.refine               vectors of a segment's rows, by which candidates are scored
 again runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how it ended runs/<run>/rejected.json            its reject
-files, if they were too many runs/<run>/                         what its steps leave for each other
-report.json report.html             the counts of every run, and a page with them lease.json
-the run that is writing
+files, if they were too many runs/<run>/index/                   what the steps of its index leave
+for each other, removed as one when it committed runs/<run>/                         marks of units
+that were begun, lines of verify report.json report.html             the counts of every run, and a
+page with them lease.json                          the run that is writing
 """
 
 import re
@@ -43,7 +44,7 @@ _KINDS = {
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
-    "scratch": rf"runs/{RUN_ID}/[a-z0-9.-]+",
+    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
 }
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
@@ -112,6 +113,11 @@ def reject_list(run: str) -> str:
 def scratch(run: str, name: str) -> str:
     """The path of a file that one step of a run leaves for the next."""
     return f"runs/{run}/{name}"
+
+
+def index_scratch(run: str) -> str:
+    """The path of the folder of the files that the steps of a run's index leave for each other."""
+    return f"runs/{run}/index"
 
 
 def ranges(digest: str) -> str:

@@ -4,16 +4,24 @@ run must end.
 
 import builtins
 import json
-import math
-import re
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Annotated, Any
 
 from transforms.base.compact import by_values
+from transforms.base.entries import (
+    WrongFieldError,
+    count,
+    dataclass_of,
+    fail,
+    finite,
+    matching,
+    text,
+)
 from transforms.base.errors import BY_EXIT_STATUS, SentenceBeamError
 from transforms.base.measures import tokens_a_second
 from transforms.corpus.groups import bits_of
 from transforms.store import layout
+from transforms.store.entries import stored
 from transforms.store.forms import HALF
 
 MANIFEST_FIELDS = (
@@ -34,9 +42,35 @@ COUNTS = (
     "duplicates", "carried", "real", "padded", "fallbacks", "oom_splits", "blank", "known",
     "unknown",
 )  # fmt: skip
-_SUM = re.compile(r"[0-9a-f]{16}")
-_FORM = re.compile(r"(?:[0-9a-f]{8}){1,2}")
-_UNIT = re.compile(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?")
+
+
+def _range(value: Any, where: str) -> tuple[int, int | None]:
+    """A first place and one after the last, None for the end."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        fail(where, "a start and a stop")
+    start = count(value[0], where)
+    stop = None if value[1] is None else count(value[1], where)
+    if stop is not None and stop < start:
+        fail(where, "a start and a stop that is not before it")
+    return start, stop
+
+
+def _file(value: Any, where: str) -> str:
+    """A relative path; None in a manifest, for a group of files, is ""."""
+    return "" if value is None else text(value, where)
+
+
+def _run(value: Any, where: str) -> str:
+    """The name of a run, or ""."""
+    return value if value == "" or layout.is_run(value) else fail(where, "the name of a run")
+
+
+UnitName = Annotated[str, matching(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?", "the name of a unit")]
+ShardPath = Annotated[str, stored("shards")]
+RejectsPath = Annotated[str, stored("rejects")]
+Sum = Annotated[str, matching(r"[0-9a-f]{16}", "16 hex digits")]
+Form = Annotated[str, matching(r"(?:[0-9a-f]{8}){1,2}", "8 or 16 hex digits")]
+Figure = Annotated[float, finite]
 
 
 @by_values
@@ -63,14 +97,14 @@ class UnitRecord:
     its first half is known if an earlier version wrote the shard, and that is not written down.
     """
 
-    path: str | None
-    unit: str
-    file: str
-    range: tuple[int, int | None]
+    path: ShardPath | None
+    unit: UnitName
+    file: Annotated[str, _file]
+    range: Annotated[tuple[int, int | None], _range]
     rows: int
     read: int
     rejected: int
-    rejects: str | None
+    rejects: RejectsPath | None
     tokens: int
     truncated: int
     lost: int
@@ -85,17 +119,17 @@ class UnitRecord:
     fallbacks: int = 0
     oom_splits: int = 0
     worker: str = ""
-    damaged: tuple[str, ...] = ()
-    run: str = ""
-    measures: dict[str, float] = field(default_factory=dict, compare=False)
+    damaged: tuple[ShardPath, ...] = ()
+    run: Annotated[str, _run] = ""
+    measures: dict[str, Figure] = field(default_factory=dict, compare=False)
     rejects_sha256: str | None = None
     checksum: str | None = None
-    moved: tuple[float, ...] = field(default=(), compare=False)
+    moved: tuple[Figure, ...] = field(default=(), compare=False)
     documents: int | None = None
-    pieces_sum: str | None = None
-    documents_sum: str | None = None
+    pieces_sum: Sum | None = None
+    documents_sum: Sum | None = None
     blank: int = 0
-    form: str | None = None
+    form: Form | None = None
     known: int = 0
     unknown: int = 0
 
@@ -144,72 +178,20 @@ class UnitRecord:
         """
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        place, damaged, moved = values["range"], values.get("damaged", ()), values.get("moved", ())
-        lists = all(isinstance(item, list | tuple) for item in (place, damaged, moved))
-        if not lists or len(place) != 2:
-            raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
-        lists_as_tuples = {
-            "range": (place[0], place[1]),
-            "damaged": tuple(damaged),
-            "moved": tuple(moved),
-        }
-        file = values["file"] if values["file"] is not None else ""
-        record = cls(**{**values, **lists_as_tuples, "file": file})
-        wrong = _wrong_field(record)
-        if wrong:
+        try:
+            record: UnitRecord = dataclass_of(cls, values)
+            if (record.pieces_sum is None) != (record.documents_sum is None):
+                fail("pieces_sum", "there with documents_sum")
+        except WrongFieldError as error:
+            value = str(values.get(error.name))[:80]
             raise SentenceBeamError(
-                f"not a unit's record: {wrong} is {str(getattr(record, wrong))[:80]!r}"
-            )
+                f"not a unit's record: {error.name} is {value!r}, not {error.wanted}"
+            ) from error
         return record
 
 
 _NEEDED = frozenset(MANIFEST_FIELDS)
 _NAMES = frozenset(item.name for item in fields(UnitRecord))
-
-
-def _wrong_field(record: UnitRecord) -> str | None:
-    """The first field with a value that no unit can have."""
-    for name in COUNTS:
-        value = getattr(record, name)
-        if type(value) is not int or value < 0:
-            return name
-    start, stop = record.range
-    if (
-        type(start) is not int
-        or start < 0
-        or not (stop is None or (type(stop) is int and stop >= start))
-    ):
-        return "range"
-    texts = (record.file, record.sha256, record.rejects_sha256, record.checksum)
-    sums = tuple(getattr(record, name) for name in SUMS)
-    right = {
-        "unit": isinstance(record.unit, str) and _UNIT.fullmatch(record.unit),
-        "path": record.path is None or layout.is_a("shards", record.path),
-        "rejects": record.rejects is None or layout.is_a("rejects", record.rejects),
-        "documents": (
-            record.documents is None or (type(record.documents) is int and record.documents >= 0)
-        ),
-        "pieces_sum": (
-            sums == (None, None)
-            or all(isinstance(one, str) and _SUM.fullmatch(one) for one in sums)
-        ),
-        "form": (
-            record.form is None or (isinstance(record.form, str) and _FORM.fullmatch(record.form))
-        ),
-        "file": all(value is None or isinstance(value, str) for value in texts),
-        "run": record.run == "" or layout.is_run(record.run),
-        "worker": isinstance(record.worker, str),
-        "damaged": all(layout.is_a("shards", path) for path in record.damaged),
-        "moved": all(map(_is_figure, record.moved)),
-        "measures": (
-            isinstance(record.measures, dict) and all(map(_is_figure, record.measures.values()))
-        ),
-    }
-    return next((name for name, passed in right.items() if not passed), None)
-
-
-def _is_figure(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(cast(float, value))
 
 
 def carried(unit: UnitRecord) -> UnitRecord:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.evaluation.intervals import Belief
+from transforms.report.chart import Chart, Series, line_chart
+from transforms.report.html import environment
 from transforms.training.folders import RECORD
 from transforms.training.options import TrainOptions
 
@@ -28,7 +30,7 @@ PACKAGES = (
     "datasets",
     "peft",
 )
-CARD, PAGE, PICTURE = "README.md", "training.html", "training.png"
+CARD, PAGE = "README.md", "training.html"
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ def record_of(
     }
 
 
-def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None) -> None:
-    """Write training.json, the model card and the page; the picture too, where there is one."""
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write training.json, the model card and the page with the curves."""
     (folder / RECORD).write_text(
         json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
     )
@@ -91,8 +93,6 @@ def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None)
         r=record, dev_line=dev_line(record), charts=_charts(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
-    if picture is not None:
-        (folder / PICTURE).write_bytes(picture)
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:
@@ -135,50 +135,39 @@ def _figure(score: float, low: float | None, high: float | None, sign: str = "")
     return f"{score:{sign}.2f}{interval}"
 
 
-def _charts(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The curves of the page: a title, points in a picture of 360 x 140, and the ends of both
-    axes.
-    """
+def _charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
+    """The title and the chart of each curve with two points or more."""
+    titles = {"loss": "training loss"}
+    if record["dev"] is not None:
+        titles["dev"] = f"dev {record['dev']['metric']}"
     charts = []
-    for key, title in (
-        ("loss", "training loss"),
-        ("dev", f"dev {(record['dev'] or {}).get('metric', '')}"),
-    ):
-        points = [
-            (point["step"], point[key]) for point in record["curve"] if point.get(key) is not None
-        ]
+    for key, title in titles.items():
+        points = [point for point in record["curve"] if point.get(key) is not None]
         if len(points) > 1:
-            charts.append({"title": title, **_drawn(points)})
+            labels = [f"step {point['step']:,}" for point in points]
+            series = Series(labels, [point[key] for point in points], [False] * len(points), _shown)
+            charts.append((title, line_chart(series)))
     return charts
 
 
-def _drawn(points: list[tuple[int, float]]) -> dict[str, Any]:
-    steps, values = zip(*points, strict=True)
-    low, high = min(values), max(values)
-    wide, tall = (steps[-1] - steps[0]) or 1, (high - low) or 1.0
-    line = " ".join(
-        f"{50 + 300 * (step - steps[0]) / wide:.1f},{120 - 110 * (value - low) / tall:.1f}"
-        for step, value in points
-    )
-    return {
-        "line": line,
-        "low": f"{low:.4g}",
-        "high": f"{high:.4g}",
-        "first": steps[0],
-        "last": steps[-1],
-    }
+def _shown(value: float) -> str:
+    return f"{value:.4g}"
 
 
 @cache
 def _template(name: str) -> "Template":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """A template of this package: a page, whose holes are filled with text, or the card, which is
+    Markdown.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    loader = PackageLoader("transforms.training")
-    escape = name.endswith(".html")
-    found = Environment(
-        loader=loader, autoescape=escape, undefined=StrictUndefined, keep_trailing_newline=True
+    folder = Path(__file__).with_name("templates")
+    if name.endswith(".html"):
+        return environment(folder).get_template(name)
+    markdown = Environment(
+        loader=FileSystemLoader(folder), undefined=StrictUndefined, keep_trailing_newline=True
     )
-    return found.get_template(name)
+    return markdown.get_template(name)
 
 
 def _version(package: str) -> str | None:

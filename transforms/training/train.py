@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from transforms.training.trainer import Job
 
 Say = Callable[[str], None]
-Draw = Callable[[Mapping[str, Any]], bytes | None]  # a record -> a PNG of its curves
 NOT_ASKED = (
     "inputs",
     "output",
@@ -47,7 +46,7 @@ SEEN = "CUDA_VISIBLE_DEVICES"
 SAMPLED = 10_000  # texts of which it is counted how many are cut
 
 
-def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
+def train(options: TrainOptions, say: Say) -> dict[str, Any]:
     """Train a model, write its folder, and return the record of it, as in its `training.json`.
 
     `say` prints a line while it goes on. Raises OptionError, DataGateError and MissingExtraError
@@ -109,7 +108,7 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
                 fitted, metric, believed, space.id, space.dim, time.monotonic() - began
             )
             record = record_of(options, data, asked, outcome)
-            write_record(folder, record, draw(record))
+            write_record(folder, record)
     return record
 
 

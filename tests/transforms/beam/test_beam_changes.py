@@ -8,13 +8,13 @@ from helpers import eager
 from helpers.nights import Nights
 from helpers.settled import finish, settled
 
-from transforms.beam.changes import CountRows
-from transforms.steps.commit.changes import DuplicateIds, UnknownChanges, rows_to_count
+from transforms.beam.commit import CountRows
+from transforms.steps.commit.count_changes import Counting, rows_to_count
 from transforms.store import manifest
 from transforms.store.records import Problem
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.commit import Run
-from transforms.store.runs.settled import Settled
+from transforms.store.runs.facts import RunFact
 from transforms.store.shards import id_hashes
 
 BEFORE = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
@@ -26,17 +26,15 @@ def nights(tmp_path: Path) -> Nights:
     return Nights(tmp_path / "store")
 
 
-def counted(run: Run, given: list[Settled | Problem], ids: bool = False) -> list[Any]:
-    """The changes that were found, or, where these are counted, the duplicate ids; what was given
-    passes.
+def counted(run: Run, given: list[RunFact], ids: bool = False) -> list[Any]:
+    """The changes that were found (None: unknown), or the duplicate ids if these are counted; what
+    was given passes.
     """
     found = eager.run(CountRows(run, ids), given)
-    assert [item for item in found if isinstance(item, Settled | Problem)] == given
-    return [
-        item
-        for item in found
-        if isinstance(item, DuplicateIds if ids else Changes | UnknownChanges)
-    ]
+    assert [fact for fact in found if fact.settled or fact.problem] == given
+    if ids:
+        return [fact.duplicate_ids for fact in found if fact.duplicate_ids is not None]
+    return [fact.changes for fact in found if fact.changes is not None or fact.changes_unknown]
 
 
 def test_rows_are_counted_against_the_last_snapshot(nights: Nights) -> None:
@@ -61,11 +59,7 @@ def test_changes_since_a_damaged_shard_are_not_known(nights: Nights) -> None:
     (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "a")
     (nights.root / damaged).write_bytes(b"PAR1")
     run, units = nights.begin(AFTER)
-    assert UnknownChanges() in counted(run, [settled(run, units)])
-
-
-def rows_with_an_earlier_ones_id(found: list[DuplicateIds]) -> int:
-    return sum(item.rows for item in found)
+    assert None in counted(run, [settled(run, units)])
 
 
 def test_ids_are_compared_over_all_units(nights: Nights) -> None:
@@ -73,7 +67,7 @@ def test_ids_are_compared_over_all_units(nights: Nights) -> None:
         {"a": [("1", "x"), ("2", "y"), ("2", "y")], "b": [("2", "z"), ("3", "x")], "c": []}
     )
     found = counted(run, [settled(run, [*units, *units])], ids=True)
-    assert rows_with_an_earlier_ones_id(found) == 2
+    assert sum(found) == 2
 
 
 def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
@@ -89,21 +83,21 @@ def test_of_many_shards_only_the_new_ones_are_read_for_their_ids(
         id_hashes, "read_shard", lambda path, columns: (read.append(path), call(path, columns))[1]
     )
     run, units = nights.begin(corpus)
-    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
+    assert sum(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) == 20
     assert finish(run, units, []).exit_code == 0
     for n in range(4):
         corpus[f"f{n}"] = [(f"other-{n}", "another"), ("shared", "s")]
     run, units = nights.begin(corpus)
     read.clear()
-    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
+    assert sum(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) == 4
     kept = sorted((nights.root / "ids").glob("*.xxh3"))
     assert len(kept) == 24
     kept[0].write_bytes(kept[0].read_bytes()[:-1])  # cut short
     kept[1].unlink()
     read.clear()
-    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 19
+    assert sum(counted(run, [settled(run, units)], ids=True)) == 19
     assert len(read) <= 2
 
 
@@ -114,7 +108,7 @@ def test_a_run_ends_where_the_ids_of_a_carried_shard_cannot_be_read(nights: Nigh
     (damaged,) = (unit.path for unit in nights.manifest.units if unit.file == "b")
     (nights.root / damaged).write_bytes(b"PAR1")
     found = eager.run(CountRows(run, True), [settled(run, units)])
-    (problem,) = (item for item in found if isinstance(item, Problem))
+    (problem,) = (fact.problem for fact in found if fact.problem)
     assert problem.exit_code == 1
     assert damaged in problem.message
     assert "remove the file and embed makes it again" in problem.message
@@ -134,17 +128,18 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(
     )
     run, units = nights.begin(corpus)
     assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [
-        Changes(),
-        DuplicateIds(0),
+        Counting(RunFact(changes=Changes())),
+        Counting(RunFact(duplicate_ids=0)),
     ]
     assert read == []
     corpus["f7"] = [("7-0", "text 0"), ("7-1", "another")]
     run, units = nights.begin(corpus)
-    given = settled(run, units)
-    assert isinstance(given, Settled)
+    fact = settled(run, units)
+    given = fact.settled
+    assert given
     new = {part.path for part in given.parts} - parts
     assert 1 <= len(new) < len(given.parts) == len(parts)
-    found = counted(run, [given])
+    found = counted(run, [fact])
     assert sum(found, Changes()) == Changes(changed=1, deleted=1)
     assert (len(read), new < set(read)) == (2 * len(new), True)
 
@@ -154,7 +149,7 @@ def test_ids_of_the_same_rows_are_not_read_again(nights: Nights) -> None:
     # more than there are: what is on record is what is said again
     finish(run, units, [], duplicate_ids=7)
     again, units = nights.begin(BEFORE)
-    assert counted(again, [settled(again, units)], ids=True) == [DuplicateIds(7)]
+    assert counted(again, [settled(again, units)], ids=True) == [7]
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b"[" * 100_000, None])
@@ -170,4 +165,4 @@ def test_ids_are_counted_again_where_the_last_count_is_lost(
     else:
         result.write_bytes(content)
     run, units = nights.begin(corpus)
-    assert rows_with_an_earlier_ones_id(counted(run, [settled(run, units)], ids=True)) == 1
+    assert sum(counted(run, [settled(run, units)], ids=True)) == 1

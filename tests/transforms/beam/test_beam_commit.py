@@ -10,13 +10,11 @@ from helpers.nights import Nights
 from helpers.settled import settled
 
 from transforms.beam import Commit, Settle
-from transforms.steps.commit.changes import DuplicateIds
-from transforms.steps.embed.quantize import RangesRecord
-from transforms.steps.index.files import IndexRecord
 from transforms.store.entries import IndexEntry, RangesEntry
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.result import COMMITTED, read_result
 
 PROBLEMS = [Problem("worse", 4), Problem("lost", 1), Problem("found", 1)]
@@ -43,16 +41,20 @@ def test_units_become_the_snapshot(nights: Nights) -> None:
     assert (nights.root / "report.json").is_file()
 
 
-def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights, tmp_path: Path) -> None:
+def test_what_else_is_known_of_a_run_is_put_on_record(nights: Nights) -> None:
     run, units = nights.begin(FILES)
-    scratch = tmp_path / "scratch"
-    scratch.write_bytes(b"")
+    scratch = nights.root / "runs" / run.id / "index"
+    scratch.mkdir(parents=True)
+    (scratch / "index-queries.npy").write_bytes(b"")
     said = dict.fromkeys(("nprobe", "rerank", "rows"), 0) | {"factory": "Flat", "metric": "ip"}
     index = IndexEntry.from_json({**said, "segments": [], "request": {}, "recall": None})
     ranges = RangesEntry("ranges/0.json", "0", "s")
-    known = [IndexRecord(index, (str(scratch),)), RangesRecord(ranges)]
+    known = [RunFact(index=IndexRecord(index)), RunFact(ranges=ranges)]
     (result,) = eager.run(
-        Commit(run), [settled(run, units)], known, [DuplicateIds(2), DuplicateIds(3)]
+        Commit(run),
+        [settled(run, units)],
+        known,
+        [RunFact(duplicate_ids=2), RunFact(duplicate_ids=3)],
     )
     assert result.duplicate_ids == 5
     assert nights.manifest.index == result.index == index
@@ -114,7 +116,7 @@ def test_another_runs_snapshot_is_not_replaced(nights: Nights) -> None:
 
 
 def failing(run: Run) -> None:
-    eager.run(Commit(run, raises=True), [Problem("the reason", 3)], [])
+    eager.run(Commit(run, raises=True), [RunFact(problem=Problem("the reason", 3))], [])
 
 
 def test_where_nobody_waits_a_failed_run_is_a_failed_job(nights: Nights) -> None:

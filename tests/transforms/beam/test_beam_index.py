@@ -15,6 +15,7 @@ from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.work import choose_work
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -69,7 +70,7 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(CHANGED)
     (record,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     commit_run([settled(run, units), record], run)
-    assert {name: getattr(record.entry.change, name) for name in ("what", "added", "deleted")} == {
+    assert {name: getattr(record.index.entry.change, name) for name in ("what", "added", "deleted")} == {
         "what": "followed", "added": 1, "deleted": 2,
     }  # fmt: skip
     check_found(indexed, CHANGED)
@@ -78,7 +79,7 @@ def test_build_index_updates_the_last_one(indexed: Nights) -> None:
 def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
     run, units = indexed.begin(FILES)
     (record,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
-    assert record.entry.to_json() == indexed.index
+    assert record.index.entry.to_json() == indexed.index
     commit_run([settled(run, units), record], run)
     assert {path.name for path in (indexed.root / "runs" / run.id).iterdir()} == {
         "plan.parquet",
@@ -89,7 +90,7 @@ def test_build_index_of_the_same_rows_is_the_last_one(indexed: Nights) -> None:
 def test_build_index_of_a_run_that_is_to_fail_is_its_problem(nights: Nights) -> None:
     run, units = nights.begin(FILES)
     assert eager.run(BuildIndex(run, REQUEST), [settled(run, units, [Problem("lost", 3)])]) == [
-        Problem("lost", 3)
+        RunFact(problem=Problem("lost", 3))
     ]
     assert not (nights.root / "index").exists()
 
@@ -105,14 +106,14 @@ def test_build_index_over_a_damaged_shard_is_a_problem_that_names_it(
     data = shard.read_bytes()
     # in the footer, where no page is
     shard.write_bytes(data[:-40] + bytes([data[-40] ^ 1]) + data[-39:])
-    (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
+    (fact,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
     mend = "remove it and run embed, which makes it again"
-    assert problem == Problem(
+    assert fact.problem == Problem(
         f"{shard} was changed after it was written (sha256 differs); {mend}", 1
     )
     shard.unlink()
-    (problem,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
-    assert problem == Problem(f"{shard} is missing; run embed, which makes it again", 1)
+    (fact,) = eager.run(BuildIndex(run, REQUEST), [settled(run, units)])
+    assert fact.problem == Problem(f"{shard} is missing; run embed, which makes it again", 1)
 
 
 def test_build_index_of_no_rows_is_none(nights: Nights) -> None:
@@ -125,10 +126,10 @@ def test_train_index_makes_a_segment_of_each_group(nights: Nights) -> None:
     groups = work(run, units)
     assert {type(group) for group in groups} == {TrainingGroup}
     (record,) = eager.run(TrainIndex(run.key), groups, [])
-    kinds = [segment.kind for segment in record.entry.segments]
+    kinds = [segment.kind for segment in record.index.entry.segments]
     assert kinds.count("base") == len(groups)
-    assert sum(segment.rows for segment in record.entry.segments) == 180
-    assert record.entry.recall.value > 0.5
+    assert sum(segment.rows for segment in record.index.entry.segments) == 180
+    assert record.index.entry.recall.value > 0.5
     commit_run([settled(run, units), record], run)
     check_found(nights, FILES)
 
@@ -143,10 +144,10 @@ def test_update_index_deletes_and_adds(indexed: Nights) -> None:
     found = eager.outputs(UpdateIndex(run.key), work(run, units), names=(DONE, RETRAIN))
     assert found[RETRAIN] == []
     (record,) = found[DONE]
-    assert sum(segment.deleted for segment in record.entry.segments) == 2
-    assert [segment.path for segment in record.entry.segments if segment.number in before] == [
-        *before.values()
-    ]
+    assert sum(segment.deleted for segment in record.index.entry.segments) == 2
+    assert [
+        segment.path for segment in record.index.entry.segments if segment.number in before
+    ] == [*before.values()]
     commit_run([settled(run, units), record], run)
     check_found(indexed, CHANGED)
 

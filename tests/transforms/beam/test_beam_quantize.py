@@ -38,7 +38,7 @@ def test_each_unit_is_written_again_within_half_a_step_of_its_vectors(
     found = eager.outputs(Quantize(run), units, [], names=OUTPUTS)
     assert found["problems"] == []
     (record,) = found["ranges"]
-    ranges = kept_ranges(run.root, record.entry)
+    ranges = kept_ranges(run.root, record.ranges)
     by_name = {unit.unit: unit for unit in found["units"]}
     assert by_name.keys() == {unit.unit for unit in units}
     for unit, rows in zip(units, FILES.values(), strict=True):
@@ -61,7 +61,7 @@ def test_ranges_are_those_of_all_units(made: tuple[Run, list[UnitRecord]]) -> No
     run, units = made
     (record,) = eager.outputs(Quantize(run), units, [], names=OUTPUTS)["ranges"]
     ranges, vectors = (
-        kept_ranges(run.root, record.entry),
+        kept_ranges(run.root, record.ranges),
         np.array([vector_of(text) for text in "xyzu"]),
     )
     np.testing.assert_array_equal(ranges.low, vectors.min(axis=0))

@@ -21,9 +21,10 @@ from transforms.store.forms import run_form
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import settled as store_settled
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import now
-from transforms.store.runs.settled import Settled, Settler
+from transforms.store.runs.settled import Settler
 
 OPTIONS = Options(model="m")
 
@@ -76,14 +77,14 @@ def test_each_unit_goes_to_one_of_64_keys_once_and_what_the_last_key_gets_does_n
     for count in (400, 800):
         keys.clear()
         run, units = run_of(tmp_path / f"{count}", count)
-        (found,) = eager.run(Settle(run), units, [])
-        assert isinstance(found, Settled)
+        (fact,) = eager.run(Settle(run), units, [])
+        found = fact.settled
         assert len(keys) == 64
         assert sum(keys.values()) == count
         sizes[count], most[count] = len(pickle.dumps(found)), max(keys.values())
         assert found.tally.units == count == sum(part.units for part in found.parts)
         assert not found.sent
-        (result,) = eager.run(Commit(run), [found], [])
+        (result,) = eager.run(Commit(run), [fact], [])
         assert (result.exit_code, result.ledger["embedded"], result.resumed) == (
             0,
             10 * count,
@@ -118,11 +119,11 @@ def test_a_settling_that_is_done_again_writes_the_same_bytes(
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 100)
     run, units = run_of(tmp_path, 300)
     first = settled(run, units)
-    assert isinstance(first, Settled)
+    assert first.settled
     parts = {path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()}
     again = settled(run, [*reversed(units), *units[:3]])  # in another order, some delivered twice
-    assert isinstance(again, Settled)
-    assert again.parts == first.parts
+    assert again.settled
+    assert again.settled.parts == first.settled.parts
     assert {
         path: path.read_bytes() for path in (tmp_path / "manifests" / "parts").iterdir()
     } == parts
@@ -164,8 +165,9 @@ def test_all_units_of_one_file_are_cut_into_parts(
         )
         for n in range(35)
     ]
-    made = settled(run, units)
-    assert isinstance(made, Settled), made
+    fact = settled(run, units)
+    made = fact.settled
+    assert made, fact
     assert [part.units for part in made.parts] == [8, 9, 9, 9]
 
 
@@ -175,8 +177,8 @@ def test_a_unit_that_is_missing_is_found_in_whatever_stretch_it_is(
 ) -> None:
     run, units = run_of(tmp_path, count)
     for lost in {0, count // 2, count - 1}:
-        (found,) = eager.run(Settle(run), units[:lost] + units[lost + 1 :], [])
-        assert found == Problem(
+        (fact,) = eager.run(Settle(run), units[:lost] + units[lost + 1 :], [])
+        assert fact.problem == Problem(
             f"ledger: {units[lost].file}: planned unit {units[lost].unit} was not finished; nothing committed",
             4,
         )
@@ -184,7 +186,9 @@ def test_a_unit_that_is_missing_is_found_in_whatever_stretch_it_is(
 
 def test_a_problem_comes_before_a_fault_of_the_ledger(tmp_path: Path) -> None:
     run, units = run_of(tmp_path, 3)
-    assert eager.run(Settle(run), units[1:], [Problem("lost", 1)]) == [Problem("lost", 1)]
+    assert eager.run(Settle(run), units[1:], [Problem("lost", 1)]) == [
+        RunFact(problem=Problem("lost", 1))
+    ]
 
 
 def test_a_stretch_that_does_not_arrive_is_a_fault(tmp_path: Path) -> None:
@@ -219,8 +223,9 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
         )
         for n in range(128)
     ]
-    made = settled(run, units)
-    assert isinstance(made, Settled), made
+    fact = settled(run, units)
+    made = fact.settled
+    assert made, fact
     assert made.tally.ledger.read == 1280
     assert settled(run, units[:70] + units[71:]) == Problem(
         "ledger: planned unit 7-46 was not finished; nothing committed", 4
@@ -229,8 +234,8 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
 
 def test_carried_units_are_in_the_sums(tmp_path: Path) -> None:
     run, units = run_of(tmp_path, 70)
-    made = settled(run, [carried(unit) for unit in units[:35]] + units[35:])
-    assert isinstance(made, Settled)
+    made = settled(run, [carried(unit) for unit in units[:35]] + units[35:]).settled
+    assert made
     ledger = made.tally.ledger
     assert (ledger.carried, ledger.embedded, made.tally.made, made.tally.own_rows) == (
         350,

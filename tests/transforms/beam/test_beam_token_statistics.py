@@ -11,8 +11,8 @@ from helpers import eager
 from helpers.corpora import write_lines, write_parquet
 from helpers.tiny_models import tiny_tokenizer
 
+from transforms.beam.fit import CountSpanFn, FitTokenStatistics
 from transforms.beam.graph import MergeAll
-from transforms.beam.token_statistics import CountSpanFn, FitTokenStatistics
 from transforms.corpus import InputFile, match_inputs
 from transforms.encoder.load import load_statistics
 from transforms.pooling import TokenStatistics

@@ -21,11 +21,10 @@ from sentence_beam import (
     Plan,
     Settle,
 )
-from transforms.steps.index.files import IndexRecord
 from transforms.steps.joins.neighbours import BlockRecord, StoredBlock
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.result import Result
-from transforms.store.runs.settled import Settled
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
@@ -43,9 +42,7 @@ def test_the_steps_of_a_run(
         result = (settled, index) | Commit(job.run)
     assert not caplog.messages
     found: list[Any] = [each.element_type for each in (*known, settled, index, result)]
-    either = typehints.Union[IndexRecord, Problem]
-    ended = typehints.Union[Settled, Problem]
-    assert found == [UnitRecord, UnitRecord, Problem, Problem, ended, either, Result]
+    assert found == [UnitRecord, UnitRecord, Problem, Problem, RunFact, RunFact, Result]
 
 
 def test_all_others(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -633,8 +633,8 @@ def test_a_damaged_index_is_built_anew(nights: Nights, what: str, how: str) -> N
     night = edited(files, 50)
     run, units = nights.begin(night)
     record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
-    assert record.entry.change.what == "trained"
-    assert path.name in record.entry.change.why
+    assert record.index.entry.change.what == "trained"
+    assert path.name in record.index.entry.change.why
 
 
 def flip(path: Path, at: float) -> None:
@@ -782,7 +782,7 @@ def test_steps_that_broke_off_are_taken_up(nights: Nights, monkeypatch: pytest.M
             run_steps(run, units, IndexRequest("IVF4,SQ8"))
     again = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     fresh = run_steps(*_renamed(nights, run, units), IndexRequest("IVF4,SQ8"))
-    assert again.entry == fresh.entry
+    assert again.index.entry == fresh.index.entry
 
 
 def _renamed(nights: Nights, run: Any, units: Any) -> Iterator[Any]:

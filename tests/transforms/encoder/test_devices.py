@@ -10,7 +10,7 @@ from helpers.tiny_models import TEXTS
 
 from transforms.encoder import Encoder, tokenize
 from transforms.encoder import encoder as encoders
-from transforms.encoder.batch_size import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
+from transforms.encoder.replica import LEAST_TOKENS_PER_BATCH, TOKENS_PER_PACKED_BATCH
 
 
 @pytest.fixture

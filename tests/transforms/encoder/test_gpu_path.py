@@ -13,7 +13,7 @@ from helpers.families import save_family
 from helpers.stub_device import Counts, StubTensor, stub_gpu
 from helpers.tiny_models import save_tiny_model
 
-from transforms.encoder import Encoder, batch_size, forward
+from transforms.encoder import Encoder, forward, replica
 from transforms.encoder import encoder as encoders
 from transforms.encoder.one_row import OneRowRunner
 from transforms.encoder.probe import BatchSharing
@@ -41,8 +41,8 @@ def on_gpus(model: str, gpus: int, monkeypatch: pytest.MonkeyPatch, **options: A
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(gpus)]
         )
         patch.setattr(forward, "kernel_for", lambda _: attention)
-        patch.setattr(batch_size, "free_memory", lambda _: 10**10)
-        patch.setattr(batch_size, "TOKENS_PER_ALIKE_BATCH", {"cuda": 64})
+        patch.setattr(replica, "free_memory", lambda _: 10**10)
+        patch.setattr(replica, "TOKENS_PER_ALIKE_BATCH", {"cuda": 64})
         return Encoder.load(model, dtype="float32", device="cuda", **options)
 
 

@@ -10,7 +10,8 @@ import torch
 from helpers.families import save_family
 from helpers.tiny_models import TEXTS
 
-from transforms.encoder import Encoder, batch_size, devices
+from transforms.encoder import Encoder, devices
+from transforms.encoder import replica as replica_module
 from transforms.encoder.batches import Batch
 from transforms.encoder.memory import LEAST_TOKENS, MemoryLimit, is_out_of_memory, tokens_that_fit
 
@@ -118,11 +119,13 @@ def test_a_gpus_batch_is_what_there_is_memory_for(
     )
     replicas = [_on_gpu(replica, number) for number in (0, 1)]
     free = {0: 10**12, 1: 2 * 5000 * replica.forward.token_bytes}
-    monkeypatch.setattr(batch_size, "free_memory", lambda device: free[device.index])
-    assert batch_size.tokens_per_batch(None, replicas[:1]) == 65536
-    assert batch_size.tokens_per_batch(None, replicas) == 4096, "the GPU with less memory decides"
-    assert batch_size.tokens_per_batch(777, replicas) == 777
-    assert batch_size.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, (
+    monkeypatch.setattr(replica_module, "free_memory", lambda device: free[device.index])
+    assert replica_module.tokens_per_batch(None, replicas[:1]) == 65536
+    assert replica_module.tokens_per_batch(None, replicas) == 4096, (
+        "the GPU with less memory decides"
+    )
+    assert replica_module.tokens_per_batch(777, replicas) == 777
+    assert replica_module.tokens_per_alike_batch(None, replicas[1], "bert") == 16384, (
         "deterministic batches ask no machine"
     )
 

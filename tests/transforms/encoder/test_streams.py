@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from transforms.encoder import devices, transfer
+from transforms.encoder import devices
 from transforms.encoder.devices import Devices
-from transforms.pooling import transfer as to_gpu
+from transforms.pooling import transfer
 
 GPU = torch.device("cuda", 1)
 
@@ -101,7 +101,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Streams:
     monkeypatch.setattr(torch.cuda, "stream", found.on)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: found.current)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda _: found.default)
-    monkeypatch.setattr(to_gpu, "_OWN", SimpleNamespace(streams={}))
+    monkeypatch.setattr(transfer, "_OWN", SimpleNamespace(streams={}))
     return found
 
 
@@ -111,7 +111,7 @@ def test_what_is_copied_to_a_gpu_is_there_before_it_is_read_and_kept_until_then(
     computing, tokens = LateStream(), LateTensor(streams, torch.device("cpu"))
     tokens.value = "ids"
     with streams.on(computing):
-        moved: Any = to_gpu.to_device(tokens, GPU)  # type: ignore[arg-type]
+        moved: Any = transfer.to_device(tokens, GPU)  # type: ignore[arg-type]
     assert moved.value is None, "nobody has waited"
     assert moved.used_on == [computing], "its memory is another stream's"
     computing.run()
@@ -123,7 +123,7 @@ def test_results_are_whole_when_their_event_is_over(streams: Streams) -> None:
     computing.work.append(lambda: setattr(vectors, "value", "vectors"))
     with streams.on(computing):
         (copy,), copied = transfer.to_host([vectors])  # type: ignore[list-item]
-    assert vectors.used_on == [to_gpu.copy_stream(GPU, "out")]
+    assert vectors.used_on == [transfer.copy_stream(GPU, "out")]
     assert copied.blocking, "who waits leaves the core to the tokenizer"  # type: ignore[attr-defined]
     copied.synchronize()
     assert copy.value == "vectors"  # type: ignore[attr-defined]

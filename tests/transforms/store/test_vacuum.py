@@ -13,7 +13,7 @@ from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.base.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
-from transforms.store import manifest, open_store
+from transforms.store import layout, manifest, open_store
 from transforms.store.manifest import read_manifest
 from transforms.store.shards.id_hashes import id_hashes
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
@@ -437,3 +437,13 @@ def test_where_no_snapshot_is(store: Path, make: Callable[[Path], object]) -> No
     make(store)
     with pytest.raises(SentenceBeamError, match="holds no snapshot"):
         vacuum(store)
+
+
+def test_what_the_steps_of_an_index_left_of_a_failed_run_goes(nights: Path) -> None:
+    scratch = nights / layout.index_scratch("20260101T000000Z-0000ff") / "update-held-0.arrow"
+    scratch.parent.mkdir(parents=True)
+    scratch.write_bytes(b"rows")
+    week = time.time() + 7 * 86_400
+    assert layout.kind(str(scratch.relative_to(nights))) == "scratch"
+    vacuum(nights, older_than=0, now=week)
+    assert not scratch.exists()

@@ -12,9 +12,8 @@ from transforms.calibration.quality import unit
 from transforms.evaluation import classifier as classifiers
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.pair_features import pair_features
 from transforms.evaluation.pair_files import LabelledPairs, read_labelled, read_splits
-from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap
+from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap, pair_features
 
 PARTS = ("tr", "va", "te")
 WORD_CONTENT = "word-content"

@@ -9,9 +9,8 @@ import numpy as np
 from transforms.base.errors import OptionError
 from transforms.evaluation.correlations import Correlations, correlation
 from transforms.evaluation.evidence import Evidence
-from transforms.evaluation.pair_features import pair_features
 from transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
-from transforms.evaluation.task import Predictions, TaskVectors, overlap
+from transforms.evaluation.task import Predictions, TaskVectors, overlap, pair_features
 
 BINS = 5
 BATCH, RATE, SEED = 64, 1e-3, 1111

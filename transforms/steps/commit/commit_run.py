@@ -1,73 +1,89 @@
 """The end of a run: everything found out about it, one conditional write, then the report."""
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.report import report
-from transforms.steps.commit.changes import Deletes, DuplicateIds, previous_duplicate_ids, total
-from transforms.steps.embed.quantize import RangesRecord
-from transforms.steps.index.files import IndexRecord
+from transforms.steps.commit.count_changes import previous_duplicate_ids, total
+from transforms.store import layout
 from transforms.store.records import Problem
-from transforms.store.runs.commit import Run, check_deletes, finish
+from transforms.store.runs.commit import Run, check_deletes, finish, settle
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 
 
-def commit_run(found: list[Any], run: Run) -> Result:
-    """Commit what was found out about a run, its units settled, problems and records; the result is
-    on record then.
+def settle_run(facts: Sequence[RunFact], run: Run) -> RunFact:
+    """All units of a run, settled, from its stretches; or the problem that ends it."""
+    stretches = [fact.stretch for fact in facts if fact.stretch is not None]
+    problems = [fact.problem for fact in facts if fact.problem is not None]
+    try:
+        return RunFact(settled=settle(run, stretches, problems))
+    except SentenceBeamError as error:
+        return RunFact(problem=Problem.of(error))
+
+
+def commit_run(facts: Sequence[RunFact], run: Run) -> Result:
+    """Commit what was found out about a run; the result is on record then.
 
     A problem comes before everything else.
     """
     with progress.stage("committing"):
-        return _committed(found, run)
+        return _committed(facts, run)
 
 
-def _committed(found: list[Any], run: Run) -> Result:
-    index = next((item for item in found if isinstance(item, IndexRecord)), None)
-    for item in found:
-        if isinstance(item, RangesRecord):
-            run = replace(run, ranges=item.entry)
-    problems = [*(item for item in found if isinstance(item, Problem)), *_gate_problems(found, run)]
+def _committed(facts: Sequence[RunFact], run: Run) -> Result:
+    index = next((fact.index for fact in facts if fact.index is not None), None)
+    ranges = next((fact.ranges for fact in facts if fact.ranges is not None), None)
+    if ranges is not None:
+        run = replace(run, ranges=ranges)
     result = finish(
         run,
-        min(problems, key=lambda p: (p.exit_code, p.message)) if problems else _settled(found),
+        _settled_or_problem(facts, run),
         index.entry if index else None,
-        _duplicate_ids([item.rows for item in found if isinstance(item, DuplicateIds)], run),
-        total(found),
+        _duplicate_ids(facts, run),
+        total(facts),
         index.measures if index else None,
     )
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    for path in index.scratch if index else ():
+    if index is not None:
         # the run is over, and a raise would repeat it; vacuum removes what stays
         with contextlib.suppress(Exception):
-            storage.storage_of(path).delete(path)
+            storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
     return result
 
 
-def _gate_problems(found: list[Any], run: Run) -> list[Problem]:
+def _settled_or_problem(facts: Sequence[RunFact], run: Run) -> Settled | Problem:
+    """All units of the run, or the first of its problems."""
+    problems = [fact.problem for fact in facts if fact.problem is not None]
+    problems += _gate_problems(facts, run)
+    if problems:
+        return min(problems, key=lambda problem: (problem.exit_code, problem.message))
+    return next(fact.settled for fact in facts if fact.settled is not None)
+
+
+def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
     """Why the rows that the run deletes end it; nothing if they do not."""
     try:
-        check_deletes(run, sum(item.rows for item in found if isinstance(item, Deletes)))
+        check_deletes(run, sum(fact.deleted for fact in facts if fact.deleted is not None))
     except SentenceBeamError as error:
         return [Problem.of(error)]
     return []
 
 
-def _settled(found: list[Any]) -> Settled:
-    return next(item for item in found if isinstance(item, Settled))
-
-
-def _duplicate_ids(counted: list[int], run: Run) -> int | None:
+def _duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
     """Their sum; those of the last snapshot if the run left the ids as they were, and so counted
     none.
     """
-    return sum(counted) if counted or not run.options.id_column else previous_duplicate_ids(run)
+    counted = [fact.duplicate_ids for fact in facts if fact.duplicate_ids is not None]
+    if counted or not run.options.id_column:
+        return sum(counted)
+    return previous_duplicate_ids(run)
 
 
 def raise_failure(result: Result) -> Result:

@@ -11,9 +11,9 @@ from functools import reduce
 from transforms import storage
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import SentenceBeamError
-from transforms.store.entries import RangesEntry
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.reuse import stored_vectors
 from transforms.store.shards.precision import Ranges, keep_ranges
 from transforms.store.shards.shards import read_shard
@@ -36,13 +36,6 @@ class Measured:
         return Measured(ranges, self.problem or other.problem)
 
 
-@dataclass(frozen=True)
-class RangesRecord:
-    """The manifest's `ranges` entry, on its way to the commit."""
-
-    entry: RangesEntry
-
-
 def measure(unit: UnitRecord, root: str) -> Measured:
     """The ranges of a unit's vectors."""
     try:
@@ -58,12 +51,12 @@ def _ranges(path: str) -> Ranges:
     )
 
 
-def keep(measured: Measured, run: Run) -> Iterator[RangesRecord | Problem]:
+def keep(measured: Measured, run: Run) -> Iterator[RunFact | Problem]:
     """Write the ranges into the store; what the manifest is to say of them, or the problem."""
     if measured.problem is not None:
         yield measured.problem
     elif measured.ranges is not None:
-        yield RangesRecord(keep_ranges(run.root, measured.ranges, run.space))
+        yield RunFact(ranges=keep_ranges(run.root, measured.ranges, run.space))
 
 
 def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:

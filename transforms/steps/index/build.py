@@ -2,6 +2,7 @@
 recall.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,23 +25,19 @@ from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
 from transforms.steps.index import choice as index_choice
-from transforms.steps.index import held_out
+from transforms.steps.index import held_out, scratch
 from transforms.steps.index.files import (
     DEEP,
-    RECALL_FILES,
     Folder,
-    IndexRecord,
     K,
     closeness_of,
+    group_by_size,
     leave_recall,
-    lines_of,
     locate,
     most_rows,
-    packed,
     take_recall,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
-from transforms.steps.index.update import scratch_files as scratch_of_update
 from transforms.store.entries import (
     ChangeEntry,
     ChoiceEntry,
@@ -54,9 +51,9 @@ from transforms.store.entries import (
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
+from transforms.store.runs.facts import IndexRecord, RunFact
 
 PREFIX = "index"
-LEFT = "training.txt"  # names of the files that the training left behind
 
 
 @dataclass(frozen=True)
@@ -65,10 +62,9 @@ class IndexJob:
     out.
 
     `times` counts the trainings up to this one, so that an index that is made again equals none
-    before it. `update` is given where an update of the last index was tried before, whose files
-    nobody needs any more. `required`: the run fails where the recall that was asked for is not
-    reached. `choice` and the `most_lists` that a search may look into are known when kinds were
-    compared; `unit` says that all rows are of length 1.
+    before it. `required`: the run fails where the recall that was asked for is not reached.
+    `choice` and the `most_lists` that a search may look into are known when kinds were compared;
+    `unit` says that all rows are of length 1.
     """
 
     root: str
@@ -79,7 +75,6 @@ class IndexJob:
     metric: str
     why: str
     times: int = 1
-    update: IndexUpdateJob | None = None
     unit: bool = True
     required: bool = False
     choice: ChoiceEntry | None = None
@@ -152,23 +147,19 @@ def begin(
     why: str,
     *,
     unit: bool,
-    after: bool,
     required: bool = False,
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
     `why` says in one line why the `last` index is not updated, where there is one, `unit` that all
-    rows are of length 1, `after` that an update was tried first, `required` that the run fails
-    where a recall that was asked for is not reached.
+    rows are of length 1, `required` that the run fails where a recall that was asked for is not
+    reached.
     """
     rows = sum(n for _, n, _ in shards)
     plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
     times = 1 + last.trained.times if last else 1
-    before = job if after else None
-    found = IndexJob(
-        job.root, job.run, plan, rows, request, job.metric, why, times, before, unit, required
-    )
-    cut = packed(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
+    found = IndexJob(job.root, job.run, plan, rows, request, job.metric, why, times, unit, required)
+    cut = group_by_size(shards, lambda shard: shard[1], most_rows(plan, rows, request.merge))
     groups = [
         ShardGroup(
             number, tuple(path for path, _, _ in part), tuple(sha256 for _, _, sha256 in part)
@@ -188,8 +179,8 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     left.
     """
     folder, base = job.folder, group.number << 32
-    exact = ExactNeighbours(folder.take("queries.npy"), DEEP, job.plan.metric)
-    texts, locator = as_keys(folder.take("texts.npy")), locators.LocatorBuilder()
+    exact = ExactNeighbours(folder.take(scratch.QUERIES), DEEP, job.plan.metric)
+    texts, locator = as_keys(folder.take(scratch.TEXTS)), locators.LocatorBuilder()
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     refine = job.refine_writer()
     with progress.stage("index: adding rows", job.rows, "rows"):
@@ -212,24 +203,25 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     return segment
 
 
-def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> IndexRecord | Problem:
-    """The index of all segments, with recall measured over all of them; a Problem where it is not
-    what was asked.
+def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[RunFact]:
+    """The index of all segments, with recall measured over all of them; a problem if it is not what
+    was asked.
     """
-    first, groups = built[0][0], [work.group for work, _ in built]
+    first = built[0][0]
     segments = [segment for _, segment in built if segment is not None]
-    scratch = scratch_files(first.job, groups)
     with progress.stage("index: measuring recall"):
         entry = index_entry(first.job, first.trained, segments)
     missed = index_choice.missed(first.job.request, entry) if first.job.required else None
-    return Problem.of(missed) if missed else IndexRecord(entry, tuple(scratch))
+    yield RunFact(problem=Problem.of(missed)) if missed else RunFact(index=IndexRecord(entry))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
     """The manifest's entry of the index, with recall measured over all segments."""
     segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
-    texts = folder.take("texts.npy")
-    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), job.plan.metric, segments)
+    texts = folder.take(scratch.TEXTS)
+    exact, found, sizes = take_recall(
+        folder, folder.take(scratch.QUERIES), job.plan.metric, segments
+    )
     target, half = job.request.target, held_out.tuning_half(texts)
     recall, deep = (
         tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None
@@ -238,7 +230,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(
-        texts[reported], gains, positions, bound, folder.take("crowded.npy")
+        texts[reported], gains, positions, bound, folder.take(scratch.CROWDED)
     )
     listed = [*segments, *([trained.held_out] if trained.held_out else [])]
     entry = IndexEntry(
@@ -278,14 +270,3 @@ def tuned_recall(
     """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
     measured = tuned(exact, found, rerank, target, tuning)
     return TunedRecallEntry(**measured) if measured else None
-
-
-def scratch_files(job: IndexJob, found: list[ShardGroup]) -> list[str]:
-    """The files that the steps left for each other, to be removed when none of them can be tried
-    again.
-    """
-    names = ["queries.npy", "texts.npy", "crowded.npy", *job.folder.parsed(LEFT, lines_of)]
-    for group in found:
-        names += [f"{stem}-{group.number}" for stem in RECALL_FILES]
-    earlier = scratch_of_update(job.update) if job.update else []
-    return [*earlier, *(job.folder.scratch(name) for name in names)]

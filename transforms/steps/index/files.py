@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +17,6 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base.arrow import as_hashes, as_matrix
 from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Summary
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -30,9 +29,9 @@ from transforms.index import (
 from transforms.index.refine import RefineWriter
 from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
-from transforms.steps.index import matching
+from transforms.steps.index import matching, scratch
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.shards import read_shard
@@ -41,23 +40,8 @@ K = 10
 DEEP = 100  # the other k that a search is tuned for
 SEGMENT_ROWS = 250_000
 SEGMENTS = 64
-# what every segment leaves for the measurement, by its number
-RECALL_FILES = ("exact", "found", "lists")
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class IndexRecord:
-    """The manifest's entry of the index, on its way to the commit; `scratch` are files nobody needs
-    from then on.
-
-    `measures` say what the steps took that made it (`measures.STAGES`).
-    """
-
-    entry: IndexEntry
-    scratch: tuple[str, ...] = ()
-    measures: dict[str, Summary] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -87,8 +71,9 @@ def lines_of(data: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The store and the run's folder in it, where files of one purpose share a prefix; `metric` is
-    the index's.
+    """The store and the run's folder for its index, where files of one purpose share a prefix.
+
+    `metric` is the index's.
     """
 
     root: str
@@ -96,9 +81,9 @@ class Folder:
     prefix: str
     metric: str
 
-    def scratch(self, name: str) -> str:
-        """Path of a file that one step leaves for another."""
-        return storage.join(self.root, layout.scratch(self.run, f"{self.prefix}-{name}"))
+    def path(self, name: str) -> str:
+        """Path of a file that one step leaves for another, by a name of `scratch`."""
+        return storage.join(self.root, layout.index_scratch(self.run), f"{self.prefix}-{name}")
 
     def leave(self, name: str, array: np.ndarray) -> None:
         """Leave an array in the run's folder for a later step."""
@@ -108,7 +93,7 @@ class Folder:
 
     def put(self, name: str, data: bytes) -> None:
         """Leave bytes in the run's folder for a later step."""
-        path = self.scratch(name)
+        path = self.path(name)
         storage.storage_of(path).put_if_absent(path, data)
 
     def take(self, name: str) -> np.ndarray:
@@ -120,19 +105,19 @@ class Folder:
 
         Raises SentenceBeamError if it can make nothing of them.
         """
-        data = storage.read_bytes(self.scratch(name))
+        data = storage.read_bytes(self.path(name))
         with self._refuse_damage(name):
             return parse(data)
 
     def _refuse_damage(self, name: str) -> AbstractContextManager[None]:
-        return refuse_damage(f"{self.scratch(name)} is not what the run wrote", "run again")
+        return refuse_damage(f"{self.path(name)} is not what the run wrote", "run again")
 
     def part(self, name: str, start: int, stop: int) -> bytes:
         """The bytes from `start` up to `stop` of what an earlier step left under a name.
 
         Raises SentenceBeamError if it is shorter.
         """
-        data = storage.read_range(self.scratch(name), start, stop)
+        data = storage.read_range(self.path(name), start, stop)
         with self._refuse_damage(name):
             if len(data) != stop - start:
                 raise EOFError("it is cut short")
@@ -244,7 +229,9 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
     return rows if merge else min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
-def packed(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+def group_by_size(
+    items: Iterable[Item], size: Callable[[Item], int], most: int
+) -> list[list[Item]]:
     """The items in order, in lists whose sizes sum to at most `most` where no item alone is
     larger.
     """
@@ -274,9 +261,9 @@ def leave_recall(
     with folder.on_disk(segment) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
         found = Candidates.search(index, exact.queries, depth, nprobes, segment=segment.number)
-        folder.leave(f"lists-{segment.number}", list_sizes(path))
-    folder.put(f"exact-{segment.number}", exact.to_bytes())
-    folder.put(f"found-{segment.number}", found.to_bytes())
+        folder.leave(scratch.list_sizes(segment.number), list_sizes(path))
+    folder.put(scratch.exact(segment.number), exact.to_bytes())
+    folder.put(scratch.found(segment.number), found.to_bytes())
 
 
 def take_recall(
@@ -286,10 +273,10 @@ def take_recall(
     exact, found, sizes = ExactNeighbours(queries, DEEP, metric), None, np.zeros(0, np.int64)
     for segment in segments:
         exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
-        exact = exact.merge(folder.parsed(f"exact-{segment.number}", exact_of))
-        part = folder.parsed(f"found-{segment.number}", Candidates.from_bytes)
+        exact = exact.merge(folder.parsed(scratch.exact(segment.number), exact_of))
+        part = folder.parsed(scratch.found(segment.number), Candidates.from_bytes)
         found = part if found is None else found.merge(part)
-        length = folder.take(f"lists-{segment.number}")
+        length = folder.take(scratch.list_sizes(segment.number))
         sizes = length if not len(sizes) else sizes + length
     return exact, found, sizes
 

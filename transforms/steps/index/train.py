@@ -38,37 +38,31 @@ from transforms.index.choose import lack_of_rows
 from transforms.index.kmeans import kmeans
 from transforms.index.train import CODEC_ROWS, assembled
 from transforms.steps.index import choice as index_choice
-from transforms.steps.index import held_out
-from transforms.steps.index.build import (
-    LEFT,
-    BuildWork,
-    IndexJob,
-    ShardGroup,
-    Trained,
-    TrainingGroup,
-)
+from transforms.steps.index import held_out, scratch
+from transforms.steps.index.build import BuildWork, IndexJob, ShardGroup, Trained, TrainingGroup
 from transforms.steps.index.files import Folder, lines_of, locate, stack
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
+from transforms.store.runs.facts import RunFact
 from transforms.store.shards.shards import check_shard
 
 PART_BYTES = 1 << 26  # of the rows of a part
 PIECE_BYTES = 1 << 23  # read at a time
-PARTS = "parts.txt"  # of the sample, a line each: name and rows
-COARSE = "coarse.npy"  # centroids of the cells
-BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all lists
 
 
 @dataclass(frozen=True)
 class SampledGroup:
     """A group of a build whose share of the sample is in the run's folder: rows in each part, and
     rows held out.
+
+    `problem` says why it is not there.
     """
 
     job: IndexJob
     group: ShardGroup
-    parts: tuple[int, ...]
-    held_out: int
+    parts: tuple[int, ...] = ()
+    held_out: int = 0
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -105,15 +99,15 @@ class CellWork:
     found: bool = False
 
 
-def sample(work: TrainingGroup) -> SampledGroup | Problem:
+def sample(work: TrainingGroup) -> SampledGroup:
     """Leave a group's share of the training sample and of the held-out rows in the run's folder.
 
-    Where a shard is missing or is not what was written, a Problem naming it.
+    The problem of a group names a shard that is missing or is not what was written.
     """
     try:
         return sample_group(work.job, work.group)
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return SampledGroup(work.job, work.group, problem=Problem.of(error))
 
 
 def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
@@ -131,8 +125,8 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
             locate(locator, block, np.flatnonzero(held))
             progress.step(len(block.vectors))
     held_rows = stack(queries, job.plan.dim)
-    leave_rows(job.folder, f"held-out-{group.number}", held_rows)
-    job.folder.put(f"held-out-{group.number}.parquet", locators.to_bytes(locator.table()))
+    leave_rows(job.folder, scratch.held_out(group.number), held_rows)
+    job.folder.put(scratch.held_out_locator(group.number), locators.to_bytes(locator.table()))
     return SampledGroup(job, group, parts.finish(), len(held_rows))
 
 
@@ -165,16 +159,11 @@ class PartWriter:
         order = np.argsort(np.concatenate(self._keys), kind="stable")
         leave_rows(
             self._job.folder,
-            part_name(self._group, len(self._written)),
+            scratch.part(self._group, len(self._written)),
             np.concatenate(self._rows)[order],
         )
         self._written.append(len(order))
         self._rows, self._keys = [], []
-
-
-def part_name(group: int, number: int) -> str:
-    """The name of a group's part."""
-    return f"sample-{group}-{number}"
 
 
 def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
@@ -183,33 +172,33 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
     """
     ordered = sorted(found, key=lambda sampled: sampled.group.number)
     parts = [
-        SamplePart(part_name(sampled.group.number, number), rows)
+        SamplePart(scratch.part(sampled.group.number, number), rows)
         for sampled in ordered
         for number, rows in enumerate(sampled.parts)
     ]
     if lack_of_rows(ordered[0].job.plan.factory, sum(part.rows for part in parts)):
         parts += [
-            SamplePart(f"held-out-{sampled.group.number}", sampled.held_out) for sampled in ordered
+            SamplePart(scratch.held_out(sampled.group.number), sampled.held_out)
+            for sampled in ordered
         ]
     return parts
 
 
-def divide(found: list[SampledGroup | Problem]) -> Iterator[PartWork | CellWork]:
+def divide(sampled: list[SampledGroup]) -> Iterator[PartWork | CellWork]:
     """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists
     are to be found.
     """
-    sampled = [item for item in found if isinstance(item, SampledGroup)]
-    if len(sampled) < len(found) or not sampled[0].job.plan.nlist:
+    if any(group.problem for group in sampled) or not sampled[0].job.plan.nlist:
         return
     job, parts = sampled[0].job, parts_of(sampled)
     count = cells.cells_for(job.plan.nlist)
-    job.folder.put(PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
+    job.folder.put(scratch.PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
     if not count:
         yield CellWork(job, 0, 0, job.plan.nlist)
         return
     with progress.stage("index: training"):
         rows = np.concatenate(list(any_rows(job, parts, cells.COARSE_ROWS * count)))
-        job.folder.leave(COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
+        job.folder.leave(scratch.COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
     yield from (PartWork(job, part) for part in parts)
 
 
@@ -224,20 +213,18 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
         return work
     job, folder, dim, turn = work.job, work.job.folder, work.job.plan.dim, work.turn
     with progress.stage("index: training"):
-        coarse = folder.take(COARSE)
+        coarse = folder.take(scratch.COARSE)
         if not turn:
             rows = cells.distinct(read_rows(folder, [(work.part.name, 0, work.part.rows)], dim))
             cell = numbers = cells.nearest(rows, coarse, job.plan.metric)[1][:, 0]
         else:
-            count = int(folder.take(counts_name(turn - 1, work.part)).sum())
-            rows = read_rows(folder, [(sorted_name(turn - 1, work.part), 0, count)], dim + 1)[
-                :, :dim
-            ]
-            rows, bounds, lists = (
-                np.ascontiguousarray(rows),
-                folder.take(BOUNDS),
-                _lists_after(folder, turn - 1),
-            )
+            count = int(folder.take(scratch.counts(turn - 1, work.part.name)).sum())
+            rows = read_rows(
+                folder, [(scratch.sorted_part(turn - 1, work.part.name), 0, count)], dim + 1
+            )[:, :dim]
+            rows = np.ascontiguousarray(rows)
+            bounds = folder.take(scratch.BOUNDS)
+            lists = _lists_after(folder, turn - 1)
             numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, job.plan.metric)
             cell = np.searchsorted(bounds, numbers, side="right") - 1
         order = np.argsort(cell, kind="stable")
@@ -246,8 +233,8 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
             rows[order],
             numbers[order].astype(np.int32).view(np.float32),
         )
-        leave_rows(folder, sorted_name(turn, work.part), marked)
-        folder.leave(counts_name(turn, work.part), np.bincount(cell, minlength=len(coarse)))
+        leave_rows(folder, scratch.sorted_part(turn, work.part.name), marked)
+        folder.leave(scratch.counts(turn, work.part.name), np.bincount(cell, minlength=len(coarse)))
     return work
 
 
@@ -260,15 +247,15 @@ def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
         return
     job, turn = found[0].job, found[0].turn or 0
     counts = np.stack(
-        [job.folder.take(counts_name(turn, part)) for part in known_parts(job.folder)]
+        [job.folder.take(scratch.counts(turn, part.name)) for part in known_parts(job.folder)]
     )
     if not turn:
         given = cells.allotted(job.plan.nlist, counts.sum(axis=0))
-        job.folder.leave(BOUNDS, np.concatenate([[0], np.cumsum(given)]))
-    bounds, ends = job.folder.take(BOUNDS), np.cumsum(counts, axis=1)
+        job.folder.leave(scratch.BOUNDS, np.concatenate([[0], np.cumsum(given)]))
+    bounds, ends = job.folder.take(scratch.BOUNDS), np.cumsum(counts, axis=1)
     # What one cell needs of this lies together, so that it reads no more.
     places = np.stack([ends - counts, ends]).transpose(2, 0, 1)
-    job.folder.put(places_name(turn), places.astype("<i8").tobytes())
+    job.folder.put(scratch.places(turn), places.astype("<i8").tobytes())
     for number in np.flatnonzero(np.diff(bounds)):
         yield CellWork(job, int(number), int(bounds[number]), int(bounds[number + 1]), turn)
 
@@ -289,11 +276,13 @@ def cluster(work: CellWork) -> CellWork:
         else:
             rows, numbers = rows_of_cell(work, work.turn)
             if work.turn:
-                former = folder.take(cell_name(work.number, work.turn - 1))
+                former = folder.take(scratch.lists_of_cell(work.number, work.turn - 1))
                 found = cells.middles(rows, numbers - work.first, former, plan.metric)
             else:
                 found = cells.lists_of_cell(rows, lists, plan.metric)
-        folder.leave(cell_name(work.number, work.turn), np.resize(found, (lists, plan.dim)))
+        folder.leave(
+            scratch.lists_of_cell(work.number, work.turn), np.resize(found, (lists, plan.dim))
+        )
     return replace(work, found=True)
 
 
@@ -303,9 +292,9 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
     """
     folder, parts = work.job.folder, known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
-    places = folder.part(places_name(turn), work.number * size, (work.number + 1) * size)
+    places = folder.part(scratch.places(turn), work.number * size, (work.number + 1) * size)
     starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
-    names = [sorted_name(turn, part) for part in parts]
+    names = [scratch.sorted_part(turn, part.name) for part in parts]
     marked = read_rows(folder, list(zip(names, starts, ends, strict=True)), work.job.plan.dim + 1)
     return np.ascontiguousarray(marked[:, :-1]), np.ascontiguousarray(marked[:, -1]).view(np.int32)
 
@@ -318,7 +307,7 @@ def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
     if turn is None:
         yield found[0]
         return
-    job.folder.leave(lists_name(turn), gathered(found))
+    job.folder.leave(scratch.lists_after(turn), gathered(found))
     yield from (PartWork(job, part, turn + 1) for part in known_parts(job.folder))
 
 
@@ -326,27 +315,27 @@ def gathered(found: list[CellWork]) -> np.ndarray:
     """The centroids of all lists, those of a cell after those of the cells before it."""
     ordered = sorted(found, key=lambda work: work.first)
     return np.concatenate(
-        [work.job.folder.take(cell_name(work.number, work.turn)) for work in ordered]
+        [work.job.folder.take(scratch.lists_of_cell(work.number, work.turn)) for work in ordered]
     )
 
 
-def finish(found: list[SampledGroup | CellWork | Problem]) -> Iterator[BuildWork | Problem]:
+def finish(found: list[SampledGroup | CellWork]) -> Iterator[BuildWork | RunFact]:
     """Every group again with what was trained on their sample; or the problem that sampling met."""
-    problems = [item for item in found if isinstance(item, Problem)]
-    if problems:
-        yield min(problems, key=lambda problem: problem.message)
-        return
     sampled = sorted(
         (item for item in found if isinstance(item, SampledGroup)),
         key=lambda sampled: sampled.group.number,
     )
+    problems = [item.problem for item in sampled if item.problem is not None]
+    if problems:
+        yield RunFact(problem=min(problems, key=lambda problem: problem.message))
+        return
     clustered = [item for item in found if isinstance(item, CellWork)]
     job = sampled[0].job
     try:
         with progress.stage("index: training"):
             job, trained = _trained(job, sampled, clustered)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield RunFact(problem=Problem.of(error))
         return
     yield from (BuildWork(job, trained, item.group) for item in sampled)
 
@@ -360,7 +349,6 @@ def _trained(
     Raises DataGateError where no index does what is asked.
     """
     parts = parts_of(sampled)
-    job.folder.put(LEFT, "\n".join(_left(sampled, parts, clustered)).encode())
     lists = gathered(clustered) if clustered else np.empty((0, job.plan.dim), np.float32)
     data = assembled(job.plan, lists, any_rows(job, parts, CODEC_ROWS))
     _lists_after.cache_clear()
@@ -386,8 +374,8 @@ def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[Ind
     if not index_choice.budgets_of(request).choose:
         return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
     queries, tuning = (
-        job.folder.take("queries.npy"),
-        held_out.tuning_half(job.folder.take("texts.npy")),
+        job.folder.take(scratch.QUERIES),
+        held_out.tuning_half(job.folder.take(scratch.TEXTS)),
     )
     few = np.concatenate(list(any_rows(job, parts, SAMPLE)))
     kind, choice = index_choice.compared(
@@ -402,10 +390,10 @@ def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, p
     """
     vectors = read_rows(
         job.folder,
-        [(f"held-out-{item.group.number}", 0, item.held_out) for item in sampled],
+        [(scratch.held_out(item.group.number), 0, item.held_out) for item in sampled],
         job.plan.dim,
     )
-    names = [f"held-out-{item.group.number}.parquet" for item in sampled]
+    names = [scratch.held_out_locator(item.group.number) for item in sampled]
     tables = [job.folder.parsed(name, locators.from_bytes) for name in names]
     locator = locators.concat(tables)
     hashes = as_hashes(locator.column("row_hash").combine_chunks())
@@ -413,9 +401,9 @@ def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, p
         as_keys(hashes), return_index=True, return_inverse=True, return_counts=True
     )
     few = copies <= held_out.COPIES_HELD_OUT
-    job.folder.leave("queries.npy", vectors[first[few]])
-    job.folder.leave("texts.npy", hashes[first[few]])
-    job.folder.leave("crowded.npy", hashes[first[~few]])
+    job.folder.leave(scratch.QUERIES, vectors[first[few]])
+    job.folder.leave(scratch.TEXTS, hashes[first[few]])
+    job.folder.leave(scratch.CROWDED, hashes[first[~few]])
     rows = np.flatnonzero(few[place])
     return vectors[rows], locator.take(rows)
 
@@ -465,7 +453,7 @@ def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.n
 
 def known_parts(folder: Folder) -> list[SamplePart]:
     """The parts of the sample, in order."""
-    return folder.parsed(PARTS, _parts_of)
+    return folder.parsed(scratch.PARTS, _parts_of)
 
 
 def _parts_of(data: bytes) -> list[SamplePart]:
@@ -476,61 +464,4 @@ def _parts_of(data: bytes) -> list[SamplePart]:
 @functools.lru_cache(maxsize=1)
 def _lists_after(folder: Folder, turn: int) -> np.ndarray:
     """The centroids of all lists after a pass, kept for the next part."""
-    return folder.take(lists_name(turn))
-
-
-def sorted_name(turn: int, part: SamplePart) -> str:
-    """The name of the file of a part's rows, sorted by cells."""
-    return f"sorted-{turn}-{part.name}"
-
-
-def counts_name(turn: int, part: SamplePart) -> str:
-    """The name of the file that says how many rows of a part each cell has."""
-    return f"counts-{turn}-{part.name}.npy"
-
-
-def places_name(turn: int) -> str:
-    """The name of the file that says where the rows of each cell are: int64 [cells, 2, parts],
-    first and last.
-    """
-    return f"places-{turn}"
-
-
-def lists_name(turn: int) -> str:
-    """The name of the file of all centroids after a pass."""
-    return f"lists-after-{turn}.npy"
-
-
-def cell_name(number: int, turn: int | None) -> str:
-    """The name of the file of the centroids of a cell's lists after a pass."""
-    return f"lists-{number}-{0 if turn is None else turn}.npy"
-
-
-def _left(
-    sampled: list[SampledGroup], parts: list[SamplePart], clustered: list[CellWork]
-) -> Iterator[str]:
-    """The names of the files that the training left behind."""
-    yield LEFT
-    for item in sampled:
-        yield from (part_name(item.group.number, number) for number in range(len(item.parts)))
-        yield from (f"held-out-{item.group.number}", f"held-out-{item.group.number}.parquet")
-    if not clustered:
-        return
-    last = clustered[0].turn
-    yield PARTS
-    yield from (
-        cell_name(work.number, turn) for work in clustered for turn in range(1 + (last or 0))
-    )
-    if last is not None:
-        yield from (
-            COARSE,
-            BOUNDS,
-            *map(places_name, range(last + 1)),
-            *map(lists_name, range(last)),
-        )
-        yield from (
-            name(turn, part)
-            for name in (sorted_name, counts_name)
-            for turn in range(last + 1)
-            for part in parts
-        )
+    return folder.take(scratch.lists_after(turn))

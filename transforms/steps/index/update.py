@@ -29,21 +29,19 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
 from transforms.base.entries import JsonEntry
 from transforms.index import IndexPlan
 from transforms.index.choose import plan_for
 from transforms.index.vectors import scored_by
-from transforms.steps.index import matching
-from transforms.steps.index.files import RECALL_FILES, Folder
+from transforms.steps.index import matching, scratch
+from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
 from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
+from transforms.store.records import Problem
 
 HELD_OUT = "held-out"
-PLAN = "plan.json"
-CROWDED = "was-crowded.npy"
 ADDED, REMOVED, STANDING = "added", "removed", "standing"
 ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 
@@ -146,7 +144,7 @@ class IndexUpdateJob:
 
 @functools.lru_cache(1)
 def _on_record(job: IndexUpdateJob) -> IndexUpdate:
-    return job.folder.parsed(PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
+    return job.folder.parsed(scratch.PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
@@ -155,12 +153,22 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
     Where the index stays as it is, its segments are read to see whether they are what was written.
     """
-    job.folder.put(PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
+    job.folder.put(scratch.PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
     if update.is_none:
         return [(STANDING, number) for number in update.segments]
-    job.folder.leave(CROWDED, job.known_queries(update).crowded)
+    job.folder.leave(scratch.WAS_CROWDED, job.known_queries(update).crowded)
     added = [(ADDED, group) for group in range(len(update.added))]
     return [*added, *((REMOVED, number) for number in update.segments)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the reading of rows ended: as it should, or with a damaged file of the last index, or a
+    damaged shard.
+    """
+
+    damaged: str | None = None
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -175,9 +183,7 @@ class SegmentState:
     def _moves(self) -> pa.Table:
         place, folder = list(self.update.segments).index(self.segment.number), self.job.folder
         buckets = range(self.update.buckets)
-        found = [
-            folder.tables(f"moved-{bucket}.arrow", matching.MOVED, place) for bucket in buckets
-        ]
+        found = [folder.tables(scratch.moved(bucket), matching.MOVED, place) for bucket in buckets]
         return pa.concat_tables([table for (table,) in found])
 
     @property
@@ -207,32 +213,3 @@ def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
     local, shard, row = (moves.column(name).to_numpy() for name in ("local", "shard", "row"))
     ids = moves.column("id").combine_chunks()
     return locators.moved(locator, locators.Moves(local, shard, row, ids, update.added_shards))
-
-
-def scratch_files(job: IndexUpdateJob) -> list[str]:
-    """The files that the steps left for each other, to be removed when none of them can be tried
-    again.
-    """
-    update = job.update()
-    names = [
-        PLAN,
-        "decision.json",
-        "queries.npy",
-        "texts.npy",
-        "known.npy",
-        "crowded.npy",
-        CROWDED,
-        "held-out.arrow",
-    ]
-    names += [f"added-{group}.arrow" for group in range(len(update.added))]
-    names += [f"removed-{number}.arrow" for number in update.segments]
-    names += [
-        f"{kind}-{bucket}.arrow"
-        for kind in ("moved", "new", "held")
-        for bucket in range(update.buckets)
-    ]
-    if storage.storage_of(job.root).stat(job.folder.scratch("decision.json")):
-        decision = job.folder.parsed("decision.json", json.loads)
-        numbers = [target["number"] for target in decision["targets"]]
-        names += [f"{stem}-{n}" for n in numbers for stem in RECALL_FILES]
-    return [job.folder.scratch(name) for name in names]

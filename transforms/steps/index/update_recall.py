@@ -17,24 +17,11 @@ from transforms.index.recall import recall_among, recall_of
 from transforms.index.segment import flat_vectors
 from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps.index import build as index_build
-from transforms.steps.index import held_out
+from transforms.steps.index import held_out, scratch
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import (
-    DEEP,
-    IndexRecord,
-    K,
-    closeness_of,
-    leave_recall,
-    take_recall,
-)
+from transforms.steps.index.files import DEEP, K, closeness_of, leave_recall, take_recall
 from transforms.steps.index.held_out import KnownQueries
-from transforms.steps.index.update import (
-    HELD_OUT,
-    IndexUpdate,
-    IndexUpdateJob,
-    SegmentState,
-    scratch_files,
-)
+from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.store.entries import (
     ChangeEntry,
     IndexEntry,
@@ -44,6 +31,7 @@ from transforms.store.entries import (
     TunedRecallEntry,
 )
 from transforms.store.index_files import locators
+from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.shards.shards import take_rows
 
 
@@ -53,6 +41,14 @@ class BuiltSegment:
 
     segment: SegmentEntry
     first_new: int
+
+
+@dataclass(frozen=True)
+class SegmentBuild:
+    """A segment as it was built, or the line that names the damaged file of the last index."""
+
+    built: BuiltSegment | None = None
+    damaged: str | None = None
 
 
 def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
@@ -72,10 +68,10 @@ def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) 
     place = _places(as_keys(hashes[first]), as_keys(known.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
         first, place = first[place >= 0], place[place >= 0]
-    folder.leave("queries.npy", vectors[first])
-    folder.leave("texts.npy", hashes[first])
-    folder.leave("known.npy", place)
-    folder.leave("crowded.npy", all_crowded)
+    folder.leave(scratch.QUERIES, vectors[first])
+    folder.leave(scratch.TEXTS, hashes[first])
+    folder.leave(scratch.KNOWN, place)
+    folder.leave(scratch.CROWDED, all_crowded)
 
 
 def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
@@ -123,7 +119,7 @@ def known_neighbours(
     `locator` gives the target's locator as far as these rows go. For queries whose neighbours are
     not known all those rows are read.
     """
-    queries, place = job.folder.take("queries.npy"), job.folder.take("known.npy")
+    queries, place = job.folder.take(scratch.QUERIES), job.folder.take(scratch.KNOWN)
     exact = ExactNeighbours(queries, DEEP, update.metric)
     gains, positions, bound = (array.copy() for array in exact.lists())
     known, had = job.known_queries(update), np.flatnonzero(place >= 0)
@@ -161,17 +157,16 @@ def _search(
     return exact
 
 
-def conclude(
-    found: list[tuple[IndexUpdateJob, BuiltSegment | str]],
-) -> Iterator[IndexRecord | TrainingGroup]:
+def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
     """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be
     trained.
 
     These too where a file of the last index is damaged, of which there is a line then instead of a
     segment.
     """
-    job, built = found[0][0], [segment for _, segment in found if isinstance(segment, BuiltSegment)]
-    damaged = sorted(line for _, line in found if isinstance(line, str))
+    job = found[0][0]
+    built = [build.built for _, build in found if build.built is not None]
+    damaged = sorted(build.damaged for _, build in found if build.damaged is not None)
     if damaged:
         yield from retrain(job, damaged[0])
         return
@@ -180,16 +175,14 @@ def conclude(
     if why:
         yield from retrain(job, why)
     else:
-        yield IndexRecord(entry, tuple(scratch_files(job)))
+        yield RunFact(index=IndexRecord(entry))
 
 
 def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
     """The groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
-    return index_build.begin(
-        job, shards, update.request, update.current, why, unit=update.unit, after=True
-    )
+    return index_build.begin(job, shards, update.request, update.current, why, unit=update.unit)
 
 
 def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry, str | None]:
@@ -200,7 +193,7 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
-    exact, found, sizes = take_recall(folder, folder.take("queries.npy"), update.metric, listed)
+    exact, found, sizes = take_recall(folder, folder.take(scratch.QUERIES), update.metric, listed)
     recall, changed = _measured(update, exact.at(K), found, built)
     deep = _measured(update, exact, found, built)[0] if update.current.recall_100 else None
     entry = replace(
@@ -213,7 +206,7 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         recall_changed=changed,
         recall_100=deep,
         change=folder.parsed(
-            "decision.json", lambda data: ChangeEntry.from_json(json.loads(data)["change"])
+            scratch.DECISION, lambda data: ChangeEntry.from_json(json.loads(data)["change"])
         ),
     )
     then, high = update.current.trained, recall.high if recall else None
@@ -250,8 +243,8 @@ def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
     """The queries whose true neighbours are known for the next update too."""
     settled = exact.at(K).settled
     gains, positions, bound = (array[settled] for array in exact.lists())
-    texts = job.folder.take("texts.npy")[settled]
-    return KnownQueries(texts, gains, positions, bound, job.folder.take("crowded.npy"))
+    texts = job.folder.take(scratch.TEXTS)[settled]
+    return KnownQueries(texts, gains, positions, bound, job.folder.take(scratch.CROWDED))
 
 
 def _new_positions(built: list[BuiltSegment]) -> Callable[[np.ndarray], np.ndarray]:

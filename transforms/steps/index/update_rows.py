@@ -10,15 +10,16 @@ import pyarrow as pa
 from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
-from transforms.steps.index import matching
+from transforms.steps.index import matching, scratch
 from transforms.steps.index.held_out import newly_held_out
 from transforms.steps.index.update import (
     ADDED,
-    CROWDED,
     HELD_OUT,
+    REMOVED,
     STANDING,
     IndexUpdate,
     IndexUpdateJob,
+    Reading,
 )
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
@@ -43,30 +44,26 @@ class BucketMatch:
 
 
 @progress.stage("index: reading what has changed")
-def read(job: IndexUpdateJob, kind: str, number: int) -> str | Problem | None:
-    """Leave the texts and ids of a group or a segment by bucket.
-
-    Returns why the index cannot be updated, where a file of it is damaged, and a Problem for a
-    shard that is.
-    """
+def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
+    """Leave the texts and ids of a group or a segment by bucket."""
     update = job.update()
     try:
         if kind == STANDING:
             job.folder.check(update.segments[number])
-            return None
+            return Reading()
         found = (
             _rows_of_group(job, update, number)
             if kind == ADDED
             else _rows_of_segment(job, update, number)
         )
     except DamagedIndexError as error:
-        return job.folder.relative(error)
+        return Reading(damaged=job.folder.relative(error))
     except SentenceBeamError as error:
-        return Problem.of(error)
+        return Reading(problem=Problem.of(error))
     job.folder.put(
-        f"{kind}-{number}.arrow", matching.to_bytes(matching.by_bucket(found, update.buckets))
+        scratch.rows(kind, number), matching.to_bytes(matching.by_bucket(found, update.buckets))
     )
-    return None
+    return Reading()
 
 
 def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
@@ -96,7 +93,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
             locator.select(["row_hash"]).take(pa.array(live)).append_column("local", pa.array(live))
         )
         buckets = matching.by_bucket(held.cast(matching.HELD), update.buckets)
-        job.folder.put("held-out.arrow", matching.to_bytes(buckets))
+        job.folder.put(scratch.HELD_OUT_ROWS, matching.to_bytes(buckets))
     found = rows_in(job.root, segment, set(update.removed))
     return found.select(matching.REMOVED.names).cast(matching.REMOVED)
 
@@ -108,10 +105,11 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """
     update, folder = job.update(), job.folder
     by_segment = {
-        n: folder.tables(f"removed-{n}.arrow", matching.REMOVED, bucket)[0] for n in update.segments
+        n: folder.tables(scratch.rows(REMOVED, n), matching.REMOVED, bucket)[0]
+        for n in update.segments
     }
     groups = [
-        folder.tables(f"added-{g}.arrow", matching.ADDED, bucket)[0]
+        folder.tables(scratch.rows(ADDED, g), matching.ADDED, bucket)[0]
         for g in range(len(update.added))
     ]
     removed = pa.concat_tables(by_segment.values())
@@ -124,15 +122,15 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
         n: table.slice(start, len(by_segment[n]))
         for n, start in zip(by_segment, ends, strict=False)
     }
-    folder.put(f"moved-{bucket}.arrow", matching.to_bytes(list(moves.values())))
+    folder.put(scratch.moved(bucket), matching.to_bytes(list(moves.values())))
 
     unmatched = np.ones(len(added), bool)
     unmatched[place] = False
     held_texts = _held_texts(job, update, bucket, moves)
     new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
     if new:
-        folder.put(f"new-{bucket}.arrow", matching.to_bytes(new))
-    folder.put(f"held-{bucket}.arrow", matching.to_bytes([held]))
+        folder.put(scratch.new(bucket), matching.to_bytes(new))
+    folder.put(scratch.held(bucket), matching.to_bytes([held]))
     return BucketMatch(
         deleted={
             n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
@@ -164,7 +162,9 @@ def _new_rows(
     """
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
-    held, crowded = newly_held_out(hashes, below, as_keys(job.folder.take(CROWDED)), held_texts)
+    held, crowded = newly_held_out(
+        hashes, below, as_keys(job.folder.take(scratch.WAS_CROWDED)), held_texts
+    )
     table = rows.select(["shard", "row"]).cast(matching.NEW)
     group = np.searchsorted(update.group_starts, table.column("shard").to_numpy(), "right") - 1
     by_group = [
@@ -183,7 +183,7 @@ def _held_texts(
     """Keys of the bucket's rows that stay held out."""
     if update.held_out is None:
         return np.empty(0, "S16")
-    (held,) = job.folder.tables("held-out.arrow", matching.HELD, bucket)
+    (held,) = job.folder.tables(scratch.HELD_OUT_ROWS, matching.HELD, bucket)
     gone = moves[update.held_out.number]
     deleted = gone.column("local").to_numpy()[gone.column("shard").to_numpy() < 0]
     stays = ~np.isin(held.column("local").to_numpy(), deleted)

@@ -8,6 +8,7 @@ new one.
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -19,11 +20,12 @@ from transforms.index.choose import plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
-from transforms.steps.index import matching
-from transforms.steps.index.files import most_rows, packed
+from transforms.steps.index import matching, scratch
+from transforms.steps.index.files import group_by_size, most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index.update_recall import (
     BuiltSegment,
+    SegmentBuild,
     known_neighbours,
     leave_queries,
     leave_segment_recall,
@@ -50,6 +52,15 @@ class TargetSegment:
     sources: tuple[int, ...]
     groups: tuple[int, ...] = ()
     rewrite: bool = True
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The rows of a segment that is rewritten, or the new rows of a group."""
+
+    rows: int
+    segment: int | None = None
+    group: int | None = None
 
 
 def decide(
@@ -96,21 +107,17 @@ def decide(
             kind = "base" if part.number in due.numbers else update.segments[part.number].kind
             targets.append(TargetSegment(part.number, kind, (part.number,), rewrite=False))
 
-    def size(item: SegmentRows | int) -> int:
-        return item.live if isinstance(item, SegmentRows) else new[item]
-
     limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
-    into_base: list[SegmentRows | int] = [*rewritten, *(groups if due.with_new else [])]
-    into_deltas: list[SegmentRows | int] = [] if due.with_new else [*groups]
-    written = [("base", items) for items in packed(into_base, size, limit)]
-    written += [("delta", items) for items in packed(into_deltas, size, limit)]
+    into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
+    into_deltas = [RowSource(new[group], group=group) for group in groups]
+    if due.with_new:
+        into_base, into_deltas = [*into_base, *into_deltas], []
+    written = [("base", items) for items in group_by_size(into_base, attrgetter("rows"), limit)]
+    written += [("delta", items) for items in group_by_size(into_deltas, attrgetter("rows"), limit)]
     for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
-        sources = tuple(item.number for item in items if isinstance(item, SegmentRows))
-        targets.append(
-            TargetSegment(
-                number, kind, sources, tuple(item for item in items if isinstance(item, int))
-            )
-        )
+        sources = tuple(item.segment for item in items if item.segment is not None)
+        new_rows = tuple(item.group for item in items if item.group is not None)
+        targets.append(TargetSegment(number, kind, sources, new_rows))
     compacted = any(target.rewrite and target.sources for target in targets)
 
     current = update.held_out
@@ -131,7 +138,7 @@ def decide(
         moved=sum(match.moved for match in found),
     )
     decision = {"targets": [asdict(target) for target in targets], "change": change.to_json()}
-    job.folder.put("decision.json", json.dumps(decision, sort_keys=True).encode())
+    job.folder.put(scratch.DECISION, json.dumps(decision, sort_keys=True).encode())
     yield from ((job, target) for target in targets)
 
 
@@ -148,21 +155,16 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
 
 
 @progress.stage("index: writing segments")
-def build(job: IndexUpdateJob, target: TargetSegment) -> BuiltSegment | str:
-    """Write what has changed of a segment, and leave its part of the recall measurement.
-
-    Returns a line that names the file where one of the last index is damaged.
-    """
+def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
+    """Write what has changed of a segment, and leave its part of the recall measurement."""
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
-        return (
-            _rewritten(job, update, target, sources)
-            if target.rewrite
-            else _kept(job, update, target, sources[0])
-        )
+        if target.rewrite:
+            return SegmentBuild(_rewritten(job, update, target, sources))
+        return SegmentBuild(_kept(job, update, target, sources[0]))
     except DamagedIndexError as error:
-        return job.folder.relative(error)
+        return SegmentBuild(damaged=job.folder.relative(error))
 
 
 def _kept(
@@ -265,12 +267,9 @@ def _new_rows(
     of some groups.
     """
     first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
-    name = "held" if held else "new"
+    name = scratch.held if held else scratch.new
     buckets = range(update.buckets) if count else range(0)
-    found = [
-        job.folder.tables(f"{name}-{bucket}.arrow", matching.NEW, first, count)
-        for bucket in buckets
-    ]
+    found = [job.folder.tables(name(bucket), matching.NEW, first, count) for bucket in buckets]
     table = pa.concat_tables(
         [matching.NEW.empty_table(), *(part for parts in found for part in parts)]
     )

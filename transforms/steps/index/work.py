@@ -13,14 +13,15 @@ from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, IndexRecord, packed
+from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
 from transforms.steps.index.matching import BUCKET_ROWS
-from transforms.steps.index.update import PLAN, IndexUpdate, IndexUpdateJob, ShardRows
+from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
 from transforms.steps.index.update_recall import retrain
 from transforms.store.entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
+from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.settled import Settled
 
 # how far to look for an index to update, where snapshots without one came between
@@ -30,29 +31,25 @@ RowsToRead = tuple[IndexUpdateJob, str, int]
 
 
 def choose_work(
-    settled: Settled | Problem,
-    run: Run,
-    request: IndexRequest,
-    merge: bool,
-    remembered: bool = False,
-) -> Iterator[RowsToRead | TrainingGroup | IndexRecord | Problem]:
+    fact: RunFact, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
+) -> Iterator[RowsToRead | TrainingGroup | RunFact]:
     """The rows to read for an update, the groups to train on, or the problem that keeps an index
     from being built.
 
     A `remembered` request that the rows are too few for becomes `auto`.
     """
-    if isinstance(settled, Problem):
-        yield settled
+    if fact.settled is None:
+        yield fact
         return
     try:
-        yield from _work(run, settled, request, merge, remembered)
+        yield from _work(run, fact.settled, request, merge, remembered)
     except SentenceBeamError as error:
-        yield Problem.of(error)
+        yield RunFact(problem=Problem.of(error))
 
 
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
-) -> Iterator[RowsToRead | TrainingGroup | IndexRecord]:
+) -> Iterator[RowsToRead | TrainingGroup]:
     shards = sorted(
         (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
     )
@@ -73,7 +70,7 @@ def _work(
     last = before.index if before else None
     if why is not None or before is None or last is None:
         yield from index_build.begin(
-            job, shards, request, last, why or "", unit=unit, after=False, required=asked
+            job, shards, request, last, why or "", unit=unit, required=asked
         )
         return
     update = _update(before, last, shards, request, merge, unit)
@@ -96,7 +93,7 @@ def _update(
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
     rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
-    groups = packed(added, lambda shard: shard[1], SEGMENT_ROWS)
+    groups = group_by_size(added, lambda shard: shard[1], SEGMENT_ROWS)
     return IndexUpdate(
         current=index,
         request=request,
@@ -131,23 +128,23 @@ def _compared_alike(a: str, b: str, space: Space) -> bool:
 
 
 def buckets_to_match(
-    read: list[tuple[IndexUpdateJob, str | Problem | None]],
-) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | IndexRecord | Problem]:
+    read: list[tuple[IndexUpdateJob, Reading]],
+) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
     """The buckets to match; the groups to train on, where a file of the index is damaged; or what
     needs neither.
 
     That is the last index, where it stays as it is, or the problem that a shard is damaged.
     """
-    job, found = read[0][0], [what for _, what in read]
-    problems = [what for what in found if isinstance(what, Problem)]
-    damaged = sorted(what for what in found if isinstance(what, str))
+    job = read[0][0]
+    problems = [reading.problem for _, reading in read if reading.problem is not None]
+    damaged = sorted(reading.damaged for _, reading in read if reading.damaged is not None)
     update = job.update()
     if problems:
-        yield min(problems, key=lambda problem: problem.message)
+        yield RunFact(problem=min(problems, key=lambda problem: problem.message))
     elif damaged:
         yield from retrain(job, damaged[0])
     elif update.is_none:
-        yield IndexRecord(update.current, (job.folder.scratch(PLAN),))
+        yield RunFact(index=IndexRecord(update.current))
     else:
         yield from ((job, bucket) for bucket in range(update.buckets))
 

@@ -22,7 +22,7 @@ from transforms.index.parts import Coarse, Found
 from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
 from transforms.search import Hits, Searcher
-from transforms.steps.index.files import packed
+from transforms.steps.index.files import group_by_size
 from transforms.store.entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.shards.shards import read_shard
@@ -204,7 +204,7 @@ def hits_at(found: Found, metric: str) -> Hits:
 
 def _groups(sizes: list[int]) -> list[Group]:
     """Consecutive things of these sizes in groups of at most a million rows, or of one."""
-    counts = [len(group) for group in packed(sizes, int, GROUP_ROWS)]
+    counts = [len(group) for group in group_by_size(sizes, int, GROUP_ROWS)]
     ends = list(accumulate(counts))
     return list(zip([0, *ends], ends, strict=False))
 

@@ -100,9 +100,7 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
         ],
     }
     if problem is None:
-        left = storage.storage_of(output).below(storage.join(output, WORK))
-        storage.storage_of(output).delete(*(entry.path for entry in left))
-        storage.remove_empty(storage.join(output, WORK))
+        storage.delete_below(storage.join(output, WORK))
     _write(output, {"asked": asked, **said})
     return said
 
@@ -148,9 +146,7 @@ def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
 
 def remove(folder: str) -> None:
     """Remove the folder of a job on this machine, whose result is in a file now."""
-    place = storage.storage_of(folder)
-    place.delete(*(entry.path for entry in place.below(folder)))
-    storage.remove_empty(folder)
+    storage.delete_below(folder)
 
 
 def _write(output: str, said: dict[str, Any]) -> None:

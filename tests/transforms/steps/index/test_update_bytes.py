@@ -74,8 +74,8 @@ def bytes_read(root: Path, files: int) -> int:
         patch.setattr(storage, "read_range", read_range)
         patch.setattr(storage, "sha256_of", sha256_of)
         record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
-    assert record.entry.change.what != "trained"
-    assert record.entry.change.added == files * 67
+    assert record.index.entry.change.what != "trained"
+    assert record.index.entry.change.added == files * 67
     return total
 
 

@@ -4,7 +4,7 @@ that occur twice.
 All are counted by buckets of hashes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +23,13 @@ from transforms.store.runs.changes import (
 )
 from transforms.store.runs.commit import Run, last_snapshot
 from transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
+from transforms.store.runs.facts import RunFact
 from transforms.store.runs.plan import file_of, shared_plan
 from transforms.store.runs.result import read_result
 from transforms.store.runs.settled import Settled
 from transforms.store.shards.id_hashes import id_hashes
 
 KNOWN, CHANGES, DELETES, IDS = "known", "changes", "deletes", "ids"
-
-
-@dataclass(frozen=True)
-class UnknownChanges:
-    """Changes that cannot be counted, since an old shard is damaged or gone."""
 
 
 @dataclass(frozen=True)
@@ -64,38 +60,33 @@ class ShardOfGate:
 
 
 @dataclass(frozen=True)
-class Deletes:
-    """The number of rows of the last snapshot that the coming one lacks, as the gate counts
-    them.
+class Counting:
+    """One element of the count: a fact that is known, or a shard to read for changes, for the gate
+    or for ids.
     """
 
-    rows: int
+    fact: RunFact | None = None
+    changed: ChangedShard | None = None
+    gate: ShardOfGate | None = None
+    ids: IdShard | None = None
 
 
-@dataclass(frozen=True)
-class DuplicateIds:
-    """The number of rows whose id an earlier row of the snapshot has."""
-
-    rows: int
-
-
-Known = Settled | Problem | Changes | UnknownChanges | Deletes | DuplicateIds
-ToRead = ChangedShard | ShardOfGate | IdShard
-Hashes = ShardSide | UnknownChanges | KeyedRows | bytes
+Hashes = ShardSide | KeyedRows | bytes | None  # None: an old shard is damaged or gone
 CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
 
 
-def rows_to_count(settled: Settled | Problem, run: Run, ids: bool) -> Iterator[Known | ToRead]:
+def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
     """What is given, and the shards to read for changes, for the gate and, if these are to be
     counted, for ids.
 
-    Where the run is to fail, none.
+    No shards if the run is to fail.
     """
-    yield settled
-    if isinstance(settled, Settled):
+    yield Counting(fact)
+    settled = fact.settled
+    if settled is not None:
         differ = differing_units(settled, run)
         yield from shards_of_changes(settled, run, differ)
-        yield from shards_of_gate(run, differ)
+        yield from (Counting(gate=shard) for shard in shards_of_gate(run, differ))
         if ids:
             yield from shards_of_ids(settled, run, differ)
 
@@ -123,20 +114,18 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
     return Differing(differing(before, units), differing(units, before))
 
 
-def shards_of_changes(
-    settled: Settled, run: Run, differ: Differing | None
-) -> Iterator[ChangedShard | Changes | UnknownChanges]:
-    """The shards that only one of two snapshots has; Changes, or that they are unknown, where none
-    is to be read.
+def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
+    """The shards that only one of two snapshots has; changes, or that they are unknown, if none is
+    to be read.
     """
     if run.previous is None:
-        yield Changes(added=settled.tally.stored)
+        yield Counting(RunFact(changes=Changes(added=settled.tally.stored)))
         return
-    yield Changes()
+    yield Counting(RunFact(changes=Changes()))
     if differ is None:
-        yield UnknownChanges()
+        yield Counting(RunFact(changes_unknown=True))
         return
-    yield from changed_shards(run.root, differ)
+    yield from (Counting(changed=shard) for shard in changed_shards(run.root, differ))
 
 
 def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
@@ -160,33 +149,39 @@ def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
             yield ChangedShard(storage.join(root, unit.path or ""), unit.bytes, is_new, buckets)
 
 
-def hashes_of(shard: Known | ToRead) -> Iterator[tuple[CountKey, Known | Hashes]]:
-    """The hashes of a shard's rows, or of its ids, by bucket; what is known already by a key of its
-    own.
-    """
-    if isinstance(shard, ShardOfGate):
-        yield from _of_gate(shard)
-        return
-    if not isinstance(shard, ChangedShard | IdShard):
-        yield (KNOWN, 0), shard
-        return
-    if isinstance(shard, IdShard):
-        try:
-            for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
-                yield (IDS, number), ids
-        except (
-            SentenceBeamError
-        ) as error:  # nothing may be committed that names a shard which cannot be read
-            yield (KNOWN, 0), Problem.of(error)
-        return
+def hashes_of(element: Counting) -> Iterator[tuple[CountKey, RunFact | Hashes]]:
+    """The hashes of a shard's rows, or of its ids, by bucket; a fact by a key of its own."""
+    if element.fact is not None:
+        yield (KNOWN, 0), element.fact
+    if element.changed is not None:
+        yield from _of_changed(element.changed)
+    if element.gate is not None:
+        yield from _of_gate(element.gate)
+    if element.ids is not None:
+        yield from _of_ids(element.ids)
+
+
+def _of_changed(shard: ChangedShard) -> Iterator[tuple[CountKey, ShardSide | None]]:
+    """The hashes of a shard's rows by bucket."""
     try:
         for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):
             yield (CHANGES, number), side
     except SentenceBeamError:
-        yield (CHANGES, 0), UnknownChanges()
+        yield (CHANGES, 0), None
 
 
-def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | Problem]]:
+def _of_ids(shard: IdShard) -> Iterator[tuple[CountKey, RunFact | bytes]]:
+    """The hashes of a shard's ids by bucket."""
+    try:
+        for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
+            yield (IDS, number), ids
+    except (
+        SentenceBeamError
+    ) as error:  # nothing may be committed that names a shard which cannot be read
+        yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+
+
+def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | RunFact]]:
     """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that
     stay.
     """
@@ -196,44 +191,47 @@ def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | Problem]
             yield (DELETES, number), rows
     except SentenceBeamError as error:
         if shard.is_new:
-            yield (KNOWN, 0), Problem.of(error)
+            yield (KNOWN, 0), RunFact(problem=Problem.of(error))
 
 
-def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[Known]:
+def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[RunFact]:
     """The changes, or the ids that occur twice, among the rows of one bucket; or what was known."""
     (what, _), found = bucket
     parts = list(found)
     if what == KNOWN:
         return parts
     if what == IDS:
-        return [DuplicateIds(repeated(parts))]
+        return [RunFact(duplicate_ids=repeated(parts))]
     if what == DELETES:
-        return [Deletes(rows_gone(parts))]
-    known = [part for part in parts if isinstance(part, ShardSide)]
-    return [count_changes(known) if len(known) == len(parts) else UnknownChanges()]
+        return [RunFact(deleted=rows_gone(parts))]
+    if any(part is None for part in parts):
+        return [RunFact(changes_unknown=True)]
+    return [RunFact(changes=count_changes(parts))]
 
 
-def total(found: Iterable[Any]) -> Changes | None:
-    """The sum of all changes of a run; None where they are not known."""
-    counted = [item for item in found if isinstance(item, (Changes, UnknownChanges))]
-    known = [item for item in counted if isinstance(item, Changes)]
-    return sum(known, Changes()) if known and len(known) == len(counted) else None
+def total(facts: Sequence[RunFact]) -> Changes | None:
+    """The sum of all changes of a run; None if they are not known."""
+    changes = [fact.changes for fact in facts if fact.changes is not None]
+    if not changes or any(fact.changes_unknown for fact in facts):
+        return None
+    return sum(changes, Changes())
 
 
-def shards_of_ids(
-    settled: Settled, run: Run, differ: Differing | None
-) -> Iterator[IdShard | DuplicateIds]:
-    """The shards whose ids are to be counted; DuplicateIds where nothing has to be read."""
+def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
+    """The shards whose ids are to be counted; the number of duplicate ids if nothing has to be
+    read.
+    """
     unchanged = differ is not None and not differ.old and not differ.new
     known = previous_duplicate_ids(run) if unchanged else None
     if known is not None:
-        yield DuplicateIds(known)
+        yield Counting(RunFact(duplicate_ids=known))
         return
-    yield DuplicateIds(0)
+    yield Counting(RunFact(duplicate_ids=0))
     buckets = buckets_for(settled.tally.stored)
-    yield from (
+    shards = (
         IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path
     )
+    yield from (Counting(ids=shard) for shard in shards)
 
 
 def previous_duplicate_ids(run: Run) -> int | None:

@@ -1,0 +1,99 @@
+"""The names of all files that the steps of an index leave for each other, in one folder of the run.
+
+The folder is removed as one when the run has committed; what a run leaves that did not, `vacuum`
+removes.
+"""
+
+# The held-out texts, which are the queries that recall is measured by.
+QUERIES = "queries.npy"  # a vector of each, float32 [q, dim]
+TEXTS = "texts.npy"  # their hashes
+CROWDED = "crowded.npy"  # hashes of texts that have too many copies to be held out
+
+# A training.
+PARTS = "parts.txt"  # of the sample, a line each: name and rows
+COARSE = "coarse.npy"  # centroids of the cells
+BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all lists
+
+# An update.
+PLAN = "plan.json"
+DECISION = "decision.json"  # the segments to write, and what changes
+KNOWN = "known.npy"  # the place of each query among those whose neighbours were known before
+WAS_CROWDED = "was-crowded.npy"  # the last index's CROWDED
+HELD_OUT_ROWS = "held-out.arrow"  # rows of the held-out segment, by bucket
+
+
+def exact(segment: int) -> str:
+    """The true neighbours of the queries in a segment."""
+    return f"exact-{segment}"
+
+
+def found(segment: int) -> str:
+    """The neighbours of the queries that a search of a segment finds."""
+    return f"found-{segment}"
+
+
+def list_sizes(segment: int) -> str:
+    """The number of rows in each list of a segment."""
+    return f"lists-{segment}"
+
+
+def part(group: int, number: int) -> str:
+    """The rows of a part of the sample."""
+    return f"sample-{group}-{number}"
+
+
+def held_out(group: int) -> str:
+    """The vectors of a group's held-out rows."""
+    return f"held-out-{group}"
+
+
+def held_out_locator(group: int) -> str:
+    """The locator of a group's held-out rows."""
+    return f"held-out-{group}.parquet"
+
+
+def sorted_part(turn: int, part: str) -> str:
+    """The rows of a part, sorted by their cells in a pass."""
+    return f"sorted-{turn}-{part}"
+
+
+def counts(turn: int, part: str) -> str:
+    """The number of rows of a part in each cell."""
+    return f"counts-{turn}-{part}.npy"
+
+
+def places(turn: int) -> str:
+    """The places of each cell's rows in the parts: int64 [cells, 2, parts], first and last."""
+    return f"places-{turn}"
+
+
+def lists_after(turn: int) -> str:
+    """The centroids of all lists after a pass."""
+    return f"lists-after-{turn}.npy"
+
+
+def lists_of_cell(cell: int, turn: int | None) -> str:
+    """The centroids of a cell's lists after a pass; None is the only pass."""
+    return f"lists-{cell}-{0 if turn is None else turn}.npy"
+
+
+def rows(kind: str, number: int) -> str:
+    """The rows of a group of added shards, or those of a segment that are in removed shards, by
+    bucket.
+    """
+    return f"{kind}-{number}.arrow"
+
+
+def moved(bucket: int) -> str:
+    """The new places of a bucket's rows, by segment."""
+    return f"moved-{bucket}.arrow"
+
+
+def new(bucket: int) -> str:
+    """The new rows of a bucket for the lists, by group."""
+    return f"new-{bucket}.arrow"
+
+
+def held(bucket: int) -> str:
+    """The new rows of a bucket that are held out."""
+    return f"held-{bucket}.arrow"

@@ -1,0 +1,346 @@
+"""Records of units as bytes, which travel between the steps of a run: 215 to 250 a record, where
+pickled they take 600.
+
+A step holds the records of a million units in memory. msgpack takes 496 bytes for the values of the
+same record and 251 with the same knowledge of digests, names and runs (17 % more than this layout),
+so the layout is our own:
+
+- a number takes a byte for seven bits, a text its length and its bytes, half a byte for each hex
+  digit;
+- values that few records have take a bit each (`OPTIONAL`); a path takes its digest alone if the
+  rest follows from the unit's name, and nothing if it is the digest of the shard;
+- counts that are near to what others make them are written as the difference (`_expected`).
+"""
+
+import re
+import struct
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from transforms.base.measures import STAGES
+from transforms.corpus.files import key_of
+from transforms.store import layout
+from transforms.store.records import COUNTS, UnitRecord
+
+FIGURES = tuple(figure.name for figure in STAGES["embed"])
+SAME = ""  # the digest of rejects that is the shard's; a digest has sixteen digits
+# Values that may be missing, in the order of their bits: first those that most records have.
+OPTIONAL: dict[str, type] = {
+    "part": str,
+    "checksum": str,
+    "shard": str,
+    "sha256": str,
+    "form": str,
+    "rejects": str,
+    "rejects_sha256": str,
+    "blank": int,
+    "of": str,
+    "shard_path": str,
+    "rejects_path": str,
+    "pieces_sum": str,
+    "documents_sum": str,
+    "documents": int,
+    "damaged": int,
+    "moved": int,
+    "fallbacks": int,
+    "oom_splits": int,
+    "unknown": int,
+}
+_AS_THEY_ARE = (
+    "checksum",
+    "sha256",
+    "form",
+    "rejects_sha256",
+    "pieces_sum",
+    "documents_sum",
+    "documents",
+)
+_MOSTLY_ZERO = ("blank", "fallbacks", "oom_splits", "unknown")
+_NEAR_OTHERS = ("read", "embedded", "padded", "known")
+_OTHER_COUNTS = tuple(
+    name for name in COUNTS if name not in _MOSTLY_ZERO and name not in _NEAR_OTHERS
+)
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
+_RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
+_DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
+
+
+def pack(record: UnitRecord) -> bytes:
+    """The record in bytes, without `worker`, which only sidecars have."""
+    writer = _ByteWriter()
+    of, place, part = _split_name(record.unit)
+    writer.optional(_optional_values(record, of, part))
+    writer.text(place)
+    writer.text(record.file)
+    writer.run(record.run)
+    start, stop = record.range
+    writer.number(start)
+    writer.number(0 if stop is None else 1 + stop)
+    counts = {name: getattr(record, name) for name in _OTHER_COUNTS}
+    for value in counts.values():
+        writer.number(value)
+    for name, expected in _expected(counts).items():
+        writer.difference(getattr(record, name) - expected)
+    for path in record.damaged:
+        writer.text(path)
+    for figure in record.moved:
+        writer.decimal(figure)
+    writer.figures(record.measures)
+    return bytes(writer.data)
+
+
+def unpack(data: bytes) -> UnitRecord:
+    """The record that `pack` was given."""
+    reader = _ByteReader(data)
+    optional = reader.optional()
+    place = reader.text() or ""
+    file = reader.text() or ""
+    run = reader.run()
+    start = reader.number()
+    stop = reader.number()
+    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
+    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
+    counts |= {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+    damaged = tuple(reader.text() or "" for _ in range(optional["damaged"] or 0))
+    moved = tuple(reader.decimal() for _ in range(optional["moved"] or 0))
+    as_they_are = {name: optional[name] for name in _AS_THEY_ARE}
+    if as_they_are["form"]:
+        as_they_are["form"] = sys.intern(as_they_are["form"])  # that of all units of a run
+    of = key_of(file) if optional["of"] is None else optional["of"]
+    unit = _join_name(of, place, optional["part"])
+    rejects = optional["shard"] if optional["rejects"] == SAME else optional["rejects"]
+    return UnitRecord(
+        path=_path_of(optional["shard"], optional["shard_path"], unit, layout.shard),
+        unit=unit,
+        file=file,
+        range=(start, stop - 1 if stop else None),
+        rejects=_path_of(rejects, optional["rejects_path"], unit, layout.rejects),
+        run=run,
+        damaged=damaged,
+        moved=moved,
+        measures=reader.figures(),
+        **as_they_are,
+        **counts,
+    )
+
+
+def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str, Any]:
+    """The values of `OPTIONAL`; None for each that the record lacks or that follows from others."""
+    follows = bool(record.file) and of == key_of(record.file)
+    shard, shard_path = _digest_or_path(record.path, record.unit, layout.shard)
+    rejects, rejects_path = _digest_or_path(record.rejects, record.unit, layout.rejects)
+    if rejects and rejects == shard:
+        rejects = SAME
+    values = {name: getattr(record, name) for name in _AS_THEY_ARE}
+    values |= {name: getattr(record, name) or None for name in _MOSTLY_ZERO}
+    values |= {"of": None if follows else of, "part": part}
+    values |= {
+        "shard": shard,
+        "shard_path": shard_path,
+        "rejects": rejects,
+        "rejects_path": rejects_path,
+    }
+    values |= {"damaged": len(record.damaged) or None, "moved": len(record.moved) or None}
+    return values
+
+
+def _split_name(unit: str) -> tuple[str, str, str | None]:
+    """The three parts of a unit's name: its file or group, its place there, its part of that
+    place.
+    """
+    of, _, place = unit.partition("-")
+    place, dot, part = place.partition(".")
+    return of, place, part if dot else None
+
+
+def _join_name(of: str, place: str, part: str | None) -> str:
+    return f"{of}-{place}" if part is None else f"{of}-{place}.{part}"
+
+
+def _expected(counts: Mapping[str, int]) -> dict[str, int]:
+    """A number near to each of the counts `_NEAR_OTHERS`."""
+    return {
+        "read": counts["rows"] + counts["rejected"],
+        "embedded": counts["rows"] - counts["reused"] - counts["duplicates"],
+        "padded": counts["real"],
+        "known": counts["real"],
+    }
+
+
+def _digest_or_path(
+    path: str | None, unit: str, place: Callable[[str, str], str]
+) -> tuple[str | None, str | None]:
+    """The digest in a path, if the rest of the path follows from the unit's name, else the path;
+    None for the other.
+    """
+    if path is None:
+        return None, None
+    digest = layout.stem(path).rpartition("-")[2]
+    if digest and place(unit, digest) == path:
+        return digest, None
+    return None, path
+
+
+def _path_of(
+    digest: str | None, path: str | None, unit: str, place: Callable[[str, str], str]
+) -> str | None:
+    """The path of a unit's file from what `_digest_or_path` made of it."""
+    return path if digest is None else place(unit, digest)
+
+
+class _ByteWriter:
+    """Bytes to which values are added; each method has its counterpart in `_ByteReader`."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def number(self, value: int) -> None:
+        """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+        while value > 127:
+            self.data.append(value & 127 | 128)
+            value >>= 7
+        self.data.append(value)
+
+    def difference(self, value: int) -> None:
+        """A number that may be negative, doubled, with 1 if it is."""
+        self.number(2 * abs(value) + (value < 0))
+
+    def text(self, value: str | None) -> None:
+        """Its bytes after their number, doubled, with 1 for hex digits, and one higher; None
+        is 0.
+        """
+        if value is None:
+            self.number(0)
+            return
+        is_hex = _HEX.fullmatch(value) is not None
+        data = bytes.fromhex(value) if is_hex else value.encode("utf-8", "surrogatepass")
+        self.number(1 + 2 * len(data) + is_hex)
+        self.data += data
+
+    def optional(self, values: Mapping[str, Any]) -> None:
+        """A number with a bit for each value of `OPTIONAL` that is not None, and these."""
+        present = [name for name in OPTIONAL if values[name] is not None]
+        self.number(sum(1 << bit for bit, name in enumerate(OPTIONAL) if name in present))
+        for name in present:
+            if OPTIONAL[name] is int:
+                self.number(values[name])
+            else:
+                self.text(values[name])
+
+    def run(self, value: str) -> None:
+        """The id of a run as 0 and two numbers in 11 bytes; any other name as text."""
+        found = _RUN.fullmatch(value)
+        if found is None:
+            self.text(value)
+            return
+        self.number(0)
+        self.data += int("".join(found.group(1, 2, 3))).to_bytes(8)
+        self.data += bytes.fromhex(found[4])
+
+    def decimal(self, value: float) -> None:
+        """A number of six digits as 0 and four bytes that give it back, any other as 1 and
+        eight.
+        """
+        value = float(value)
+        if abs(value) < 1e30 and _six_digits(_SINGLE.pack(value)) == value:
+            self.data.append(0)
+            self.data += _SINGLE.pack(value)
+        else:
+            self.data.append(1)
+            self.data += _DOUBLE.pack(value)
+
+    def figures(self, values: Mapping[str, float]) -> None:
+        """A bit for each of `FIGURES` that there is, the names of the others, and all values."""
+        known = [name for name in FIGURES if name in values]
+        others = [name for name in values if name not in FIGURES]
+        self.number(sum(1 << FIGURES.index(name) for name in known))
+        self.number(len(others))
+        for name in others:
+            self.text(name)
+        for name in (*known, *others):
+            self.figure(values[name])
+
+    def figure(self, value: float) -> None:
+        """Thousandths as a whole number, one higher; any other value in eight bytes after a 0."""
+        thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
+        if thousandths / 1000 == value:
+            self.number(1 + thousandths)
+        else:
+            self.data.append(0)
+            self.data += _DOUBLE.pack(value)
+
+
+class _ByteReader:
+    """The values that a `_ByteWriter` was given, read in the same order."""
+
+    def __init__(self, data: bytes):
+        self._data, self._at = data, 0
+
+    def number(self) -> int:
+        value = shift = 0
+        while (byte := self._data[self._at]) > 127:
+            value |= (byte & 127) << shift
+            shift += 7
+            self._at += 1
+        self._at += 1
+        return value | byte << shift
+
+    def difference(self) -> int:
+        value, is_negative = divmod(self.number(), 2)
+        return -value if is_negative else value
+
+    def text(self) -> str | None:
+        head = self.number()
+        if not head:
+            return None
+        length, is_hex = divmod(head - 1, 2)
+        data = self._bytes(length)
+        return data.hex() if is_hex else data.decode("utf-8", "surrogatepass")
+
+    def optional(self) -> dict[str, Any]:
+        present = self.number()
+        values: dict[str, Any] = {}
+        for bit, (name, kind) in enumerate(OPTIONAL.items()):
+            if not present >> bit & 1:
+                values[name] = None
+            elif kind is int:
+                values[name] = self.number()
+            else:
+                values[name] = self.text()
+        return values
+
+    def run(self) -> str:
+        text = self.text()
+        if text is not None:
+            return text
+        started = f"{int.from_bytes(self._bytes(8)):017d}"
+        return f"{started[:8]}T{started[8:14]}_{started[14:]}Z-{self._bytes(3).hex()}"
+
+    def decimal(self) -> float:
+        (is_double,) = self._bytes(1)
+        if is_double:
+            return float(_DOUBLE.unpack(self._bytes(8))[0])
+        return _six_digits(self._bytes(4))
+
+    def figures(self) -> dict[str, float]:
+        present = self.number()
+        others = self.number()
+        names = [name for bit, name in enumerate(FIGURES) if present >> bit & 1]
+        names += [self.text() or "" for _ in range(others)]
+        return {name: self.figure() for name in names}
+
+    def figure(self) -> float:
+        thousandths = self.number()
+        if thousandths:
+            return (thousandths - 1) / 1000
+        return float(_DOUBLE.unpack(self._bytes(8))[0])
+
+    def _bytes(self, count: int) -> bytes:
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+
+def _six_digits(data: bytes) -> float:
+    """The number of at most six digits that four bytes stand for."""
+    return float(f"{_SINGLE.unpack(data)[0]:.6g}")
