@@ -8,8 +8,7 @@ import numpy as np
 
 from transforms.base.arrow import as_hashes
 from transforms.base.errors import OptionError
-from transforms.corpus import Columns, InputFile, match_inputs, plan_file, read_span
-from transforms.corpus.spans import UNIT_TOKENS
+from transforms.corpus import Columns, InputFile, match_inputs, read_files
 from transforms.index.sample import sample_keys
 from transforms.space import row_hashes
 from transforms.store import Store
@@ -64,11 +63,9 @@ def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
 def of_files(patterns: Sequence[str], file_format: str, delimiter: str | None, column: str, want: int) -> Sampled:
     """Texts of files; rows that `embed` would reject are left out. Raises OptionError where none is left."""
     smallest: Smallest[str] = Smallest(want)
-    for file in _files(patterns, file_format, delimiter):
-        for span in plan_file(file, column, UNIT_TOKENS):
-            for unit in read_span(span, Columns(column), UNIT_TOKENS):
-                for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
-                    smallest.add(key, text)
+    for unit in read_files(_files(patterns, file_format, delimiter), Columns(column)):
+        for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
+            smallest.add(key, text)
     if not smallest.seen:
         raise OptionError("--input holds no row with text; check --input and --text-column")
     return Sampled(smallest.seen, smallest.taken(), {})
