@@ -79,10 +79,11 @@ def trimmed_lines(root: str, run: str) -> list[str]:
     manifest = read_manifest(root, run)
     files = manifest.input.files if manifest is not None else ()
     for entry in files:
-        if FORMATS[entry.format].has_header:
+        known = FORMATS.get(entry.format)
+        if known is not None and known.has_header:
             with contextlib.suppress(SentenceBeamError):  # the file may be gone by now
                 (file,) = match_inputs(entry.source, entry.format)
-                names = ", ".join(f'"{name}"' for name in columns_of(file).trimmed)
+                names = ", ".join(f'"{name}"' for name in columns_of(file).trimmed_names)
                 return [f"columns     blanks around names left out: {names}"] if names else []
             return []
     return []

@@ -31,15 +31,15 @@ class FileColumns(ABC):
 
     @abstractmethod
     def check(self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds) -> None:
-        """Raise OptionError where the file lacks a named column or has it in a wrong type.
+        """Raise OptionError if the file lacks a named column or has it in a wrong type.
 
-        `text` is None where a template makes the text, which asks for no column. `types` are those that kept columns
+        `text` is None if a template makes the text, which asks for no column. `types` are those that kept columns
         were given.
         """
 
     @abstractmethod
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        """Those names of a template that the file has, which need not be all; None where it has no rows to tell.
+        """Those names of a template that the file has, which need not be all; None if it has no rows to tell.
 
         Raises OptionError for a column of bytes, which is no text.
         """
@@ -58,8 +58,8 @@ class FileColumns(ABC):
         """
         return ()
 
-    def found(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Those of the checked names that the file has; None where it has no rows to tell."""
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Those of the checked names that the file has; None if it has no rows to tell."""
         return names
 
     def first_keys(self) -> list[str] | None:
@@ -67,11 +67,11 @@ class FileColumns(ABC):
         return None
 
     @property
-    def trimmed(self) -> tuple[str, ...]:
+    def trimmed_names(self) -> tuple[str, ...]:
         """The names around which blanks were left out, as the file has them."""
         return ()
 
-    def missing(self, name: str, option: str) -> OptionError:
+    def missing_error(self, name: str, option: str) -> OptionError:
         """The error for a column that the file does not have."""
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 

@@ -66,7 +66,7 @@ class KeyColumns(FileColumns):
         path, rows = self.file.path, self.rows
         for option, name in (("--text-column", text), ("--id-column", id_column)):
             if rows and name is not None and not any(has_value(row, name) for row in rows):
-                raise self.missing(name, option)
+                raise self.missing_error(name, option)
         kinds = _kinds(rows, text)
         if kinds and "str" not in kinds:
             raise OptionError(
@@ -86,14 +86,14 @@ class KeyColumns(FileColumns):
         rows = self.rows
         return tuple((name, word_for_values(value_at(row, name) for row in rows)) for name in names)
 
-    def found(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         rows = self.rows
         return tuple(name for name in names if any(has_value(row, name) for row in rows)) if rows else None
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        return self.found(names)
+        return self.existing(names)
 
-    def missing(self, name: str, option: str) -> OptionError:
+    def missing_error(self, name: str, option: str) -> OptionError:
         return no_column(self.file, name, option, FIRST_KEYS, self.names())
 
 

@@ -1,5 +1,6 @@
 """Parquet: cut into row groups by the footer."""
 
+import contextlib
 import functools
 from collections.abc import Iterator
 
@@ -25,33 +26,38 @@ class Parquet(TableFormat):
         return footer_of(file).schema.to_arrow_schema()
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        """Raises OptionError for a nested column of text."""
+        """Spans of whole row groups. Raises OptionError for a nested column of text."""
         return list(_spans(file, text, unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         return _blocks(span, columns)
 
     def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-        return _batches(file, names, None)
+        threads = storage.threads_may_read(file.path)
+        with _reading(file) as parquet:
+            yield from parquet.iter_batches(ROWS, None, names, use_threads=threads)
 
 
 def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
-    position, left = span.start, span.rows or 0
-    for batch in _batches(span.file, columns.wanted, list(span.row_groups)):
-        batch = batch.slice(0, left)
-        if batch.num_rows:
-            yield batch_rows(span.file, columns, batch, position)
-        position += batch.num_rows
-        left -= batch.num_rows
+    position = span.start
+    left = span.rows or 0
+    threads = storage.threads_may_read(span.file.path)
+    with _reading(span.file) as parquet:
+        for batch in parquet.iter_batches(ROWS, list(span.row_groups), columns.wanted, use_threads=threads):
+            batch = batch.slice(0, left)
+            if batch.num_rows:
+                yield batch_rows(span.file, columns, batch, position)
+            position += batch.num_rows
+            left -= batch.num_rows
 
 
-def _batches(file: InputFile, names: list[str], row_groups: list[int] | None) -> Iterator[pa.RecordBatch]:
-    """Batches of some row groups, or of all."""
+@contextlib.contextmanager
+def _reading(file: InputFile) -> Iterator[pq.ParquetFile]:
+    """The opened file; an error of Arrow inside the block becomes one line that names the file."""
     check_unchanged(file)
     with _open(file) as parquet:
         try:
-            threads = storage.threads_may_read(file.path)
-            yield from parquet.iter_batches(ROWS, row_groups, names, use_threads=threads)
+            yield parquet
         except (pa.ArrowException, OSError) as error:
             check_unchanged(file)  # one that is being written over looks corrupt
             raise SentenceBeamError(f"{file.path} cannot be read ({first_line(error)}); replace the file") from error

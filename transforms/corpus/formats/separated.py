@@ -111,10 +111,10 @@ class HeaderColumns(FileColumns):
         return tuple(name for name in names if dialect.place_of(name) is not None) if dialect.header else None
 
     @property
-    def trimmed(self) -> tuple[str, ...]:
+    def trimmed_names(self) -> tuple[str, ...]:
         return dialect_of(self.file).trimmed
 
-    def missing(self, name: str, option: str) -> OptionError:
+    def missing_error(self, name: str, option: str) -> OptionError:
         return no_column(self.file, name, option, BY_FIRST_ROW, self.names())
 
 

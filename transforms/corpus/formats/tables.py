@@ -121,11 +121,11 @@ class TableColumns(FileColumns):
         return all_names(self.schema)
 
     def check(self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds) -> None:
-        """The error names the file, the column, its type and the option that mends it."""
+        """Raise OptionError naming the file, the column, its type and the option that mends it."""
         file, schema = self.file, self.schema
         for option, name in name_options(text, id_column, keep):
             if type_at(schema, name) is None:
-                raise self.missing(name, option)
+                raise self.missing_error(name, option)
         if text is not None and not is_string(found := type_at(schema, text)):
             raise OptionError(
                 f"{file.path}: column {text} is {found}, not string; name another --text-column or cast it"
@@ -154,9 +154,10 @@ class TableColumns(FileColumns):
     def kept_types(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
     ) -> tuple[tuple[str, str], ...]:
-        """Columns that were given no type have their own."""
+        """Name and Arrow type of each kept column: the type that it was given, else its own."""
         self.check(text, id_column, keep, types)
-        return tuple((name, str(types[name].arrow if name in types else type_at(self.schema, name))) for name in keep)
+        given = {name: kind.arrow for name, kind in types.items()}
+        return tuple((name, str(given.get(name, type_at(self.schema, name)))) for name in keep)
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
         types = {name: kind for name in names if (kind := type_at(self.schema, name)) is not None}

@@ -36,7 +36,7 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     columns = job.columns
     there = columns_of(item.file)
     spans = plan_file(item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens)
-    keys = there.found(columns.keep) if columns.keep or templates(job) else None
+    keys = there.existing(columns.keep) if columns.keep or templates(job) else None
     for names, option in templates(job):
         named = there.template_names(names, option)
         keys = None if named is None or keys is None else (*keys, *named)

@@ -133,4 +133,4 @@ def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
     named += [(name, option) for names, option in templates(job) for name in names]
     for name, option in named if told else ():
         if not any(name in (item.keys or ()) for item in told):
-            raise columns_of(told[0].file).missing(name, option)
+            raise columns_of(told[0].file).missing_error(name, option)
