@@ -6,7 +6,14 @@ import pyarrow.compute as pc
 
 from transforms.base.arrow import without_views
 from transforms.corpus.column_types import as_type
-from transforms.corpus.column_values import Reasons, as_strings, decoded, first_reasons, kept_faults, named_values
+from transforms.corpus.column_values import (
+    Reasons,
+    as_strings,
+    decoded,
+    first_reasons,
+    kept_faults,
+    named_values,
+)
 from transforms.corpus.files import InputFile
 from transforms.corpus.nested import column_at
 from transforms.corpus.row_blocks import Block, Columns, Rows

@@ -21,7 +21,9 @@ NO_KINDS: Kinds = MappingProxyType({})
 
 @dataclass(frozen=True)
 class FileColumns(ABC):
-    """The columns of a file: their names and types, and whether they can be what options name them for."""
+    """The columns of a file: their names and types, and whether they can be what options name them
+    for.
+    """
 
     file: InputFile
 
@@ -33,26 +35,34 @@ class FileColumns(ABC):
     def check(self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds) -> None:
         """Raise OptionError if the file lacks a named column or has it in a wrong type.
 
-        `text` is None if a template makes the text, which asks for no column. `types` are those that kept columns
-        were given.
+        `text` is None if a template makes the text, which asks for no column. `types` are those
+        that kept columns were given.
         """
 
     @abstractmethod
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        """Those names of a template that the file has, which need not be all; None if it has no rows to tell.
+        """Those names of a template that the file has, which need not be all; None if it has no
+        rows to tell.
 
         Raises OptionError for a column of bytes, which is no text.
         """
 
     def kept_types(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
-        """Name and Arrow type of each kept column, but for those that have `open_types`. Raises as `check` does."""
+        """Name and Arrow type of each kept column, but for those that have `open_types`. Raises as
+        `check` does.
+        """
         self.check(text, id_column, keep, types)
         return tuple((name, str(types[name].arrow)) for name in keep if name in types)
 
     def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        """Name of each kept column whose type is open, with the word for the values in the file's first rows.
+        """Name of each kept column whose type is open, with the word for the values in the file's
+        first rows.
 
         The word is "" where these have no value, and where values can be read as any type.
         """
@@ -78,7 +88,11 @@ class FileColumns(ABC):
 
 def name_options(text: str | None, id_column: str | None, keep: tuple[str, ...]) -> list[tuple[str, str]]:
     """The columns that options name, each with its option."""
-    named = [("--text-column", text), ("--id-column", id_column), *(("--keep-columns", name) for name in keep)]
+    named = [
+        ("--text-column", text),
+        ("--id-column", id_column),
+        *(("--keep-columns", name) for name in keep),
+    ]
     return [(option, name) for option, name in named if name is not None]
 
 
@@ -88,7 +102,9 @@ def no_column(file: InputFile, name: str, option: str, said: str, names: Sequenc
 
 
 def list_columns(said: str, name: str, names: Sequence[str]) -> str:
-    """The end of a message about a missing column: the name that may be meant, and the names that exist."""
+    """The end of a message about a missing column: the name that may be meant, and the names that
+    exist.
+    """
     near = None if name in names else nearest(name, names)
     meant = f"; did you mean {_quoted(near)}?" if near else ";"
     listed = ", ".join(map(_quoted, names)) or "none"

@@ -15,7 +15,9 @@ from transforms.corpus.row_blocks import Columns, Rows
 
 
 class ParsedRow(NamedTuple):
-    """A row: its text, its id, the reason against it, the kept values, and the text before its pieces."""
+    """A row: its text, its id, the reason against it, the kept values, and the text before its
+    pieces.
+    """
 
     text: str | None
     id: str | None
@@ -52,7 +54,9 @@ def _kept_table(columns: Columns, rows: list[Mapping[str, Any]]) -> pa.Table:
 
 
 def read_kept(columns: Columns, texts: Mapping[str, str | None]) -> tuple[Mapping[str, Any], str | None]:
-    """The kept values of a row, read from their texts, and the reason against the row where one is not of its type."""
+    """The kept values of a row, read from their texts, and the reason against the row where one is
+    not of its type.
+    """
     if not columns.kinds:
         return texts, None
     values: dict[str, Any] = {}

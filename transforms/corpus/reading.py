@@ -17,14 +17,15 @@ from transforms.corpus.spans import UNIT_TOKENS, Span
 
 
 def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
-    """The files that the patterns name, each once. Raises the errors that `embed` raises for them."""
+    """The files that the patterns name, each once. Raises the errors that `embed` raises."""
     files = [file for pattern in patterns for file in match_inputs(pattern, file_format, delimiter=delimiter)]
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
 
 def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-    """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several that make it.
+    """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several
+    that make it.
 
     Raises SentenceBeamError for a file that cannot be read.
     """
@@ -32,7 +33,9 @@ def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) ->
 
 
 def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
-    """The spans of a file whose columns were checked, as `embed` checks them; plain text has none to check."""
+    """The spans of a file whose columns were checked, as `embed` checks them; plain text has none
+    to check.
+    """
     reader = reader_of(file)
     if reader.has_columns:
         reader.columns(file).check(columns.text, columns.id, columns.keep, columns.kinds)
@@ -50,7 +53,9 @@ def read_files(files: Iterable[InputFile], columns: Columns) -> Iterator[UnitRow
 
 
 def read_header(file: InputFile) -> list[str]:
-    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file without columns."""
+    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file
+    without columns.
+    """
     names = reader_of(file).header(file)
     if not names:
         raise OptionError(f"{file.path} is empty; leave it out of --input")
@@ -58,10 +63,11 @@ def read_header(file: InputFile) -> list[str]:
 
 
 def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-    """The rows of a file in order, with the values of some columns of its header, of whatever types they are.
+    """The rows of a file in order, with the values of some columns of its header, of whatever types
+    they are.
 
-    TSV has no quoting, as in the files that data sets are published in. Raises SentenceBeamError for a file that
-    cannot be read.
+    TSV has no quoting, as in the files that data sets are published in. Raises SentenceBeamError
+    for a file that cannot be read.
     """
     return reader_of(file).values(file, names)
 

@@ -51,7 +51,7 @@ def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(raw: BinaryIO) -> None:
-    """Raise EOFError where a stream, read to its end, lacks the mark with which writers close it."""
+    """Raise EOFError if a stream, read to its end, lacks the mark with which writers close it."""
     end = raw.tell()
     raw.seek(0)
     if raw.read(len(MESSAGE)) == MESSAGE:  # streams of before 2019 begin otherwise

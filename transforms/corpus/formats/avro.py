@@ -63,7 +63,9 @@ def _schema(reader: Any) -> pa.Schema:
 
 
 def _type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type, None for one whose values are taken as text (see `value_as_text`)."""
+    """The Arrow type of an Avro type, None for one whose values are taken as text (see
+    `value_as_text`).
+    """
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         return _type(others[0]) if len(others) == 1 else None

@@ -1,4 +1,6 @@
-"""An input format: how its files are known, which columns they have, how they are cut, counted and read."""
+"""An input format: how its files are known, which columns they have, how they are cut, counted and
+read.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -13,7 +15,9 @@ from transforms.corpus.spans import Span, whole_file
 
 @dataclass(frozen=True)
 class RawRow:
-    """A row as it is in its file: its number from 1, without a header, and its values; or the reason against it."""
+    """A row as it is in its file: its number from 1, without a header, and its values; or the
+    reason against it.
+    """
 
     number: int
     values: Sequence[Any] = ()
@@ -21,10 +25,12 @@ class RawRow:
 
 
 class Format(ABC):
-    """One input format. Unless it says otherwise, a file is one span that is read from one end to the other.
+    """One input format. Unless it says otherwise, a file is one span that is read from one end to
+    the other.
 
-    `name` is its word for `--format`; `endings` are those of its files' names, in lower case, with the dot. Everything
-    that reads a file raises SentenceBeamError naming one that cannot be read, InputChangedError one that changed.
+    `name` is its word for `--format`; `endings` are those of its files' names, in lower case, with
+    the dot. Everything that reads a file raises SentenceBeamError naming one that cannot be read,
+    InputChangedError one that changed.
     """
 
     name: str
@@ -57,7 +63,9 @@ class Format(ABC):
         """The rows of a file with their values in columns of the header."""
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several that make it."""
+        """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several
+        that make it.
+        """
         return whole_file(file, is_packed=bool(file.compression))
 
     def count_rows(self, span: Span) -> int:
@@ -74,7 +82,9 @@ class Format(ABC):
                 number += 1
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
-        """The number of rows in the first bytes of a file or range; `goes_on` says that more bytes follow."""
+        """The number of rows in the first bytes of a file or range; `goes_on` says that more bytes
+        follow.
+        """
         raise NotImplementedError
 
 

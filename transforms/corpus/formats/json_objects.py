@@ -24,7 +24,9 @@ class JsonFormat(Format):
 
     @abstractmethod
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
-        """The objects in the first block of a file; other values are skipped here and rejected later."""
+        """The objects in the first block of a file; other values are skipped here and rejected
+        later.
+        """
 
     @abstractmethod
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
@@ -62,7 +64,9 @@ class KeyColumns(FileColumns):
         return list(self.names())
 
     def check(self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds) -> None:
-        """Raise OptionError if none of the first rows has text or id, or none has a value there that can be used."""
+        """Raise OptionError if none of the first rows has text or id, or none has a value there
+        that can be used.
+        """
         path, rows = self.file.path, self.rows
         for option, name in (("--text-column", text), ("--id-column", id_column)):
             if rows and name is not None and not any(has_value(row, name) for row in rows):
@@ -75,8 +79,8 @@ class KeyColumns(FileColumns):
         kinds = _kinds(rows, id_column)
         if kinds and not kinds & {"str", "int"}:
             raise OptionError(
-                f"{path}: column {id_column} is {_listed(kinds)} in the first rows; ids must be strings or integers "
-                "(--id-column)"
+                f"{path}: column {id_column} is {_listed(kinds)} in the first rows; ids must be "
+                "strings or integers (--id-column)"
             )
 
     def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
@@ -109,7 +113,9 @@ def _listed(kinds: set[str]) -> str:
 
 
 def read_object(columns: Columns, row: Any, default: str | None, source: str | None = None) -> ParsedRow:
-    """The row of a JSON value; `default` is its id unless a column has it, `source` the JSON if that is at hand."""
+    """The row of a JSON value; `default` is its id unless a column has it, `source` the JSON if
+    that is at hand.
+    """
 
     def rejected(row_id: str | None, reason: str) -> ParsedRow:
         return ParsedRow((json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason)

@@ -33,7 +33,9 @@ class JsonLines(LineFormat, JsonFormat):
         return _first_rows(file)
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
-        """All objects of a file, blank lines left out; for a line that holds none, the reason against it."""
+        """All objects of a file, blank lines left out; for a line that holds none, the reason
+        against it.
+        """
         for lines in read_lines(file, 0, None):
             for _, line in lines:
                 if isinstance(line, CutLine):

@@ -14,7 +14,9 @@ from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
 
 
 class LineFormat(Format):
-    """A row a line; cut into ranges of bytes unless it is compressed. Positions and spans are of uncompressed bytes."""
+    """A row a line; cut into ranges of bytes unless it is compressed. Positions and spans are of
+    uncompressed bytes.
+    """
 
     is_by_line = True
     counts_in_head = True

@@ -97,13 +97,13 @@ def _leaf(footer: pq.FileMetaData, name: str) -> int:
 
 
 def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
-    """The columns of these names, and those inside of them; none of a name that the file has not."""
+    """The columns of these names, and those inside of them; none for a name that is missing."""
     paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
     return [i for i, path in enumerate(paths) if any(f"{path}.".startswith(f"{name}.") for name in names)]
 
 
 def _open(file: InputFile) -> pq.ParquetFile:
-    """The file with its footer read. Raises SentenceBeamError where it is not Parquet or cut short."""
+    """The file with its footer read. Raises SentenceBeamError if it is not whole Parquet."""
     try:
         source = file.path if storage.is_local(file.path) else storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)

@@ -44,12 +44,16 @@ class PlainColumns(FileColumns):
         if others or id_column:
             option, name = ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
             raise OptionError(
-                f"{self.file.path} is plain text and has no column {name} ({option}); make it a table, as CSV, or give "
-                f"it a --store of its own without {option}"
+                f"{self.file.path} is plain text and has no column {name} ({option}); make it a "
+                f"table, as CSV, or give it a --store of its own without {option}"
             )
 
     def kept_types(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
         self.check(text, id_column, keep, types)
         return tuple((name, str(STR.arrow)) for name in keep)

@@ -77,7 +77,9 @@ class Csv(Format):
 
 
 class Tsv(Csv):
-    """Values that tabs separate. Header and values have no quoting, as in the files that data sets are published in."""
+    """Values that tabs separate. Header and values have no quoting, as in the files that data sets
+    are published in.
+    """
 
     name = "tsv"
     endings = (".tsv", ".tab")
@@ -132,7 +134,10 @@ def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
             else:
                 excerpt = dialect.delimiter.join(row)[:EXCERPT]
                 parsed.append(ParsedRow(replace_undecodable(excerpt), default, OTHER_WIDTH))
-        yield gather_rows(columns, range(position, position + len(parsed)), parsed), measure_texts(parsed)
+        yield (
+            gather_rows(columns, range(position, position + len(parsed)), parsed),
+            measure_texts(parsed),
+        )
         position += len(rows)
 
 
@@ -154,7 +159,9 @@ def _row(columns: Columns, places: dict[str, int], row: list[str], default: str 
 
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:
-    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not text."""
+    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not
+    text.
+    """
     if columns.kinds.get(name, STR) is STR:
         return value or None
     return value.strip() or None

@@ -1,4 +1,6 @@
-"""Formats of tables, whose files say the types of their columns: the rows of their batches, and the columns."""
+"""Formats of tables, whose files say the types of their columns: the rows of their batches, and the
+columns.
+"""
 
 import contextlib
 import functools
@@ -82,7 +84,8 @@ def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
 
 @contextlib.contextmanager
 def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
-    """The file's bytes; whatever else is raised while they are read becomes one line that names the file.
+    """The file's bytes; whatever else is raised while they are read becomes one line that names the
+    file.
 
     `title` is the format's name in that line.
     """
@@ -94,8 +97,8 @@ def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
     except Exception as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
         check_unchanged(file)  # one that is being written over looks corrupt
         raise SentenceBeamError(
-            f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); replace it or leave it out "
-            "of --input"
+            f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
+            "replace it or leave it out of --input"
         ) from error
 
 
@@ -132,8 +135,8 @@ class TableColumns(FileColumns):
             )
         if id_column is not None and not is_id(found := type_at(schema, id_column)):
             raise OptionError(
-                f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs or bytes of a fixed "
-                "number (--id-column)"
+                f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs "
+                "or bytes of a fixed number (--id-column)"
             )
         for name in keep:
             self._check_kept(name, types)
@@ -142,17 +145,21 @@ class TableColumns(FileColumns):
         found = type_at(self.schema, name)
         if name in types and not can_read(found, types[name]):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which is not read as {types[name].word} "
-                "(--keep-columns); name another type, or cast it"
+                f"{self.file.path}: column {name} is {found}, which is not read as "
+                f"{types[name].word} (--keep-columns); name another type, or cast it"
             )
         if name not in types and not can_be_kept(found):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which a Parquet file cannot hold (--keep-columns); cast "
-                "it or leave it out"
+                f"{self.file.path}: column {name} is {found}, which a Parquet file cannot hold "
+                "(--keep-columns); cast it or leave it out"
             )
 
     def kept_types(
-        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds = NO_KINDS
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
         """Name and Arrow type of each kept column: the type that it was given, else its own."""
         self.check(text, id_column, keep, types)
