@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from transforms.encoder.batches import BatchStats
 from transforms.encoder.encoder import Embedded
-from transforms.encoder.tokenize import Tokenized
+from transforms.encoder.tokenize import KnownTokens, Tokenized
 from transforms.pooling import Status
 from transforms.space import Space
 from transforms.steps.embed import load_encoder as loading
@@ -30,6 +30,10 @@ class Stub:
         return Tokenized(
             np.zeros(2 * len(found), np.int32), offsets, counts, np.zeros(len(found), bool)
         )
+
+    def words(self, tokenized: Tokenized) -> KnownTokens:
+        """All tokens are known."""
+        return KnownTokens(tokenized.counts, np.zeros_like(tokenized.counts))
 
     def plan(self, tokenized: Tokenized) -> Tokenized:
         """The texts as they are."""

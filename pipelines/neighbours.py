@@ -25,11 +25,9 @@ from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.beam.neighbours import Conclude, Neighbours
-from transforms.corpus import InputFile, Span
-from transforms.corpus.columns import kept_types
-from transforms.corpus.files import PLAIN
+from transforms.corpus import Span
 from transforms.corpus.queries import QueryFiles
-from transforms.corpus.spans import UNIT_TOKENS, plan_file
+from transforms.corpus.reading import plan_reading
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
 from transforms.steps.joins.neighbours_result import (
@@ -207,21 +205,15 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
 
 def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
     """The files of queries in spans, and what says which these are."""
-    files = _query_files(asked).list()
+    queries = _query_files(asked)
+    files = queries.list()
     if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
-    spans = [span for file in files for span in _spans(file, asked)]
+    spans = [span for file in files for span in plan_reading(file, queries.columns)]
     if not spans:
         raise OptionError(f"--queries {asked.queries[0] if asked.queries else ''} holds no query")
     names = [[file.relative, file.size, file.checksum or file.version] for file in files]
     return spans, {"queries": names, "columns": [asked.text_column or "text", asked.id_column]}
-
-
-def _spans(file: InputFile, asked: NeighboursOptions) -> list[Span]:
-    text = asked.text_column or "text"
-    if file.format not in PLAIN:
-        kept_types(file, text, asked.id_column or None, ())
-    return plan_file(file, text, UNIT_TOKENS)
 
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.base.numbers import counted
 from transforms.base.where import columns_named
-from transforms.corpus.files import compression_of, format_of
+from transforms.corpus.formats.registry import compression_of, format_of
 from transforms.corpus.queries import QueryFiles, TextQueries, read_queries
 from transforms.space import Space
 from transforms.steps.options.search import SearchOptions

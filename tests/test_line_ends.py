@@ -14,7 +14,7 @@ from pipelines.search import read_lines as read_queries_as_text
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
 from transforms.corpus.queries import QueryFiles, read_queries
-from transforms.corpus.table_rows import rows_of
+from transforms.corpus.reading import read_values
 from transforms.evaluation.diagnostics.pairs import read as read_diagnosed
 from transforms.evaluation.kinds.probing import make
 from transforms.evaluation.tasks import read_task
@@ -81,7 +81,7 @@ def one_file(path: Path) -> InputFile:
 TABLES: dict[str, Callable[[Path, str, str], Iterable[str]]] = {
     "embed, fit, distill": lambda folder, ending, text: [
         str(row.values[0])
-        for row in rows_of(one_file(write(folder, ending, labelled(text))), ["text"])
+        for row in read_values(one_file(write(folder, ending, labelled(text))), ["text"])
     ],
     "neighbours --queries": lambda folder, ending, text: (
         read_queries(

@@ -9,8 +9,7 @@ from transforms.base.measures import EMBED_PARTS
 from transforms.base.numbers import counted
 from transforms.base.progress import duration
 from transforms.corpus import match_inputs
-from transforms.corpus.columns import trimmed_names
-from transforms.corpus.files import SEPARATED
+from transforms.corpus.formats.registry import FORMATS, columns_of
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
 from transforms.space.chunks import LATE_TOKENS, ChunksSpec
@@ -110,10 +109,11 @@ def trimmed_lines(root: str, run: str) -> list[str]:
     manifest = read_manifest(root, run)
     files = manifest.input.files if manifest is not None else ()
     for entry in files:
-        if entry.format in SEPARATED:
+        known = FORMATS.get(entry.format)
+        if known is not None and known.has_header:
             with contextlib.suppress(SentenceBeamError):  # the file may be gone by now
                 (file,) = match_inputs(entry.source, entry.format)
-                names = ", ".join(f'"{name}"' for name in trimmed_names(file))
+                names = ", ".join(f'"{name}"' for name in columns_of(file).trimmed_names)
                 return [f"columns     blanks around names left out: {names}"] if names else []
             return []
     return []

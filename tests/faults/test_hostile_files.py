@@ -40,8 +40,8 @@ from transforms.base.errors import SentenceBeamError
 from transforms.beam import IndexRequest
 from transforms.calibration import parse_calibration
 from transforms.corpus import Columns, match_inputs, read_span
-from transforms.corpus.columns import kept_types
-from transforms.corpus.spans import plan_file
+from transforms.corpus.formats.registry import columns_of
+from transforms.corpus.reading import plan_file
 from transforms.encoder import Encoder
 from transforms.index.choose import check_request
 from transforms.search import Searcher
@@ -295,7 +295,7 @@ def _read(path: Path, columns: Columns) -> None:
     """Plan and read an input file, as a run does."""
     with one_line():
         for file in match_inputs(str(path)):
-            kept_types(file, columns.text, columns.id, columns.keep)
+            columns_of(file).kept_types(columns.text, columns.id, columns.keep)
             units = [
                 unit
                 for span in plan_file(file, columns.text, 500)

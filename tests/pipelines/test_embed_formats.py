@@ -32,8 +32,8 @@ from pyarrow import orc
 
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, InputFile, limit_spans, match_inputs, plan_file, read_span
-from transforms.corpus.columns import kept_types
 from transforms.corpus.counting import count_rows
+from transforms.corpus.formats.registry import columns_of
 from transforms.store import open_store
 
 TEXTS = [
@@ -277,11 +277,11 @@ def test_columns_that_are_missing_or_doubled(embed: Run, inputs: Path) -> None:
         write_bytes(inputs / name, WRITERS[name](pa.table({"body": ["one"]})))
         (file,) = match_inputs(str(inputs / name))
         with pytest.raises(OptionError, match=f"{name} has no column text.*body"):
-            kept_types(file, "text", None, ())
+            columns_of(file).kept_types("text", None, ())
 
 
 def read_all(file: InputFile) -> None:
-    kept_types(file, "text", None, ())
+    columns_of(file).kept_types("text", None, ())
     for span in plan_file(file, "text", 100):
         list(read_span(span, Columns(), 100))
 
@@ -458,7 +458,7 @@ def test_types_that_parquet_cannot_hold_are_not_kept(
     with pytest.raises(
         OptionError, match=r"a.arrow: column odd is .* \(--keep-columns\); cast it or leave it out"
     ):
-        kept_types(file, "text", None, ("odd",))
+        columns_of(file).kept_types("text", None, ("odd",))
 
 
 def test_a_run_that_cannot_keep_a_column_ends_before_it_embeds(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from transforms.corpus.counting import limit_spans
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
+from transforms.corpus.reading import list_files, plan_file, read_files, read_header, read_values
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import Rejected, UnitRows, blank_lines, read_span
-from transforms.corpus.spans import Span, plan_file
+from transforms.corpus.spans import Span
 
 if TYPE_CHECKING:
     from transforms.corpus.chunks.cut import Cutter, Pieces, chunk
@@ -35,7 +36,11 @@ __all__ = [
     "blank_lines",
     "chunk",
     "limit_spans",
+    "list_files",
     "match_inputs",
     "plan_file",
+    "read_files",
+    "read_header",
     "read_span",
+    "read_values",
 ]

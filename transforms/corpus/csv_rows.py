@@ -3,8 +3,8 @@
 The first row is the header. Delimiter: the one that the file was given, else a tab for TSV, else
 whichever of comma, semicolon, tab and bar the header has most of. Values may stand in double quotes
 and then hold delimiters, line ends and doubled quotes; where the head of a file makes no sense so
-and does without, its quotes are plain characters. The encoding is UTF-8, or UTF-16 by its byte
-order mark. A row that is too long is passed over, and a CutRow stands for it.
+and does without, its quotes are plain characters. The encoding is decided in `encoding.py`. A row
+that is too long is passed over, and a CutRow stands for it.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
+from transforms.corpus.encoding import encoding_of, errors_of
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import BEGINNING, MOST_BYTES, encoding_of, whole
+from transforms.corpus.lines import BEGINNING, MOST_BYTES, whole
 from transforms.storage.base import BLOCK
 
 DELIMITERS = ",;\t|"
@@ -105,7 +106,7 @@ def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[l
     """
     dialect = dialect or dialect_of(file)
     with open_unchanged(file) as raw:
-        errors = "surrogateescape" if dialect.encoding.startswith("utf-8") else "strict"
+        errors = errors_of(dialect.encoding)
         lines = io.TextIOWrapper(decompressed(file, raw), dialect.encoding, errors, newline="")
         with long_fields():
             yield from whole(file, _blocks(file, dialect, lines))

@@ -1,4 +1,4 @@
-"""Input files: globs, formats, relative paths, and the check that a file is still the one that was
+"""Input files: relative paths, compression, and the check that a file is still the one that was
 planned.
 """
 
@@ -20,35 +20,9 @@ from transforms.base.errors import InputChangedError, OptionError, SentenceBeamE
 from transforms.storage.base import BLOCK
 from transforms.storage.globs import literal_part
 
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".txt": "text",
-    ".text": "text",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".json": "json",
-    ".arrow": "arrow",
-    ".arrows": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".avro": "avro",
-    ".orc": "orc",
-    ".md": "file",
-    ".markdown": "file",
-}
-INPUT_FORMATS = ("auto", *dict.fromkeys(FORMATS.values()))
-BY_LINE = ("text", "jsonl")  # a row a line, so that any range of bytes can be read
 STDIN = "stdin"  # the name, but for its ending, of the file that holds standard input
-PLAIN = ("text", "file")  # text alone, without columns
-JSON = ("jsonl", "json")
-SEPARATED = ("csv", "tsv")
 PACKED_AT_ONCE = 1 << 10  # bytes of zstd: 32 MB at most
 BROKEN = "link to nothing"  # the version of a file that cannot be there
-PACKED = ("parquet", "arrow", "avro", "orc")  # compressed inside, if at all
 
 
 @by_values
@@ -101,26 +75,20 @@ def fixed_part(pattern: str) -> str:
     return literal[: literal.rfind("/") + 1]
 
 
-def format_of(relative: str) -> str:
-    """The format that a file's name says, or ""."""
-    stem = relative.removesuffix(_suffix(relative))
-    return FORMATS.get("." + stem.rpartition(".")[2].lower(), "") if "." in stem else ""
+def split_compression(name: str) -> tuple[str, str]:
+    """The name of a file without the suffix of a compression, and that suffix ("" if it has none).
 
-
-def compression_of(relative: str, file_format: str) -> str:
-    """The suffix by which a file of this name and format is compressed, or ""."""
-    return "" if file_format in PACKED else _suffix(relative)
+    >>> split_compression("en/a.txt.gz"), split_compression("a.parquet")
+    (('en/a.txt', '.gz'), ('a.parquet', ''))
+    """
+    suffix = name[name.rfind(".") :]
+    return (name.removesuffix(suffix), suffix) if suffix in _READERS else (name, "")
 
 
 def ending_of(path: str) -> str:
     """The ending of a file's name, that of a compression included."""
-    stem = path.removesuffix(_suffix(path))
-    return "." + stem.rpartition(".")[2] + _suffix(path)
-
-
-def _suffix(relative: str) -> str:
-    _, dot, ending = relative.rpartition(".")
-    return dot + ending if dot + ending in _READERS else ""
+    stem, compression = split_compression(path)
+    return "." + stem.rpartition(".")[2] + compression
 
 
 def is_utf8(text: str | None) -> bool:

@@ -9,16 +9,13 @@ from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus.files import (
     BROKEN,
-    INPUT_FORMATS,
-    PLAIN,
     InputFile,
     broken_link,
-    compression_of,
     ending_of,
     fixed_part,
-    format_of,
     is_utf8,
 )
+from transforms.corpus.formats.registry import FORMATS, compression_of, format_of, plain_formats
 from transforms.corpus.lakes import (
     DATA_FORMATS,
     DELTA_LOG,
@@ -183,7 +180,7 @@ class Finder:
         known = set(named) - {"", "_"}
         kinds = sorted(known - {"file"} or known)
         if self.file_format != "auto":
-            said = PLAIN if self.file_format == "file" else (self.file_format,)
+            said = plain_formats() if self.file_format == "file" else (self.file_format,)
             taken = [entry for kind in said for entry in named.get(kind, [])]
             return taken or [entry for kind, some in named.items() if kind != "_" for entry in some]
         if len(kinds) > 1:
@@ -295,9 +292,10 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
     if file_format == "auto":
         file_format = format_of(relative)
     if not file_format:
+        *others, last = FORMATS
         raise OptionError(
-            f"{entry.path}: cannot tell the format from the name; say --format"
-            f" {', '.join(INPUT_FORMATS[1:-1])} or {INPUT_FORMATS[-1]}, or narrow --input"
+            f"{entry.path}: cannot tell the format from the name; say --format {', '.join(others)}"
+            f" or {last}, or narrow --input"
         )
     compression = compression_of(relative, file_format)
     return InputFile(

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from transforms.corpus.files import BY_LINE, InputFile
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import MOST, UnitRows, read_span
 from transforms.corpus.spans import (
@@ -73,7 +74,7 @@ def is_small(file: InputFile, unit_tokens: int) -> bool:
 
 
 def _tokens_by_size(file: InputFile) -> int:
-    if file.format in BY_LINE and not file.compression:
+    if reader_of(file).is_by_line and not file.compression:
         return file.size // TEXT_BYTES_PER_TOKEN
     return PACKS * file.size // BYTES_PER_TOKEN
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
+from transforms.corpus.encoding import encoding_of, errors_of
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import encoding_of, whole
+from transforms.corpus.lines import whole
 from transforms.storage.base import BLOCK
 
 DECODER = json.JSONDecoder()
@@ -96,8 +97,7 @@ class _JsonText:
 def _characters(reader: Any) -> Iterator[str]:
     block = reader.read(BLOCK)
     encoding = encoding_of(block)
-    errors = "surrogateescape" if encoding.startswith("utf-8") else "strict"
-    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    decoder = codecs.getincrementaldecoder(encoding)(errors_of(encoding))
     while block:
         text = decoder.decode(block)
         block = reader.read(BLOCK)

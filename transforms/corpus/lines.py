@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from typing import BinaryIO, TypeVar
 
 from transforms.base.errors import SentenceBeamError, first_line
+from transforms.corpus.encoding import BOM, refuse_utf16
 from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
 from transforms.storage.base import BLOCK
 
-BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 MOST_BYTES = 1 << 28  # of a row: what one of more would take, several times over, few machines have
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
 BEGINNING = 1 << 10  # bytes of a longer one that are held
@@ -41,16 +40,6 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
             yield block
 
 
-def refuse_utf16(file: InputFile, head: bytes) -> None:
-    """Raise SentenceBeamError for a mark of UTF-16: most of such text would pass for UTF-8 with NUL
-    bytes.
-    """
-    if head.startswith(UTF16_BOMS):
-        raise SentenceBeamError(
-            f"{file.path} is UTF-16 (by its byte order mark); convert it to UTF-8"
-        )
-
-
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
     """The byte offsets of the lines that start in [start, stop)."""
     for block in read_lines(file, start, stop):
@@ -73,13 +62,6 @@ def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
             f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out"
             " of --input"
         ) from error
-
-
-def encoding_of(head: bytes) -> str:
-    """The encoding that a byte order mark at the head of a file says; UTF-8 where there is none."""
-    if head.startswith(BOM):
-        return "utf-8-sig"
-    return "utf-16" if head.startswith(UTF16_BOMS) else "utf-8"
 
 
 def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:

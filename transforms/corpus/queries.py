@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from transforms.base.errors import OptionError
 from transforms.corpus.files import InputFile
-from transforms.corpus.reading import list_files, read_files
+from transforms.corpus.reading import list_files, naming_option, read_files
 from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
 from transforms.corpus.rows import Rejected
 
@@ -31,10 +31,8 @@ class QueryFiles:
         """The files, sorted by relative path. Raises the errors of `embed`, which name
         `--queries`.
         """
-        try:
+        with naming_option("--queries"):
             return list_files(self.patterns, self.format or "auto", self.delimiter)
-        except OptionError as error:
-            raise OptionError(str(error).replace("--input", "--queries")) from error
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,23 @@
-"""All rows of the files that `--input` names, for what reads a collection once and keeps nothing of
-it.
+"""All rows of input files, for what reads a collection once.
+
+`embed` reads the same spans with the same readers, but on many workers: see `read_span`.
 """
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 
-from transforms.corpus.columns import kept_types
-from transforms.corpus.files import PLAIN, InputFile, check_distinct
+from transforms.base.errors import OptionError
+from transforms.corpus.files import InputFile, check_distinct
 from transforms.corpus.find import match_inputs
+from transforms.corpus.formats.format import RawRow
+from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import Columns
 from transforms.corpus.rows import UnitRows, read_span
-from transforms.corpus.spans import UNIT_TOKENS, plan_file
+from transforms.corpus.spans import UNIT_TOKENS, Span
 
 
 def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
-    """The files that the patterns name, each once. Raises the errors that `embed` raises for
-    them.
-    """
+    """The files that the patterns name, each once. Raises the errors that `embed` raises."""
     files = [
         file
         for pattern in patterns
@@ -25,10 +27,59 @@ def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
 
+def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+    """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several
+    that make it.
+
+    Raises SentenceBeamError for a file that cannot be read.
+    """
+    return reader_of(file).spans(file, text, unit_tokens)
+
+
+def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
+    """The spans of a file whose columns were checked, as `embed` checks them; plain text has none
+    to check.
+    """
+    reader = reader_of(file)
+    if reader.has_columns:
+        reader.columns(file).check(columns.text, columns.id, columns.keep, columns.kinds)
+    return reader.spans(file, columns.text, UNIT_TOKENS)
+
+
 def read_files(files: Iterable[InputFile], columns: Columns) -> Iterator[UnitRows]:
-    """The rows of the files, a unit at a time. Raises the errors that `embed` raises for them."""
+    """The rows of the files with text, id and kept columns, a unit at a time, rejected ones apart.
+
+    Raises the errors that `embed` raises for them.
+    """
     for file in files:
-        if file.format not in PLAIN:
-            kept_types(file, columns.text, columns.id, columns.keep)
-        for span in plan_file(file, columns.text, UNIT_TOKENS):
+        for span in plan_reading(file, columns):
             yield from read_span(span, columns, UNIT_TOKENS)
+
+
+def read_header(file: InputFile) -> list[str]:
+    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file
+    without columns.
+    """
+    names = reader_of(file).header(file)
+    if not names:
+        raise OptionError(f"{file.path} is empty; leave it out of --input")
+    return names
+
+
+def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
+    """The rows of a file in order, with the values of some columns of its header, of whatever types
+    they are.
+
+    TSV has no quoting, as in the files that data sets are published in. Raises SentenceBeamError
+    for a file that cannot be read.
+    """
+    return reader_of(file).values(file, names)
+
+
+@contextlib.contextmanager
+def naming_option(option: str) -> Iterator[None]:
+    """Name another option than --input in the errors of reading files."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(str(error).replace("--input", option)) from error

@@ -11,16 +11,8 @@ import pyarrow as pa
 
 from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.files import InputFile
-from transforms.corpus.row_blocks import (
-    BLANK_LINE,
-    EMPTY_TEXT,
-    NULL_ID,
-    NULL_TEXT,
-    Block,
-    Columns,
-    Rows,
-    blocks_of,
-)
+from transforms.corpus.formats.registry import reader_of
+from transforms.corpus.row_blocks import BLANK_LINE, NULL_ID, NULL_TEXT, Block, Columns, Rows
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 
 # times a unit's tokens: two neighbours of that together are one unit, and what is left makes no
@@ -99,6 +91,11 @@ class UnitRows:
         return self.files[row] if self.files is not None else self.relative
 
 
+def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
+    """The rows of a span in order. Raises SentenceBeamError naming a file that cannot be read."""
+    return reader_of(span.file).blocks(span, columns.reading(span.file))
+
+
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
     """The span's units in order; at least one, if only an empty one.
 
@@ -146,7 +143,7 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
 
 
 def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
-    faults = _faults(rows, BLANK_LINE if span.file.format == "text" else EMPTY_TEXT)
+    faults = _faults(rows, reader_of(span.file).blank_reason)
     if not faults:
         kept = pa.concat_tables(rows.kept) if rows.kept else None
         ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from transforms.base.errors import OptionError
+from transforms.corpus.encoding import BOM, refuse_utf16
 from transforms.corpus.files import InputFile, decompressed, open_unchanged
-from transforms.corpus.lines import BOM, MOST_BYTES, refuse_utf16, whole
+from transforms.corpus.lines import MOST_BYTES, whole
 from transforms.storage.base import BLOCK
 
 

@@ -2,7 +2,6 @@
 row.
 """
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -10,10 +9,10 @@ from typing import Any
 
 from transforms import storage
 from transforms.base.errors import OptionError
-from transforms.corpus import InputFile, match_inputs
-from transforms.corpus.files import PLAIN, compression_of, format_of, is_utf8
-from transforms.corpus.row_blocks import NOT_UTF8
-from transforms.corpus.table_rows import header_of, rows_of
+from transforms.corpus import InputFile, match_inputs, reading
+from transforms.corpus.column_values import NOT_UTF8
+from transforms.corpus.files import is_utf8
+from transforms.corpus.formats.registry import compression_of, format_of, plain_formats
 
 Place = int | str  # the number of a line, or the words that name a row
 Row = tuple[Place, list[str]]
@@ -50,13 +49,13 @@ def read_header(path: str) -> list[str]:
     if _is_tab_separated(path):
         lines = read_lines(path)
         return lines[0].split("\t") if lines else []
-    with _named_as_task():
-        return header_of(_file(path))
+    with reading.naming_option("--task"):
+        return reading.read_header(_file(path))
 
 
 def _is_tab_separated(path: str) -> bool:
     kind = format_of(path)
-    return kind in ("", "tsv", *PLAIN) and not compression_of(path, kind)
+    return kind in ("", "tsv", *plain_formats()) and not compression_of(path, kind)
 
 
 def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -69,8 +68,8 @@ def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _of_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
-    with _named_as_task():
-        for row in rows_of(_file(path), columns):
+    with reading.naming_option("--task"):
+        for row in reading.read_values(_file(path), columns):
             place = f"row {row.number}"
             if row.reason is not None:
                 raise bad_line(path, place, row.reason)
@@ -85,15 +84,6 @@ def _file(path: str) -> InputFile:
     if len(files) > 1:
         raise OptionError(f"--task {path} names {len(files)} files; name one")
     return files[0]
-
-
-@contextlib.contextmanager
-def _named_as_task() -> Iterator[None]:
-    """Errors of reading a file speak of --task, not of --input."""
-    try:
-        yield
-    except OptionError as error:
-        raise OptionError(str(error).replace("--input", "--task")) from error
 
 
 def cell(path: str, line: Place, row: Sequence[str], place: int, columns: Sequence[str]) -> str:

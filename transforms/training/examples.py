@@ -11,8 +11,8 @@ from transforms import storage
 from transforms.base.errors import DataGateError, OptionError
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
+from transforms.corpus.reading import naming_option, read_header, read_values
 from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
-from transforms.corpus.table_rows import header_of, rows_of
 from transforms.evaluation.tables import stem
 from transforms.training.labels import Labels, read_labels
 from transforms.training.options import TrainOptions
@@ -76,7 +76,7 @@ def read_examples(
     """
     named = [(name, file) for word in words for name, file in _files(flag, word)]
     found = [
-        columns_of(file.path, header_of(file), options.objective, options.columns)
+        columns_of(file.path, read_header(file), options.objective, options.columns)
         for _, file in named
     ]
     roles = list(found[0])
@@ -107,10 +107,8 @@ def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
         name, path = "", word
     if not path:
         raise OptionError(f"{flag} {word}: say NAME=PATH, or PATH")
-    try:
+    with naming_option(flag):
         return [(name or stem(file.relative), file) for file in match_inputs(path)]
-    except OptionError as error:
-        raise OptionError(str(error).replace("--input", flag)) from None
 
 
 def _read(
@@ -128,7 +126,7 @@ def _read(
     first: list[int] = []
     readers = [_reader(role, file.path, columns[role], labels) for role in columns]
     rows = 0
-    for raw in islice(rows_of(file, list(columns.values())), limit):
+    for raw in islice(read_values(file, list(columns.values())), limit):
         rows += 1
         row: list[Any] = []
         reason = raw.reason

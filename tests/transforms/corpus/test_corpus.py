@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, UnitRows, limit_spans, match_inputs, plan_file, read_span
+from transforms.corpus.encoding import UTF16_BOMS
 from transforms.corpus.files import InputChangedError, check_distinct, fixed_part
 from transforms.corpus.find import overlaps
-from transforms.corpus.lines import UTF16_BOMS
 from transforms.corpus.spans import estimated_tokens
 from transforms.store.ledger import span_name
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from transforms.corpus import Columns, csv_rows, lines, match_inputs, read_span
 from transforms.corpus.csv_rows import CutRow, Dialect, Quotes, read_csv
 from transforms.corpus.lines import TOO_LONG
+from transforms.corpus.reading import plan_file
 from transforms.corpus.rows import UnitRows
-from transforms.corpus.spans import plan_file
 
 PACK = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from transforms.base.arrow import as_hashes
 from transforms.base.errors import OptionError
-from transforms.corpus import Columns, InputFile, match_inputs, plan_file, read_span
-from transforms.corpus.spans import UNIT_TOKENS
+from transforms.corpus import Columns, InputFile, match_inputs, read_files
 from transforms.index.sample import sample_keys
 from transforms.search import Selection
 from transforms.space import row_hashes
@@ -92,11 +91,9 @@ def of_files(
     left.
     """
     smallest: Smallest[str] = Smallest(want)
-    for file in _files(patterns, file_format, delimiter):
-        for span in plan_file(file, column, UNIT_TOKENS):
-            for unit in read_span(span, Columns(column), UNIT_TOKENS):
-                for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
-                    smallest.add(key, text)
+    for unit in read_files(_files(patterns, file_format, delimiter), Columns(column)):
+        for key, text in zip(keys_of(unit.texts, unit.ids), unit.texts, strict=True):
+            smallest.add(key, text)
     if not smallest.seen:
         raise OptionError("--input holds no row with text; check --input and --text-column")
     return Sampled(smallest.seen, smallest.taken(), {})

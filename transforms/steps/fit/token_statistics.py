@@ -11,8 +11,8 @@ import numpy as np
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import OptionError, SentenceBeamError, SpaceMismatchError
-from transforms.corpus import Columns, InputFile, Span, plan_file, read_span
-from transforms.corpus.columns import kept_types
+from transforms.corpus import Columns, InputFile, Span, read_span
+from transforms.corpus.reading import plan_reading
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -63,8 +63,7 @@ class Counted:
 def plan_spans(file: InputFile, text_column: str) -> Iterator[Span | Problem]:
     """The spans of a file, or why it cannot be read."""
     try:
-        kept_types(file, text_column, None, ())
-        yield from plan_file(file, text_column, UNIT_TOKENS)
+        yield from plan_reading(file, Columns(text_column))
     except SentenceBeamError as error:
         yield Problem.of(error)
 

@@ -2,7 +2,7 @@
 
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
-from transforms.corpus.files import INPUT_FORMATS
+from transforms.corpus.formats.registry import INPUT_FORMATS
 from transforms.index.choose import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES

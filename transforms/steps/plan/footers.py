@@ -9,9 +9,9 @@ from dataclasses import replace
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile, plan_file
-from transforms.corpus import columns as corpus_columns
 from transforms.corpus.files import BROKEN, broken_link
-from transforms.corpus.row_blocks import blocks_of
+from transforms.corpus.formats.registry import columns_of
+from transforms.corpus.rows import blocks_of
 from transforms.steps.options.job import EmbedJob
 from transforms.store.runs.plan import PlannedFile
 
@@ -34,25 +34,22 @@ def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
     """
     columns = job.columns
     text = columns.text if columns.of_text is None else None
-    return corpus_columns.kept_types(file, text, columns.id, columns.keep, columns.kinds)
+    return columns_of(file).kept_types(text, columns.id, columns.keep, columns.kinds)
 
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     """The file opened: the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
     columns = job.columns
+    there = columns_of(item.file)
     spans = plan_file(
         item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens
     )
-    keys = (
-        corpus_columns.keys_found(item.file, columns.keep)
-        if columns.keep or templates(job)
-        else None
-    )
+    keys = there.existing(columns.keep) if columns.keep or templates(job) else None
     for names, option in templates(job):
-        named = corpus_columns.template_names_found(item.file, names, option)
+        named = there.template_names(names, option)
         keys = None if named is None or keys is None else (*keys, *named)
-    open_types = corpus_columns.open_types(item.file, columns.keep, columns.kinds)
+    open_types = there.open_types(columns.keep, columns.kinds)
     found = replace(
         item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types
     )

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus import columns as corpus_columns
 from transforms.corpus.column_types import STR, TYPES, word_for
+from transforms.corpus.formats.registry import columns_of
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import kept_types, templates
 from transforms.store.manifest import Manifest
@@ -52,7 +52,7 @@ def _opened(items: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     if not known or other is None:
         return known
     columns = job.columns
-    open_types = corpus_columns.open_types(other.file, columns.keep, columns.kinds)
+    open_types = columns_of(other.file).open_types(columns.keep, columns.kinds)
     return [replace(other, kept=kept_types(other.file, job), open_types=open_types), *known]
 
 
@@ -147,4 +147,4 @@ def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
     named += [(name, option) for names, option in templates(job) for name in names]
     for name, option in named if told else ():
         if not any(name in (item.keys or ()) for item in told):
-            raise corpus_columns.no_column(told[0].file, name, option)
+            raise columns_of(told[0].file).missing_error(name, option)

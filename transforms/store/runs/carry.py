@@ -5,7 +5,7 @@ new name.
 from dataclasses import replace
 
 from transforms.corpus import InputFile
-from transforms.corpus.files import compression_of
+from transforms.corpus.formats.registry import compression_of
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.carried import CarriedShards

@@ -22,7 +22,7 @@ from transforms.base.measures import Summary, summed
 from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.files import compression_of
+from transforms.corpus.formats.registry import compression_of
 from transforms.corpus.groups import AnySpan, GroupSpan
 from transforms.store import layout
 from transforms.store.entries import InputEntry

@@ -13,8 +13,7 @@ from transforms import storage
 from transforms.base.entries import dataclass_of
 from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.corpus import Rejected
-from transforms.corpus.columns import first_json_rows, keys_of
-from transforms.corpus.files import JSON
+from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from transforms.store import layout
 from transforms.store.entries import stored
@@ -83,12 +82,14 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
     """The keys of the first rows of an input file in brackets; nothing for other formats, or if it
     cannot be read.
     """
-    found = next((f for f in plan.files if f.path == relative and f.format in JSON), None)
+    found = next((f for f in plan.files if f.path == relative), None)
     if found is None:
         return ""
     try:
-        keys = keys_of(first_json_rows(file_of(found)))
+        keys = columns_of(file_of(found)).first_keys()
     except (SentenceBeamError, OSError):
+        return ""
+    if keys is None:
         return ""
     return f" (keys there: {ascii(', '.join(keys))[1:-1]})"
 

@@ -1,0 +1,77 @@
+"""Rows of the batches that tables are read in: Parquet, Arrow, ORC and Avro."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.arrow import without_views
+from transforms.corpus.column_types import as_type
+from transforms.corpus.column_values import (
+    Reasons,
+    as_strings,
+    decoded,
+    first_reasons,
+    kept_faults,
+    named_values,
+)
+from transforms.corpus.files import InputFile
+from transforms.corpus.nested import column_at
+from transforms.corpus.row_blocks import Block, Columns, Rows
+
+
+def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, position: int) -> Block:
+    """The rows of a batch, whose first row has the number `position` in its file."""
+    n = batch.num_rows
+    positions = list(range(position, position + n))
+    texts, reasons, sizes = _texts(batch, columns)
+    prefixes, others = _prefixes(batch, columns)
+    reasons = first_reasons(reasons, others)
+    if columns.id:
+        ids, id_reasons = decoded(as_strings(column_at(batch, columns.id)))
+        reasons = first_reasons(reasons, id_reasons)
+    else:
+        ids = [f"{file.relative}#{p}" for p in positions]
+    carried = []
+    for name in columns.keep:
+        column, others = _kept_column(batch, columns, name)
+        reasons = first_reasons(reasons, others)
+        carried.append(column)
+    kept = (
+        [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))]
+        if columns.keep
+        else []
+    )
+    return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
+
+
+def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
+    """A kept column, and reasons against its values."""
+    column, kind = column_at(batch, name), columns.kinds.get(name)
+    if kind is None:
+        return column, kept_faults(column)
+    column, reasons = as_type(column, name, kind)
+    return column, first_reasons(reasons, kept_faults(column))
+
+
+def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], Reasons, np.ndarray]:
+    """Texts, reasons against them, and sizes in bytes."""
+    if columns.of_text is None:
+        text = _large(column_at(batch, columns.text))
+        return *decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(
+            zero_copy_only=False
+        )
+    rows, reasons = named_values(batch, columns.of_text.names)
+    texts = [columns.of_text.fill(row.get) for row in rows]
+    return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
+
+
+def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], Reasons]:
+    """What stands before the pieces of each row, and reasons against it."""
+    if columns.before_pieces is None:
+        return [], None
+    rows, reasons = named_values(batch, columns.of_prefix)
+    return [columns.before_pieces.around_headings(row.get) for row in rows], reasons
+
+
+def _large(text: pa.Array) -> pa.Array:
+    return text if pa.types.is_large_string(text.type) else text.cast(pa.large_string())

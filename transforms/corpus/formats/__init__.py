@@ -1,0 +1,1 @@
+"""The input formats: a file each, listed in `registry.py`."""

@@ -1,0 +1,109 @@
+"""Avro: records, read one by one."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.tables import ROWS, TableFormat, cut_batches, opened
+from transforms.corpus.nested import value_as_text
+from transforms.corpus.spans import Span, whole_file
+from transforms.storage.base import BLOCK
+
+TITLE = "Avro"
+TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "null": pa.null(),
+}
+LOGICAL_TYPES: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+class Avro(TableFormat):
+    """Avro files. Unions of several types, maps, UUIDs, decimals and references are text."""
+
+    name = "avro"
+    endings = (".avro",)
+
+    def read_schema(self, file: InputFile) -> pa.Schema:
+        with opened(file, TITLE) as raw:
+            return _schema(_records(raw))
+
+    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        with opened(file, TITLE) as raw:
+            yield from cut_batches(_batches(raw, names))
+
+    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+        return whole_file(file, is_packed=True)
+
+
+def _records(raw: BinaryIO) -> Any:
+    import fastavro
+
+    return fastavro.reader(raw)
+
+
+def _schema(reader: Any) -> pa.Schema:
+    written = reader.writer_schema
+    if not isinstance(written, dict) or written.get("type") != "record":
+        raise ValueError("its rows are no records")
+    return pa.schema(
+        [(field["name"], _type(field["type"]) or pa.string()) for field in written["fields"]]
+    )
+
+
+def _type(kind: Any) -> pa.DataType | None:
+    """The Arrow type of an Avro type, None for one whose values are taken as text (see
+    `value_as_text`).
+    """
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        return _type(others[0]) if len(others) == 1 else None
+    if isinstance(kind, str):
+        return TYPES.get(kind)
+    if "logicalType" in kind:
+        return LOGICAL_TYPES.get(kind["logicalType"])
+    if kind["type"] == "array":
+        inside = _type(kind["items"])
+        return pa.list_(inside) if inside is not None else None
+    if kind["type"] == "record":
+        fields = [(field["name"], _type(field["type"])) for field in kind["fields"]]
+        return None if any(inside is None for _, inside in fields) else pa.struct(fields)
+    return pa.binary(kind["size"]) if kind["type"] == "fixed" else TYPES.get(kind["type"])
+
+
+def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
+    reader = _records(raw)
+    all_columns = _schema(reader)
+    schema = pa.schema([all_columns.field(name) for name in names])
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for row in reader:
+        rows.append({name: row[name] for name in names})
+        size += sum(len(value) for value in rows[-1].values() if isinstance(value, str))
+        if len(rows) == ROWS or size > BLOCK:
+            yield _batch(rows, schema)
+            rows, size = [], 0
+    yield _batch(rows, schema)
+
+
+def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        values = [row[field.name] for row in rows]
+        if pa.types.is_string(field.type):
+            values = [value_as_text(value) for value in values]
+        columns.append(pa.array(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

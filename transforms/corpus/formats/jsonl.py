@@ -1,0 +1,66 @@
+"""JSON lines: an object a line."""
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from transforms.corpus.column_values import NOT_UTF8, decode
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.json_objects import JsonFormat, read_object
+from transforms.corpus.formats.lines import LineFormat
+from transforms.corpus.lines import TOO_LONG, CutLine, read_lines
+from transforms.corpus.parsed_rows import ParsedRow, reject_cut
+from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_JSON, Columns
+
+
+class JsonLines(LineFormat, JsonFormat):
+    """Lines of JSON objects."""
+
+    name = "jsonl"
+    endings = (".jsonl", ".ndjson")
+
+    def row(self, file: InputFile, columns: Columns, offset: int, line: bytes) -> ParsedRow:
+        default = None if columns.id else f"{file.relative}@{offset}"
+        if isinstance(line, CutLine):
+            return reject_cut(line, default)
+        source, reason = decode(line)
+        if reason or not source.strip():
+            return ParsedRow(source, default, reason or EMPTY_TEXT)
+        return read_object(columns, _parse(source), default, source)
+
+    def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
+        return _first_rows(file)
+
+    def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
+        """All objects of a file, blank lines left out; for a line that holds none, the reason
+        against it.
+        """
+        for lines in read_lines(file, 0, None):
+            for _, line in lines:
+                if isinstance(line, CutLine):
+                    yield TOO_LONG
+                elif line.strip():
+                    yield _object_or_reason(line)
+
+
+@functools.lru_cache(1)  # several questions about one file follow each other
+def _first_rows(file: InputFile) -> list[dict[str, Any]]:
+    lines = next(read_lines(file, 0, None), [])
+    return [row for _, line in lines if isinstance(row := _object_or_reason(line), dict)]
+
+
+def _object_or_reason(line: bytes) -> dict[str, Any] | str:
+    try:
+        value = _parse(line.decode())
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    return value if isinstance(value, dict) else NOT_JSON
+
+
+def _parse(source: str) -> Any:
+    """The value of a line, None if it is no JSON."""
+    try:
+        return json.loads(source)
+    except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
+        return None

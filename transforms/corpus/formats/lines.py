@@ -1,0 +1,58 @@
+"""Formats with a row a line, of which any range of bytes can be read."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.format import Format
+from transforms.corpus.lines import line_starts, read_lines
+from transforms.corpus.parsed_rows import ParsedRow, gather_rows
+from transforms.corpus.row_blocks import Block, Columns
+from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
+
+
+class LineFormat(Format):
+    """A row a line; cut into ranges of bytes unless it is compressed. Positions and spans are of
+    uncompressed bytes.
+    """
+
+    is_by_line = True
+    counts_in_head = True
+
+    @abstractmethod
+    def row(self, file: InputFile, columns: Columns, offset: int, line: bytes) -> ParsedRow:
+        """The row of the line that begins at a byte."""
+
+    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+        if file.compression:
+            return super().spans(file, text, unit_tokens)
+        return list(_byte_ranges(file, unit_tokens))
+
+    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        file = span.file
+        for block in read_lines(file, span.start, span.stop):
+            rows = [self.row(file, columns, offset, line) for offset, line in block]
+            sizes = np.array([len(line) for _, line in block], np.int64)
+            yield gather_rows(columns, [offset for offset, _ in block], rows), sizes
+
+    def count_rows(self, span: Span) -> int:
+        return sum(len(block) for block in read_lines(span.file, span.start, span.stop))
+
+    def row_counts(self, file: InputFile) -> Iterator[int]:
+        return map(len, read_lines(file, 0, None))
+
+    def row_starts(self, span: Span) -> Iterator[int]:
+        return line_starts(span.file, span.start, span.stop)
+
+    def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
+        is_last_open = not goes_on and head != b"" and not head.endswith(b"\n")
+        return head.count(b"\n") + is_last_open
+
+
+def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
+    step = TEXT_BYTES_PER_TOKEN * unit_tokens
+    for start in range(0, file.size, step):
+        stop = min(start + step, file.size)
+        yield Span(file, start, start, stop, tokens=(stop - start) // TEXT_BYTES_PER_TOKEN)

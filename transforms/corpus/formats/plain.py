@@ -1,0 +1,76 @@
+"""Plain text, which has no columns: the row of a text, and what options may name in it."""
+
+from collections.abc import Iterator, Sequence
+
+from transforms.base.errors import OptionError
+from transforms.corpus.column_types import STR
+from transforms.corpus.column_values import decode
+from transforms.corpus.columns import NO_KINDS, FileColumns, Kinds
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.format import Format, RawRow
+from transforms.corpus.parsed_rows import ParsedRow, fill_prefix
+from transforms.corpus.row_blocks import Columns
+
+TEXT = "text"  # the column that plain text has
+
+
+class PlainFormat(Format):
+    """A format of texts alone."""
+
+    has_columns = False
+
+    def columns(self, file: InputFile) -> "PlainColumns":
+        return PlainColumns(file)
+
+    def header(self, file: InputFile) -> list[str]:
+        raise _no_columns(file)
+
+    def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
+        raise _no_columns(file)
+
+
+def _no_columns(file: InputFile) -> OptionError:
+    return OptionError(
+        f"{file.path} is plain text and has no columns; give TSV, CSV, JSON lines or Parquet"
+    )
+
+
+class PlainColumns(FileColumns):
+    """The one column of plain text."""
+
+    def names(self) -> Sequence[str]:
+        return [TEXT]
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        others = set(keep) - {text or TEXT}
+        if others or id_column:
+            option, name = (
+                ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
+            )
+            raise OptionError(
+                f"{self.file.path} is plain text and has no column {name} ({option}); make it a "
+                f"table, as CSV, or give it a --store of its own without {option}"
+            )
+
+    def kept_types(
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
+    ) -> tuple[tuple[str, str], ...]:
+        self.check(text, id_column, keep, types)
+        return tuple((name, str(STR.arrow)) for name in keep)
+
+    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+        return tuple(name for name in names if name == TEXT)
+
+
+def read_plain(columns: Columns, row_id: str, data: bytes) -> ParsedRow:
+    """The row of a text; bytes that are not UTF-8 reject it."""
+    plain, reason = decode(data)
+    text = plain if columns.of_text is None else columns.of_text.fill({columns.text: plain}.get)
+    values = {columns.text: plain}
+    return ParsedRow(text, row_id, reason, values, fill_prefix(columns, values.get))

@@ -1,0 +1,62 @@
+"""The input formats that exist, and which one a file has."""
+
+from transforms.corpus.columns import FileColumns
+from transforms.corpus.files import InputFile, split_compression
+from transforms.corpus.formats.arrow import Arrow
+from transforms.corpus.formats.avro import Avro
+from transforms.corpus.formats.document import Document
+from transforms.corpus.formats.format import Format
+from transforms.corpus.formats.json_array import JsonArray
+from transforms.corpus.formats.jsonl import JsonLines
+from transforms.corpus.formats.orc import Orc
+from transforms.corpus.formats.parquet import Parquet
+from transforms.corpus.formats.separated import Csv, Tsv
+from transforms.corpus.formats.text import Text
+
+# In the order in which help and messages list them.
+FORMATS: dict[str, Format] = {
+    known.name: known
+    for known in (
+        Parquet(),
+        Text(),
+        JsonLines(),
+        Csv(),
+        Tsv(),
+        JsonArray(),
+        Arrow(),
+        Avro(),
+        Orc(),
+        Document(),
+    )
+}
+INPUT_FORMATS = ("auto", *FORMATS)
+
+
+def reader_of(file: InputFile) -> Format:
+    """The format that a file is read by."""
+    return FORMATS[file.format]
+
+
+def columns_of(file: InputFile) -> FileColumns:
+    """The columns of a file, which is opened when they are first asked for."""
+    return reader_of(file).columns(file)
+
+
+def format_of(relative: str) -> str:
+    """The name of the format that a file's name says, or ""."""
+    stem, _ = split_compression(relative)
+    _, dot, ending = stem.rpartition(".")
+    ending = dot + ending.lower()
+    return next((name for name, known in FORMATS.items() if dot and ending in known.endings), "")
+
+
+def compression_of(relative: str, file_format: str) -> str:
+    """The suffix by which a file of this name and format is compressed, or ""."""
+    if file_format in FORMATS and FORMATS[file_format].is_packed:
+        return ""
+    return split_compression(relative)[1]
+
+
+def plain_formats() -> tuple[str, ...]:
+    """The names of the formats without columns."""
+    return tuple(name for name, known in FORMATS.items() if not known.has_columns)

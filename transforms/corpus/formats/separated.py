@@ -1,0 +1,183 @@
+"""CSV and TSV: a header, then rows."""
+
+import contextlib
+import csv
+import io
+from collections.abc import Iterator, Sequence
+
+from transforms.base.errors import OptionError
+from transforms.corpus.column_types import STR
+from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
+from transforms.corpus.columns import FileColumns, Kinds, list_columns, name_options, no_column
+from transforms.corpus.csv_rows import CutRow, Dialect, dialect_of, long_fields, read_csv, unquoted
+from transforms.corpus.files import InputFile, is_utf8
+from transforms.corpus.formats.format import Format, RawRow, until_stop
+from transforms.corpus.lines import TOO_LONG
+from transforms.corpus.parsed_rows import (
+    ParsedRow,
+    fill_prefix,
+    gather_rows,
+    make_id,
+    measure_texts,
+    read_kept,
+    replace_undecodable,
+)
+from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
+from transforms.corpus.spans import Span
+
+BY_FIRST_ROW = "its columns, by its first row"
+
+
+class Csv(Format):
+    """Values that a delimiter separates; the file tells which, and whether there are quotes."""
+
+    name = "csv"
+    endings: tuple[str, ...] = (".csv",)
+    has_header = True
+    counts_in_head = True
+
+    def columns(self, file: InputFile) -> "HeaderColumns":
+        return HeaderColumns(file)
+
+    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        return until_stop(span, _blocks(span.file, columns))
+
+    def row_counts(self, file: InputFile) -> Iterator[int]:
+        return map(len, read_csv(file))
+
+    def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
+        """The rows below the names of the columns."""
+        dialect = dialect_of(file)
+        rows = -1
+        with long_fields(), contextlib.suppress(csv.Error):  # the last row is cut
+            for row in dialect.rows(
+                io.StringIO(head.decode(dialect.encoding, "replace"), newline="")
+            ):
+                rows += bool(row) or len(dialect.header) <= 1
+        return max(0, rows)
+
+    def header(self, file: InputFile) -> list[str]:
+        return list(self.dialect(file).header)
+
+    def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
+        dialect = self.dialect(file)
+        places = [dialect.header.index(name) for name in names]
+        number = 0
+        for block in read_csv(file, dialect):
+            for row in block:
+                number += 1
+                if isinstance(row, CutRow):
+                    yield RawRow(number, reason=TOO_LONG)
+                elif len(row) != len(dialect.header):
+                    yield RawRow(number, reason=OTHER_WIDTH)
+                else:
+                    yield RawRow(number, [row[place] for place in places])
+
+    def dialect(self, file: InputFile) -> Dialect:
+        """How header and values are read."""
+        return dialect_of(file)
+
+
+class Tsv(Csv):
+    """Values that tabs separate. Header and values have no quoting, as in the files that data sets
+    are published in.
+    """
+
+    name = "tsv"
+    endings = (".tsv", ".tab")
+
+    def dialect(self, file: InputFile) -> Dialect:
+        return unquoted(file)
+
+
+class HeaderColumns(FileColumns):
+    """The names in the first row."""
+
+    def names(self) -> Sequence[str]:
+        return list(dialect_of(self.file).header)
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        """Raise OptionError if the header lacks a named column, or has it twice."""
+        dialect = dialect_of(self.file)
+        for option, name in name_options(text, id_column, keep) if dialect.header else ():
+            times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
+            if times != 1:
+                said = f"{times} columns {name}" if times else f"no column {name}"
+                columns = list_columns(BY_FIRST_ROW, name, dialect.header)
+                mend = (
+                    "; say --delimiter if it has more than this one"
+                    if len(dialect.header) == 1
+                    else ""
+                )
+                raise OptionError(f"{self.file.path} has {said} ({option}){columns}{mend}")
+
+    def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
+        return tuple((name, "") for name in keep if name not in types)
+
+    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+        dialect = dialect_of(self.file)
+        return (
+            tuple(name for name in names if dialect.place_of(name) is not None)
+            if dialect.header
+            else None
+        )
+
+    @property
+    def trimmed_names(self) -> tuple[str, ...]:
+        return dialect_of(self.file).trimmed
+
+    def missing_error(self, name: str, option: str) -> OptionError:
+        return no_column(self.file, name, option, BY_FIRST_ROW, self.names())
+
+
+def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
+    dialect, position = dialect_of(file), 0
+    places = {
+        name: place for name in columns.wanted if (place := dialect.place_of(name)) is not None
+    }
+    for rows in read_csv(file):
+        parsed = []
+        for number, row in enumerate(rows, position):
+            default = make_id(file, columns, number)
+            if isinstance(row, CutRow):
+                parsed.append(ParsedRow(replace_undecodable(row[0][:EXCERPT]), default, TOO_LONG))
+            elif len(row) == len(dialect.header):
+                parsed.append(_row(columns, places, row, default))
+            else:
+                excerpt = dialect.delimiter.join(row)[:EXCERPT]
+                parsed.append(ParsedRow(replace_undecodable(excerpt), default, OTHER_WIDTH))
+        yield (
+            gather_rows(columns, range(position, position + len(parsed)), parsed),
+            measure_texts(parsed),
+        )
+        position += len(rows)
+
+
+def _row(
+    columns: Columns, places: dict[str, int], row: list[str], default: str | None
+) -> ParsedRow:
+    """The row of CSV values; an empty one is null."""
+    kept = {name: _kept(columns, name, row[places[name]]) for name in columns.keep}
+    if columns.of_text is None:
+        text = row[places[columns.text]] or None
+    else:
+        text = columns.of_text.fill(lambda name: row[places[name]] if name in places else None)
+    prefix = fill_prefix(columns, lambda name: row[places[name]] if name in places else None)
+    row_id = row[places[columns.id]] or None if columns.id else default
+    if not all(map(is_utf8, (text, row_id, *prefix))):
+        return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
+    if not all(map(is_utf8, kept.values())):
+        return ParsedRow(text, row_id, KEPT_NOT_UTF8)
+    values, unread = read_kept(columns, kept)
+    return ParsedRow(text, row_id, unread, values, prefix)
+
+
+def _kept(columns: Columns, name: str, value: str) -> str | None:
+    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not
+    text.
+    """
+    if columns.kinds.get(name, STR) is STR:
+        return value or None
+    return value.strip() or None

@@ -1,0 +1,182 @@
+"""Formats of tables, whose files say the types of their columns: the rows of their batches, and the
+columns.
+"""
+
+import contextlib
+import functools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from transforms.base.errors import OptionError, SentenceBeamError, first_line
+from transforms.corpus.batch_rows import batch_rows
+from transforms.corpus.column_types import can_read
+from transforms.corpus.columns import (
+    NO_KINDS,
+    FileColumns,
+    Kinds,
+    can_be_kept,
+    is_bytes,
+    is_id,
+    is_string,
+    name_options,
+)
+from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
+from transforms.corpus.formats.format import Format, RawRow, until_stop
+from transforms.corpus.nested import all_names, roots, type_at
+from transforms.corpus.row_blocks import Block, Columns
+from transforms.corpus.spans import Span
+
+ROWS = 8192  # in a batch
+
+
+class TableFormat(Format):
+    """A format whose files have a schema and are read in batches of Arrow."""
+
+    is_packed = True
+
+    @abstractmethod
+    def read_schema(self, file: InputFile) -> pa.Schema:
+        """The columns of a file and their types."""
+
+    @abstractmethod
+    def batches(self, file: InputFile, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """Batches of at most ROWS rows of the named columns of the schema, in the file's order."""
+
+    def columns(self, file: InputFile) -> "TableColumns":
+        return TableColumns(file, self)
+
+    def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
+        return until_stop(span, self._blocks(span.file, columns))
+
+    def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
+        position = 0
+        schema = schema_of(self, file)
+        there = [name for name in columns.wanted if type_at(schema, name) is not None]
+        for batch in self.batches(file, roots(schema, there)):
+            if batch.num_rows:
+                yield batch_rows(file, columns, batch, position)
+                position += batch.num_rows
+
+    def row_counts(self, file: InputFile) -> Iterator[int]:
+        return (batch.num_rows for batch in self.batches(file, schema_of(self, file).names[:1]))
+
+    def header(self, file: InputFile) -> list[str]:
+        names: list[str] = schema_of(self, file).names
+        return names
+
+    def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
+        number = 0
+        for batch in self.batches(file, list(names)):
+            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+                number += 1
+                yield RawRow(number, row)
+
+
+@functools.lru_cache(16)
+def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
+    """The columns of a file, read once."""
+    return table.read_schema(file)
+
+
+@contextlib.contextmanager
+def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
+    """The file's bytes; whatever else is raised while they are read becomes one line that names the
+    file.
+
+    `title` is the format's name in that line.
+    """
+    try:
+        with open_unchanged(file) as raw:
+            yield raw
+    except SentenceBeamError:
+        raise
+    except (
+        Exception
+    ) as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
+        check_unchanged(file)  # one that is being written over looks corrupt
+        raise SentenceBeamError(
+            f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
+            "replace it or leave it out of --input"
+        ) from error
+
+
+def cut_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of batches in batches of at most ROWS."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS):
+            yield batch.slice(start, ROWS)
+
+
+@dataclass(frozen=True)
+class TableColumns(FileColumns):
+    """The columns of a table, by its schema."""
+
+    table: TableFormat
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        return schema_of(self.table, self.file)
+
+    def names(self) -> Sequence[str]:
+        return all_names(self.schema)
+
+    def check(
+        self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
+    ) -> None:
+        """Raise OptionError naming the file, the column, its type and the option that mends it."""
+        file, schema = self.file, self.schema
+        for option, name in name_options(text, id_column, keep):
+            if type_at(schema, name) is None:
+                raise self.missing_error(name, option)
+        if text is not None and not is_string(found := type_at(schema, text)):
+            raise OptionError(
+                f"{file.path}: column {text} is {found}, not string; name another --text-column or"
+                " cast it"
+            )
+        if id_column is not None and not is_id(found := type_at(schema, id_column)):
+            raise OptionError(
+                f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs "
+                "or bytes of a fixed number (--id-column)"
+            )
+        for name in keep:
+            self._check_kept(name, types)
+
+    def _check_kept(self, name: str, types: Kinds) -> None:
+        found = type_at(self.schema, name)
+        if name in types and not can_read(found, types[name]):
+            raise OptionError(
+                f"{self.file.path}: column {name} is {found}, which is not read as "
+                f"{types[name].word} (--keep-columns); name another type, or cast it"
+            )
+        if name not in types and not can_be_kept(found):
+            raise OptionError(
+                f"{self.file.path}: column {name} is {found}, which a Parquet file cannot hold "
+                "(--keep-columns); cast it or leave it out"
+            )
+
+    def kept_types(
+        self,
+        text: str | None,
+        id_column: str | None,
+        keep: tuple[str, ...],
+        types: Kinds = NO_KINDS,
+    ) -> tuple[tuple[str, str], ...]:
+        """Name and Arrow type of each kept column: the type that it was given, else its own."""
+        self.check(text, id_column, keep, types)
+        given = {name: kind.arrow for name, kind in types.items()}
+        return tuple((name, str(given.get(name, type_at(self.schema, name)))) for name in keep)
+
+    def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
+        types = {name: kind for name in names if (kind := type_at(self.schema, name)) is not None}
+        for name, kind in types.items():
+            if is_bytes(kind):
+                raise OptionError(
+                    f"{self.file.path}: column {name} is {kind}, not text ({option}); cast it or"
+                    " leave it out"
+                )
+        return tuple(types)

@@ -1,0 +1,22 @@
+"""Text files: a row a line."""
+
+from transforms.corpus.files import InputFile
+from transforms.corpus.formats.lines import LineFormat
+from transforms.corpus.formats.plain import PlainFormat, read_plain
+from transforms.corpus.lines import CutLine
+from transforms.corpus.parsed_rows import ParsedRow, reject_cut
+from transforms.corpus.row_blocks import BLANK_LINE, Columns
+
+
+class Text(LineFormat, PlainFormat):
+    """Lines of text."""
+
+    name = "text"
+    endings = (".txt", ".text")
+    blank_reason = BLANK_LINE
+
+    def row(self, file: InputFile, columns: Columns, offset: int, line: bytes) -> ParsedRow:
+        row_id = f"{file.relative}@{offset}"
+        if isinstance(line, CutLine):
+            return reject_cut(line, row_id)
+        return read_plain(columns, row_id, line)
