@@ -14,7 +14,7 @@ from transforms.base.extras import pip_line
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 TEXTS = sentences(300)
 METHODS = ["standardize", "remove-top:2", "standardize+remove-top:3", "whitening", "whitening:8", "flow:depth=1"]

@@ -29,7 +29,7 @@ from transforms.store.entries import (
     TunedRecallEntry,
 )
 from transforms.store.index_files import locators
-from transforms.store.shards.shards import take_rows
+from transforms.store.shards.reading import take_rows
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from transforms.index.faiss_module import use_threads
 from transforms.index.vectors import faiss_metric, prepared, scored_by
 from transforms.store import Store
 from transforms.store.index_files import files as index_files
-from transforms.store.shards.shards import open_shard, own_columns, read_shard
+from transforms.store.shards.columns import own_columns
+from transforms.store.shards.reading import open_shard, read_shard
 
 VECTORS, INDEX, IDS, ABOUT, TABLE = "vectors.npy", "index.faiss", "ids.parquet", "vectors.json", "rows"
 PLACE = ("piece", "start", "end")  # what tells the pieces of a document apart

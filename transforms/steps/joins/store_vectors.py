@@ -13,7 +13,7 @@ from transforms.base.errors import OptionError
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
 from transforms.store.manifest import Manifest
-from transforms.store.shards.shards import open_shard, read_shard, take_rows
+from transforms.store.shards.reading import open_shard, read_shard, take_rows
 
 TEXT_CHARACTERS = 200
 TEXT = "text"  # the column with the texts of rows in what a join writes
