@@ -29,7 +29,7 @@ from transforms.calibration.methods import AFFINE, fit_affine
 from transforms.calibration.moments import Moments
 from transforms.encoder import Encoder
 from transforms.steps.fit.gather import GatherJob, gather
-from transforms.store.shards.shards import ROW_GROUP_ROWS
+from transforms.store.shards.writing import ROW_GROUP_ROWS
 
 SHARDS = 8
 

@@ -28,8 +28,9 @@ from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import now
-from transforms.store.shards.shards import Vectors, unit_digest
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import unit_digest
 
 SHARDS = 20
 Rows = list[tuple[str, str, int]]  # id, text, number of its vector

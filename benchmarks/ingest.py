@@ -39,8 +39,8 @@ from transforms.corpus import UnitRows
 from transforms.encoder import Encoder
 from transforms.space import Space, row_hashes
 from transforms.steps.embed.inputs import encoded
-from transforms.store.shards.shards import Vectors
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
 
 CHARACTERS = 100
 ROWS_PER_FILE = 100_000

@@ -39,7 +39,7 @@ from transforms.store.open import Store
 from transforms.store.records import Problem
 from transforms.store.runs.result import now
 from transforms.store.runs.run_ids import new_run
-from transforms.store.shards.shards import is_narrow
+from transforms.store.shards.reading import is_narrow
 
 POOLERS = {"tfidf": ("tfidf",), "token-counts": ("remove-biases", "sif")}
 PICTURE = "fit.png"

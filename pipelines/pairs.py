@@ -33,7 +33,7 @@ from transforms.index.top_pairs import (
 from transforms.space import Machine, Recipe, row_hashes
 from transforms.steps.options.joins import PairsOptions
 from transforms.store import Store, open_store
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 TEXTS_AT_ONCE = 32_768
 

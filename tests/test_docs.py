@@ -34,7 +34,7 @@ from transforms.space import Recipe
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
-from transforms.store.shards.shards import OWN_COLUMNS
+from transforms.store.shards.columns import OWN_COLUMNS
 from transforms.store.verify import faults
 
 PAGES = [Page(path) for path in (*BESIDE, *DEPLOY, *DOCS)]

@@ -17,12 +17,15 @@ OTHERS = {
     ("steps/index_files.py", "array_of"): "called by parsed",
     ("store/plan.py", "of"): "called within refuse_damage",
     ("store/plan_work.py", "_work"): "called within refuse_damage",
-    ("store/shards.py", "_leaves"): "the bytes were made here",
+    ("store/shards/writing.py", "_leaves"): "the bytes were made here",
     (
-        "store/shards.py",
+        "store/shards/reading.py",
         "open_shard",
     ): "errors of remote storage are another matter, those of bytes are named",
-    ("store/shards.py", "read_checked"): "the bytes are those that were written, by their sha256",
+    (
+        "store/shards/reading.py",
+        "read_checked",
+    ): "the bytes are those that were written, by their sha256",
     (
         "store/vector_files.py",
         "_of_parquet",

@@ -23,7 +23,7 @@ from transforms.search import Searcher
 from transforms.space import row_hash
 from transforms.store import open_store
 from transforms.store.manifest import Manifest, snapshots
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 pytest.importorskip("faiss")
 pytestmark = [pytest.mark.usefixtures("one_model"), pytest.mark.timeout(7200)]

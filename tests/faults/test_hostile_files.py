@@ -54,7 +54,7 @@ from transforms.store.runs.canary import Canary
 from transforms.store.runs.result import read_result
 from transforms.store.runs.reuse import LastSnapshot
 from transforms.store.shards.precision import Ranges
-from transforms.store.shards.shards import read_shard, take_rows
+from transforms.store.shards.reading import read_shard, take_rows
 from transforms.store.verify import faults
 
 Check = Callable[[Any], object]

@@ -8,7 +8,7 @@ from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.methods import fit_affine
 from transforms.calibration.moments import Moments
 from transforms.store import open_store
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 
 def fit_on(store: Path, method: str, folder: Path) -> Path:

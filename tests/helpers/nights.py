@@ -45,8 +45,9 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import now
-from transforms.store.shards.shards import Vectors, unit_digest
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import unit_digest
 
 DIM = 16
 Files = Mapping[str, Iterable[tuple[str, str]]]  # rows (id, text) by file; a file is a unit

@@ -24,8 +24,8 @@ from transforms.search import Searcher
 from transforms.space import Space
 from transforms.store import open_store
 from transforms.store.manifest import Manifest, snapshots
+from transforms.store.shards.columns import own_columns
 from transforms.store.shards.precision import Coding, dequantize
-from transforms.store.shards.shards import own_columns
 from transforms.store.verify import faults
 
 EXACT = 2e-5  # of a vector's largest component

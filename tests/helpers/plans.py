@@ -23,8 +23,9 @@ from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.result import Result, now
-from transforms.store.shards.shards import Vectors, unit_digest, with_text
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import unit_digest, with_text
 
 UNIT_TOKENS = 2000
 

@@ -16,8 +16,8 @@ from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import Result, now
-from transforms.store.shards.shards import unit_digest
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.writing import unit_digest
 
 SPACE = Space(
     weights="w", tokenizer="t", architecture="bert:x", max_tokens=16, prompt="", pooler={"name": "mean"},

@@ -5,8 +5,9 @@ import pyarrow as pa
 
 from transforms.corpus import InputFile, Rejected, UnitRows
 from transforms.space import Space, row_hashes
-from transforms.store.shards.shards import Vectors, unit_digest
 from transforms.store.shards.units import PreparedUnit
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import unit_digest
 
 
 def make_unit(

@@ -28,8 +28,9 @@ from transforms.store import open_store
 from transforms.store.records import UnitRecord
 from transforms.store.runs.changes import read_side
 from transforms.store.shards.id_hashes import id_hashes
-from transforms.store.shards.shards import Vectors, with_text
 from transforms.store.shards.units import UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import with_text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
 DEFAULTS: argparse.Namespace = cost.parser().parse_args([])

@@ -16,7 +16,7 @@ from transforms.base.extras import pip_line
 from transforms.calibration import load_calibration
 from transforms.encoder import Encoder
 from transforms.store import open_store
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 TEXTS = sentences(300)
 METHODS = [

@@ -22,7 +22,7 @@ from transforms.steps.embed import cutting, inputs
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
 from transforms.store.runs.run_ids import new_run
-from transforms.store.shards import shards
+from transforms.store.shards import writing
 
 UNITS = ("--unit-tokens", 60)
 
@@ -82,7 +82,7 @@ def test_the_figures_name_the_part_that_is_slow(
         "load": (beam_embed, "load_checked_encoder", clock.slowed(beam_embed.load_checked_encoder)),
         "tokenise": (Encoder, "tokenize", clock.slowed(Encoder.tokenize)),
         "forward": (Encoder, "finish", lambda *arguments: replace(FINISH(*arguments), seconds=1.0)),
-        "write": (shards, "shard_bytes", clock.slowed(shards.shard_bytes)),
+        "write": (writing, "shard_bytes", clock.slowed(writing.shard_bytes)),
     }
     monkeypatch.setattr(*slowed[part])
     out = embed(glob, *UNITS).ok().out
@@ -170,9 +170,9 @@ def test_units_that_are_not_written_yet_are_the_queue(
         third.wait(60)
         return real(*arguments)
 
-    real = shards.shard_bytes
+    real = writing.shard_bytes
     monkeypatch.setattr(Encoder, "start", counted)
-    monkeypatch.setattr(shards, "shard_bytes", held_back)
+    monkeypatch.setattr(writing, "shard_bytes", held_back)
     embed(glob, *UNITS).ok()
     assert result_of(store)["measures"]["embed"]["queue"]["max"] >= 1
 

@@ -11,7 +11,9 @@ from transforms.base.arrow import as_matrix
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
-from transforms.store.shards.shards import open_shard, own_columns, read_shard, without_times
+from transforms.store.shards.columns import own_columns
+from transforms.store.shards.reading import open_shard, read_shard
+from transforms.store.shards.writing import without_times
 
 PUSHED = ("id", "embedding", "piece", "pieces", "start", "end")  # of a shard's own columns
 

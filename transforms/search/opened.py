@@ -22,7 +22,7 @@ from transforms.store.index_files.locator_file import LocatorFile
 from transforms.store.index_files.refine_file import RefineFile
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches
-from transforms.store.shards.shards import take_rows
+from transforms.store.shards.reading import take_rows
 
 
 class SnapshotIndex:

@@ -18,9 +18,9 @@ from transforms.corpus.passages import Piece, in_context, passage
 from transforms.search.hits import Hit, Hits
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
-from transforms.store.shards.shards import open_shard, take_rows
+from transforms.store.shards.columns import hidden_columns
+from transforms.store.shards.reading import open_shard, take_rows
 
-OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers
 HIT_FIELDS = {"query", "rank", "score"}  # what a search says itself
 
@@ -76,9 +76,13 @@ class SnapshotRows:
         least.
         """
         with open_shard(self._manifest.shard_paths[0]) as parquet:
-            own = OWN_COLUMNS | ({"doc_hash"} if self.has_pieces else set())
+            hidden = hidden_columns(self.has_pieces)
             return pa.schema(
-                [field for field in parquet.schema_arrow.remove_metadata() if field.name not in own]
+                [
+                    field
+                    for field in parquet.schema_arrow.remove_metadata()
+                    if field.name not in hidden
+                ]
             )
 
     def numbers_in(self, column: str) -> str | None:

@@ -21,7 +21,7 @@ from transforms.search.queries import QueryEncoder
 from transforms.search.rows import SnapshotRows, StoredRows
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
-from transforms.store.shards.shards import read_shard, read_wanted
+from transforms.store.shards.reading import read_shard, read_wanted
 
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
 PASSAGE = 400  # characters

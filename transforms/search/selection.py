@@ -11,7 +11,7 @@ from transforms.base.errors import OptionError
 from transforms.search.searcher import Searcher, Where
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches
-from transforms.store.shards.shards import read_shard, read_wanted
+from transforms.store.shards.reading import read_shard, read_wanted
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from transforms.store.manifest import Manifest, snapshots
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result, checked_result, result_of_snapshot
 from transforms.store.runs.run_ids import last_run, start_of
-from transforms.store.shards.shards import open_shard, own_columns
+from transforms.store.shards.columns import own_columns
+from transforms.store.shards.reading import open_shard
 
 RUNNING, UNFINISHED = "running", "unfinished"
 NO_RESULT = "its result is missing"

@@ -28,8 +28,9 @@ from transforms.store.manifest import UNSEALED, Manifest, read_manifest
 from transforms.store.records import SUMS, UnitRecord
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.result import checked_result
-from transforms.store.shards import shards
+from transforms.store.shards import reading
 from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.rejects import rejects_from_bytes
 from transforms.store.shards.units import sums_of
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
@@ -278,7 +279,7 @@ def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
 
 def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
     try:
-        info = shards.inspect_shard(data)
+        info = reading.inspect_shard(data)
     except SentenceBeamError as error:
         yield f"{path}: {error}"
         return
@@ -307,7 +308,7 @@ def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
         yield f"{path}: the reject file was changed after it was written (sha256 differs)"
         return
     try:
-        rows = len(shards.rejects_from_bytes(found[0]))
+        rows = len(rejects_from_bytes(found[0]))
     except SentenceBeamError as error:
         yield f"{path}: {error}"
         return
@@ -443,7 +444,7 @@ def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
     of its own.
     """
     try:
-        found = shards.take_rows(path, row, ["id", "row_hash"])
+        found = reading.take_rows(path, row, ["id", "row_hash"])
     except SentenceBeamError:
         return True
     return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

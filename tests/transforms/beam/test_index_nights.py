@@ -255,16 +255,16 @@ def test_an_unchanged_night_changes_nothing_and_reads_no_shard(
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The shards that are opened from now on."""
-    from transforms.store.shards import shards
+    from transforms.store.shards import reading
 
     opened: list[str] = []
-    original = shards.open_shard
+    original = reading.open_shard
 
     def open_shard(path: str, *size: int) -> Any:
         opened.append(path)
         return original(path, *size)
 
-    monkeypatch.setattr(shards, "open_shard", open_shard)
+    monkeypatch.setattr(reading, "open_shard", open_shard)
     return opened
 
 

@@ -16,7 +16,7 @@ from transforms.index.sample import sample_keys
 from transforms.search import Selection
 from transforms.space import row_hashes
 from transforms.store import Store
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 Item = TypeVar("Item")
 

@@ -9,7 +9,7 @@ import numpy as np
 from transforms.calibration import Calibration
 from transforms.calibration.moved import FittedMoments
 from transforms.space import Space
-from transforms.store.shards.shards import Vectors
+from transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from transforms.corpus import UnitRows
 from transforms.space import pieces_hashes, row_hashes
-from transforms.store.shards.shards import Vectors
+from transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
     from transforms.encoder import Embedded, Encoder, PiecesUnit, Tokenized, UnitBatches, Windows

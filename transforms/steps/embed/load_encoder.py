@@ -15,7 +15,7 @@ from transforms.steps.embed.units import calibration_of
 from transforms.steps.options.job import EmbedJob
 from transforms.store.runs.canary import TEXTS, Canary
 from transforms.store.shards.precision import of_floats
-from transforms.store.shards.shards import pooled_of
+from transforms.store.shards.vectors import pooled_of
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder

@@ -16,7 +16,7 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.reuse import stored_vectors
 from transforms.store.shards.precision import Ranges, keep_ranges
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 from transforms.store.shards.units import UnitCounts, UnitStore, read_written
 
 

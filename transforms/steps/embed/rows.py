@@ -41,7 +41,7 @@ from transforms.steps.embed.row_shapes import (
 )
 from transforms.steps.embed.units import collapse, fallbacks, reasons_of
 from transforms.store.calibrations import read_calibration
-from transforms.store.shards.shards import Vectors
+from transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
     from transforms.encoder import BatchStats, Encoder

@@ -26,8 +26,9 @@ from transforms.store.forms import run_form
 from transforms.store.records import UnitRecord, reused
 from transforms.store.runs.reuse import Found, LastSnapshot
 from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.shards import Vectors, unit_digest, with_text
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import unit_digest, with_text
 
 if TYPE_CHECKING:
     from transforms.encoder import Embedded, Encoder

@@ -19,7 +19,7 @@ from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.calibration.moments import Moments
 from transforms.index.sample import sample_keys, sample_threshold, select
 from transforms.store.records import Problem
-from transforms.store.shards.shards import read_pooled
+from transforms.store.shards.reading import read_pooled
 
 
 @dataclass(frozen=True)

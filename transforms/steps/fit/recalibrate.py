@@ -15,8 +15,8 @@ from transforms.store.records import UnitRecord, carried, reused
 from transforms.store.runs.commit import Run
 from transforms.store.runs.reuse import stored_vectors
 from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.shards import Vectors
 from transforms.store.shards.units import UnitCounts, UnitStore, read_written
+from transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)

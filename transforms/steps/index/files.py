@@ -34,7 +34,7 @@ from transforms.store import layout
 from transforms.store.entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 K = 10
 DEEP = 100  # the other k that a search is tuned for

@@ -44,7 +44,7 @@ from transforms.steps.index.files import Folder, lines_of, locate, stack
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
 from transforms.store.runs.facts import RunFact
-from transforms.store.shards.shards import check_shard
+from transforms.store.shards.reading import check_shard
 
 PART_BYTES = 1 << 26  # of the rows of a part
 PIECE_BYTES = 1 << 23  # read at a time

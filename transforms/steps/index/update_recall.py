@@ -32,7 +32,7 @@ from transforms.store.entries import (
 )
 from transforms.store.index_files import locators
 from transforms.store.runs.facts import IndexRecord, RunFact
-from transforms.store.shards.shards import take_rows
+from transforms.store.shards.reading import take_rows
 
 
 @dataclass(frozen=True)

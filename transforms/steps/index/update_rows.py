@@ -24,7 +24,7 @@ from transforms.steps.index.update import (
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
-from transforms.store.shards.shards import check_shard, read_shard
+from transforms.store.shards.reading import check_shard, read_shard
 
 
 @dataclass(frozen=True)

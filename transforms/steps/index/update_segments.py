@@ -34,7 +34,7 @@ from transforms.steps.index.update_rows import BucketMatch
 from transforms.store.entries import ChangeEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
-from transforms.store.shards.shards import take_rows
+from transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 10_000
 

@@ -25,7 +25,7 @@ from transforms.search import Hits, Searcher
 from transforms.steps.index.files import group_by_size
 from transforms.store.entries import IndexEntry
 from transforms.store.manifest import Manifest
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 GROUP_ROWS = 1_000_000
 Group = tuple[int, int]  # the first segment or shard, and the one behind the last

@@ -23,7 +23,8 @@ from transforms.search import Selection
 from transforms.store import Store
 from transforms.store.index_files import files as index_files
 from transforms.store.manifest import Manifest
-from transforms.store.shards.shards import open_shard, own_columns
+from transforms.store.shards.columns import own_columns
+from transforms.store.shards.reading import open_shard
 
 VECTORS, INDEX, IDS, ABOUT, TABLE = (
     "vectors.npy",

@@ -29,7 +29,7 @@ from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards.shards import open_shard, take_rows
+from transforms.store.shards.reading import open_shard, take_rows
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20

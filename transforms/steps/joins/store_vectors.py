@@ -12,7 +12,7 @@ from transforms.base.arrow import as_hashes, as_matrix
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
 from transforms.search import Selection
-from transforms.store.shards.shards import open_shard, take_rows
+from transforms.store.shards.reading import open_shard, take_rows
 
 TEXT_CHARACTERS = 200
 TEXT = "text"  # the column with the texts of rows in what a join writes

@@ -10,7 +10,7 @@ from transforms.steps.index.choice import budgets_of
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.choose import Choice
 from transforms.store.manifest import Manifest
-from transforms.store.shards.shards import PIECE_COLUMNS, check_kept
+from transforms.store.shards.columns import PIECE_COLUMNS, check_kept
 
 OF_VECTORS = (  # options that decide vectors, beside the model
     "revision", "pooler", "prompt", "prompt_name", "max_tokens", "chunks", "normalize",

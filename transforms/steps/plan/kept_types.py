@@ -17,7 +17,7 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import kept_types, templates
 from transforms.store.manifest import Manifest
 from transforms.store.runs.plan import PlannedFile
-from transforms.store.shards.shards import open_shard
+from transforms.store.shards.reading import open_shard
 
 
 def with_types(

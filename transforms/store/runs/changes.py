@@ -23,7 +23,7 @@ from transforms.corpus.buckets import in_buckets
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.shards.id_hashes import hash_ids
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 BUCKET_ROWS = 1_000_000
 BUCKETS = 256

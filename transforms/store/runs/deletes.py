@@ -24,7 +24,7 @@ from transforms.store.entries import InputEntry, Options
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carry import content_of
 from transforms.store.shards.id_hashes import hash_ids
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 PLACE = re.compile(r"[#@][0-9]+$")  # in an id that was made: the number of a row, or its first byte
 OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")

@@ -21,7 +21,7 @@ from transforms.store.manifest import Manifest, read_manifest, to_bytes
 from transforms.store.open import named_run
 from transforms.store.runs.plan import RecordedPlan, file_of
 from transforms.store.runs.run_ids import runs_of
-from transforms.store.shards.shards import rejects_from_bytes
+from transforms.store.shards.rejects import rejects_from_bytes
 
 FILES_AT_ONCE = 16
 

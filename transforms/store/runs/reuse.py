@@ -21,9 +21,10 @@ from transforms.store.kept import Kept
 from transforms.store.manifest import Manifest, read_shared
 from transforms.store.records import UnitRecord
 from transforms.store.runs.result import has_committed
-from transforms.store.shards.shards import Vectors, pooled_vectors, read_checked, read_shard
+from transforms.store.shards.columns import REUSED_COLUMNS
+from transforms.store.shards.reading import pooled_vectors, read_checked, read_shard
+from transforms.store.shards.vectors import Vectors
 
-COLUMNS = ["embedding", "norm", "row_hash", "tokens", "truncated", "pooled"]
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
 RENAMED = 64  # other names at most under which units are looked for, for all files of a group
@@ -238,7 +239,9 @@ class OldShards:
         unit = self._units[number]
         table = self._tables.get(number)
         if table is None:
-            table = read_checked(storage.join(self._root, unit.path or ""), unit.sha256, COLUMNS)
+            table = read_checked(
+                storage.join(self._root, unit.path or ""), unit.sha256, REUSED_COLUMNS
+            )
         if self._few:
             self._tables[number] = table
         return table
@@ -304,8 +307,8 @@ class OldShards:
 
 
 def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
-    """Rows of a shard of a space that have `COLUMNS`, with their final vectors or with the pooled
-    ones.
+    """Rows of a shard of a space that have `REUSED_COLUMNS`, with their final vectors or with the
+    pooled ones.
     """
     truncated, tokens = (
         batch.column("truncated").to_numpy(zero_copy_only=False),

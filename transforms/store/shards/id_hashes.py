@@ -16,7 +16,7 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 from transforms import storage
 from transforms.corpus.buckets import in_buckets
 from transforms.store import layout
-from transforms.store.shards.shards import read_shard
+from transforms.store.shards.reading import read_shard
 
 MARK = b"SBIDS1\0\0"
 HASHES = np.dtype("<u8")

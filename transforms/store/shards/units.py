@@ -20,8 +20,11 @@ from transforms.space import Space
 from transforms.store import layout
 from transforms.store.forms import shard_form
 from transforms.store.records import UnitRecord
-from transforms.store.shards import shards
+from transforms.store.shards import reading, writing
+from transforms.store.shards.columns import PIECE_COLUMNS, own_columns
 from transforms.store.shards.precision import Coding, Ranges
+from transforms.store.shards.rejects import read_rejects, rejects_bytes, rejects_from_bytes
+from transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class UnitStore:
     def write(
         self,
         unit: PreparedUnit,
-        vectors: shards.Vectors,
+        vectors: Vectors,
         late: list[Rejected],
         counts: UnitCounts,
         watch: Stopwatch | None = None,
@@ -131,7 +134,7 @@ class UnitStore:
         if rejects:
             record = self._put_rejects(unit, record, rejects)
         if rows.ids:
-            data = shards.shard_bytes(
+            data = writing.shard_bytes(
                 Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record)
             )
             if not self._put(unit.shard, data):
@@ -159,7 +162,7 @@ class UnitStore:
         """The record with a reject file that holds these rows: the one that stands, or another in
         its place.
         """
-        data, path = shards.rejects_bytes(rejects), storage.join(self._root, unit.rejects)
+        data, path = rejects_bytes(rejects), storage.join(self._root, unit.rejects)
         if not self._put(unit.rejects, data):
             found = self._storage.read_versioned(path)
             if found is not None and _holds(found[0], data):
@@ -219,7 +222,7 @@ class UnitStore:
         if known is not None and known.sha256 != _sha256(found[0]):
             return None  # damaged, and perhaps where no checksum of Parquet's looks
         try:
-            info = shards.inspect_shard(found[0])
+            info = reading.inspect_shard(found[0])
         except SentenceBeamError:
             return None
         ranges = self.ranges.digest if self.ranges else None
@@ -259,7 +262,7 @@ class UnitStore:
 def _holds(data: bytes, other: bytes) -> bool:
     """Whether two reject files have the same rows; versions of Arrow write them otherwise."""
     try:
-        return data == other or shards.rejects_from_bytes(data) == shards.rejects_from_bytes(other)
+        return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
     except SentenceBeamError:
         return False
 
@@ -267,7 +270,7 @@ def _holds(data: bytes, other: bytes) -> bool:
 def _number_of_rejects(data: bytes) -> int | None:
     """The rows of a reject file, None for other bytes."""
     try:
-        return len(shards.rejects_from_bytes(data))
+        return len(rejects_from_bytes(data))
     except SentenceBeamError:
         return None
 
@@ -304,9 +307,7 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
     return {"pieces_sum": f"{there:016x}", "documents_sum": f"{wanted:016x}"}
 
 
-def _record(
-    unit: PreparedUnit, vectors: shards.Vectors, rejected: int, counts: UnitCounts
-) -> UnitRecord:
+def _record(unit: PreparedUnit, vectors: Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
     rows = unit.rows
     return UnitRecord(
         path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
@@ -339,8 +340,8 @@ def read_written(
     The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing
     or changed.
     """
-    table = shards.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
-    own, is_cut = shards.own_columns(table.column_names), "piece" in table.column_names
+    table = reading.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
+    own, is_cut = own_columns(table.column_names), "piece" in table.column_names
     kept = table.select([name for name in table.column_names if name not in own])
     rows = UnitRows(
         name=unit.unit,
@@ -352,13 +353,13 @@ def read_written(
         positions=[],
         kept=kept if kept.num_columns else None,
         rejects=(
-            shards.read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
+            read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
             if unit.rejects
             else []
         ),
-        pieces=table.select(shards.PIECE_COLUMNS) if is_cut else None,
+        pieces=table.select(PIECE_COLUMNS) if is_cut else None,
     )
     hashes = table.column("row_hash").to_pylist()
-    digest = shards.unit_digest(store.space, rows, hashes, generation, store.ranges)
+    digest = writing.unit_digest(store.space, rows, hashes, generation, store.ranges)
     (batch,) = table.to_batches()
     return PreparedUnit(rows, hashes, digest), batch

@@ -13,7 +13,7 @@ from transforms import storage
 from transforms.base.errors import OptionError, first_line
 from transforms.index.vectors import as_vectors
 from transforms.space import Space
-from transforms.store.shards.shards import OF_BYTES, decoder
+from transforms.store.shards.reading import OF_BYTES, decoder
 
 COLUMN = "embedding"
 

@@ -10,8 +10,8 @@ from transforms.space import Space, row_hashes
 from transforms.store.records import UnitRecord
 from transforms.store.runs import reuse
 from transforms.store.runs.reuse import OldShards
-from transforms.store.shards.shards import Vectors
 from transforms.store.shards.units import UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
 
 
 @pytest.fixture

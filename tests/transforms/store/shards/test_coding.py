@@ -14,14 +14,10 @@ from transforms.base.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.space.identity import PRECISIONS
 from transforms.store.shards.precision import RANGED, Coding, Ranges, quantize
-from transforms.store.shards.shards import (
-    Vectors,
-    read_pooled,
-    read_shard,
-    shard_bytes,
-    unit_digest,
-)
+from transforms.store.shards.reading import read_pooled, read_shard
 from transforms.store.shards.units import UnitCounts, UnitStore
+from transforms.store.shards.vectors import Vectors
+from transforms.store.shards.writing import shard_bytes, unit_digest
 
 TYPES = {
     "float32": pa.list_(pa.float32(), 4),

@@ -8,8 +8,9 @@ from helpers.units import make_unit, make_vectors
 
 from transforms.space import Space
 from transforms.store.shards.precision import Coding
-from transforms.store.shards.shards import inspect_shard, shard_bytes
+from transforms.store.shards.reading import inspect_shard
 from transforms.store.shards.units import UnitCounts, UnitStore
+from transforms.store.shards.writing import shard_bytes
 
 COUNTS = UnitCounts(embedded=3, reused=0, duplicates=0, real=15, padded=16)
 

@@ -1,0 +1,38 @@
+"""The own columns of shards: one list, from which all else follows."""
+
+import pyarrow as pa
+import pytest
+
+from transforms.base.errors import OptionError
+from transforms.store.entries import Options
+from transforms.store.shards import columns
+
+
+def test_a_new_own_column_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = columns.OwnColumn("language", pa.string(), is_hidden=True)
+    columns.check_kept(Options(keep_columns=("language",)))
+    monkeypatch.setattr(columns, "OWN", (*columns.OWN, new))
+    assert (
+        columns.schema_of_own(pa.list_(pa.float32(), 3), False).field("language").type
+        == pa.string()
+    )
+    assert "language" in columns.own_columns(["id"])
+    assert "language" in columns.hidden_columns(False)
+    with pytest.raises(OptionError, match="every shard has a column language of its own"):
+        columns.check_kept(Options(keep_columns=("language",)))
+
+
+def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
+    vectors = pa.list_(pa.float32(), 3)
+    rows = ["id", "embedding", "norm", "row_hash", "tokens", "truncated"]
+    assert columns.schema_of_own(vectors, False).names == rows
+    assert columns.schema_of_own(vectors, True).names == [
+        *rows,
+        "piece",
+        "pieces",
+        "start",
+        "end",
+        "doc_hash",
+    ]
+    assert "doc_hash" not in columns.hidden_columns(False)
+    assert "doc_hash" in columns.hidden_columns(True)

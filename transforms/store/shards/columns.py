@@ -1,0 +1,112 @@
+"""The columns of an embedding shard: its own ones, declared once, and those kept from the input."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from transforms.base.errors import OptionError
+from transforms.corpus.pieces import PIECES
+from transforms.space import Space
+from transforms.store.entries import TEXT, Options
+from transforms.store.shards.precision import embedding_type
+
+
+@dataclass(frozen=True)
+class OwnColumn:
+    """A column that shards have of their own.
+
+    `type` is None if it depends on the space. A column that `is_of_pieces` exists if documents are
+    cut; one that `is_optional` stands after all others, in shards that need it. One that
+    `is_hidden` is in no hit of a search, and no filter may name it. `is_reused` columns are read to
+    reuse the vectors of a text. A `is_reserved` name is kept free in every store.
+    """
+
+    name: str
+    type: pa.DataType | None
+    is_of_pieces: bool = False
+    is_optional: bool = False
+    is_hidden: bool = False
+    is_reused: bool = False
+    is_reserved: bool = True
+
+
+PIECE = "piece"  # the column that tells a shard whose rows are pieces
+_HIDDEN_OF_PIECES = ("doc_hash",)
+# All own columns, in the order of a shard. Schemas, hits, reuse and checks of --keep-columns follow
+# from this list.
+OWN = (
+    OwnColumn("id", pa.string()),
+    OwnColumn("embedding", None, is_hidden=True, is_reused=True),
+    OwnColumn("norm", pa.float32(), is_hidden=True, is_reused=True),
+    OwnColumn("row_hash", pa.binary(16), is_hidden=True, is_reused=True),
+    OwnColumn("tokens", pa.int32(), is_hidden=True, is_reused=True),
+    OwnColumn("truncated", pa.bool_(), is_hidden=True, is_reused=True),
+    OwnColumn("pooled", None, is_optional=True, is_hidden=True, is_reused=True),
+    *(
+        OwnColumn(
+            field.name,
+            field.type,
+            is_of_pieces=True,
+            is_hidden=field.name in _HIDDEN_OF_PIECES,
+            is_reserved=field.name == PIECE,
+        )
+        for field in PIECES
+    ),
+)
+OWN_COLUMNS = tuple(column.name for column in OWN if column.is_reserved)
+PIECE_COLUMNS = tuple(column.name for column in OWN if column.is_of_pieces)
+REUSED_COLUMNS = [column.name for column in OWN if column.is_reused]
+
+
+def hidden_columns(pieces: bool) -> frozenset[str]:
+    """Return the own columns that no hit of a search shows; `pieces` says whether rows are pieces
+    of documents.
+    """
+    return frozenset(
+        column.name for column in OWN if column.is_hidden and (pieces or not column.is_of_pieces)
+    )
+
+
+def check_kept(options: Options) -> None:
+    """Raise OptionError for kept columns that a shard already has under that name."""
+    for name in options.keep_columns:
+        if name in own_columns(()):
+            mend = "say --id-column id" if name == "id" else "rename it in the input"
+            raise OptionError(
+                f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
+            )
+    kind = options.keep_types.get(options.text_column, "str")
+    if options.keeps_text_column and kind != "str":
+        raise OptionError(
+            f"--keep-columns {options.text_column}:{kind}: it is the column with the text; leave"
+            f" {kind} out"
+        )
+    if TEXT in options.keep_columns and options.keep_text and not options.keeps_text_column:
+        raise OptionError(
+            f"--keep-columns {TEXT}: the store keeps what is embedded under that name, which is"
+            " another text; say --no-keep-text, or rename the column in the input"
+        )
+
+
+def own_columns(names: Sequence[str]) -> frozenset[str]:
+    """Those of a shard's columns that are not kept ones."""
+    return frozenset(column.name for column in OWN if column.is_reserved or PIECE in names)
+
+
+def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
+    """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces
+    of documents.
+    """
+    own = schema_of_own(embedding_type(space), pieces)
+    return pa.schema([*own, *((field.name, field.type) for field in kept)])
+
+
+def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
+    """Return the own columns that every shard has, the vectors of a type, and those of pieces."""
+    fields: list[tuple[str, pa.DataType]] = []
+    for column in OWN:
+        if column.is_optional or (column.is_of_pieces and not pieces):
+            continue
+        fields.append((column.name, embedding if column.type is None else column.type))
+    return pa.schema(fields)

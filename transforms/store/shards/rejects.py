@@ -1,0 +1,55 @@
+"""Files of rejected rows, beside the shard of their unit."""
+
+import hashlib
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.arrow import table_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.corpus import Rejected
+from transforms.store.shards.writing import parquet_of
+
+REJECTS_SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("file", pa.string()),
+        ("row", pa.int64()),
+        ("reason", pa.string()),
+        ("excerpt", pa.string()),
+    ]
+)
+
+
+def rejects_bytes(rejects: list[Rejected]) -> bytes:
+    """The bytes of a unit's reject file, in the order of the rows' places."""
+    rows = [asdict(reject) for reject in sorted(rejects, key=lambda r: (r.file, r.row))]
+    return parquet_of(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA))
+
+
+def rejects_from_bytes(data: bytes) -> list[Rejected]:
+    """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another
+    file.
+    """
+    with refuse_damage("not a reject file"):
+        return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
+
+
+def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
+    """The rows of a reject file. Raises SentenceBeamError where it is missing, or not the one it
+    was written as.
+
+    `sha256` is None where that is not known, as of those that version 0.1.0 wrote.
+    """
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path}: the reject file is missing; see verify")
+    if sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+        raise SentenceBeamError(
+            f"{path}: the reject file was changed after it was written (sha256 differs); see verify"
+        )
+    try:
+        return rejects_from_bytes(found[0])
+    except SentenceBeamError as error:
+        raise SentenceBeamError(f"{path}: {error}; see verify") from error
