@@ -94,12 +94,19 @@ def lines(record: dict[str, Any]) -> list[str]:
     output = record["options"]["output"]
     early = ", stopped early" if record["stopped_early"] else ""
     dev = dev_line(record)
+    if record["space"] is None:
+        use = [f"use         sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"]
+    else:
+        use = [
+            f"space       {record['space'][:16]} ({record['dim']} dimensions)",
+            f"use         sentence-beam embed --model {output}",
+        ]
     return [
         f"steps       {record['steps']:,}{early}; weights of step {record['best_step']:,}",
         *([f"dev         {dev}"] if dev else []),
-        f"space       {record['space'][:16]} ({record['dim']} dimensions)",
+        *use[:-1],
         f"model       {output}",
-        f"use         sentence-beam embed --model {output}",
+        use[-1],
     ]
 
 

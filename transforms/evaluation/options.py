@@ -3,6 +3,7 @@
 from transforms.base import values
 from transforms.base.option import option, options
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
+from transforms.evaluation.similarity import COSINE, SIMILARITIES
 from transforms.space import DEFAULT_MODEL
 from transforms.steps.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
 
@@ -15,7 +16,8 @@ class EvaluateOptions:
     """Tasks, and the methods that are scored on them: each pooler, with each calibration fitted for it, at each dim.
 
     `tasks`: [KIND:]NAME=PATH[,PATH] each; `make`: PROBE=PATH each. `calibrations` are folders that `fit` made;
-    `truncate_dims` are scored beside the full width. `cache` is a folder in which scores are kept.
+    `truncate_dims` are scored beside the full width, `cross_encoders` (folders) beside all poolers. `cache` is a folder
+    in which scores are kept.
     """
 
     tasks: tuple[str, ...] = option(
@@ -56,6 +58,19 @@ class EvaluateOptions:
         several="repeat",
         flag="--truncate-dim",
         default=(),
+    )
+    cross_encoders: tuple[str, ...] = option(
+        "a folder that train --cross-encoder wrote, scored beside the poolers; repeat for more (default: none)",
+        metavar="DIR",
+        several="repeat",
+        flag="--cross-encoder",
+        default=(),
+    )
+    similarity: str = option(
+        "of two vectors, for sts, pairs and triplets; distances are negative, of vectors as pooled "
+        f"(default: {COSINE})",
+        choices=SIMILARITIES,
+        default=COSINE,
     )
     max_tokens: int | None = option(MAX_TOKENS, default=None)
     dtype: str = option(DTYPE, help="type of the forward pass (default: float32)", default="float32")

@@ -14,6 +14,7 @@ from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
 from transforms.evaluation.kinds.sts import Sts
 from transforms.evaluation.kinds.triplets import Triplets
 from transforms.evaluation.options import AVERAGE
+from transforms.evaluation.similarity import COSINE
 from transforms.evaluation.task import Task
 
 FORM = "[KIND:]NAME=PATH[,PATH]"
@@ -22,12 +23,14 @@ KINDS = (
 )  # fmt: skip
 
 
-def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> list[Task | StoreRetrieval]:
+def read_tasks(
+    words: Sequence[str], made: Sequence[str], classifier: str, similarity: str = COSINE
+) -> list[Task | StoreRetrieval]:
     """The tasks that values of `--task` name, and those that values of `--make` make, PROBE=PATH.
 
     Raises OptionError for a name that is given twice.
     """
-    tasks: list[Task | StoreRetrieval] = [read_task(word, classifier) for word in words]
+    tasks: list[Task | StoreRetrieval] = [read_task(word, classifier, similarity) for word in words]
     for word in made:
         name, equals, path = word.partition("=")
         if not equals or not path:
@@ -40,7 +43,7 @@ def read_tasks(words: Sequence[str], made: Sequence[str], classifier: str) -> li
     return tasks
 
 
-def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
+def read_task(word: str, classifier: str, similarity: str = COSINE) -> Task | StoreRetrieval:
     """The task that one value of `--task` names. Raises OptionError for a value of another form."""
     named, equals, listed = word.partition("=")
     kind, colon, name = named.partition(":")
@@ -53,13 +56,13 @@ def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
         raise OptionError(f"--task {word}: the name {name} must not hold a slash")
     if name == AVERAGE:
         raise OptionError(f"--task {word}: {AVERAGE} is the average of several tasks; choose another name")
-    return _read(kind, name, listed.split(","), classifier)
+    return _read(kind, name, listed.split(","), classifier, similarity)
 
 
-def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task | StoreRetrieval:
+def _read(kind: str, name: str, paths: Sequence[str], classifier: str, similarity: str) -> Task | StoreRetrieval:
     match kind:
         case "sts":
-            return Sts.read(name, paths)
+            return Sts.read(name, paths, similarity)
         case "relatedness":
             return Relatedness.read(name, paths)
         case "classification":
@@ -67,9 +70,9 @@ def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task |
         case "nli":
             return Inference.read(name, paths, classifier)
         case "pairs":
-            return Duplicates.read(name, paths)
+            return Duplicates.read(name, paths, similarity)
         case "triplets":
-            return Triplets.read(name, paths)
+            return Triplets.read(name, paths, similarity)
         case "clustering":
             return Clustering.read(name, paths)
         case "probing":

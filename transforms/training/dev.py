@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from transforms.evaluation.task import Predictions, Task, TaskVectors
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
 from transforms.training.roles import LABEL, NEGATIVE, SCORE
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 DEV = "dev"
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors float32 [n, d]
@@ -43,6 +46,10 @@ class Labelled:
     def predict(self, vectors: TaskVectors) -> Predictions:
         found = self.classify(vectors.of(self.first), vectors.of(self.second))
         return {"correct": (found == self.labels).astype(np.float64)}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the pairs."""
+        return {"correct": (scorer.label_numbers(self.first, self.second) == self.labels).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {"accuracy": Means(np.stack([found["correct"] for found in predictions]))}

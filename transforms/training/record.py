@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.evaluation.intervals import Belief
+from transforms.space import Space
 from transforms.training.folders import RECORD
 from transforms.training.options import TrainOptions
 
@@ -25,13 +26,15 @@ CARD, PAGE, PICTURE = "README.md", "training.html", "training.png"
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How a training ended: the curve, the dev metric with what can be believed before and after, the new space."""
+    """How a training ended: the curve, the dev metric with what can be believed before and after, the new space.
+
+    The space of a cross-encoder is None.
+    """
 
     fitted: "TrainingResult"
     metric: str | None
     believed: tuple[Belief, Belief] | None
-    space: str
-    dim: int
+    space: Space | None
     seconds: float
 
 
@@ -55,8 +58,8 @@ def record_of(
         "stopped_early": fitted.stopped_early,
         "curve": [*before, *fitted.curve],
         "dev": dev,
-        "space": outcome.space,
-        "dim": outcome.dim,
+        "space": outcome.space.id if outcome.space else None,
+        "dim": outcome.space.dim if outcome.space else None,
         "versions": {name: version for name in PACKAGES if (version := _version(name))}
         | {"python": platform.python_version()},
         "seconds": round(outcome.seconds, 1),
@@ -67,7 +70,9 @@ def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None)
     """Write training.json, the model card and the page; the picture too, where there is one."""
     (folder / RECORD).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8")
     has_code = any(folder.glob("*.py"))  # that of the CNN head, for sentence-transformers
-    card = _template("card.md").render(r=record, dev_line=dev_line(record), has_code=has_code)
+    card = _template("card.md" if record["space"] else "cross_encoder_card.md").render(
+        r=record, dev_line=dev_line(record), has_code=has_code
+    )
     (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(r=record, dev_line=dev_line(record), charts=_charts(record))
     (folder / PAGE).write_text(page, encoding="utf8")

@@ -13,12 +13,16 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import (
+    CrossEncoder,
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+from sentence_transformers.base.trainer import BaseTrainer
 from sentence_transformers.training_args import BatchSamplers
 from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
@@ -26,7 +30,8 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from transforms.base.errors import SentenceBeamError
 from transforms.encoder.load import quiet_transformers
-from transforms.evaluation.task import Task
+from transforms.encoder.pair_scorer import PairScorer
+from transforms.evaluation.task import PairTask, Predictions, Task
 from transforms.training import objectives
 from transforms.training.dev import metric_of, predict
 from transforms.training.examples import Examples
@@ -60,7 +65,7 @@ class Job:
     `last` is a module that comes behind the model when it is trained.
     """
 
-    model: SentenceTransformer
+    model: SentenceTransformer | CrossEncoder
     loss: nn.Module
     examples: Examples
     values: Mapping[str, Sequence[Any]]
@@ -79,13 +84,14 @@ def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
     datasets.disable_progress_bars()
     rows = datasets.Dataset.from_dict({role: list(column) for role, column in job.values.items()})
     arguments = _arguments(job, folder, len(rows))
-    scorer = _Scorer(job.dev, job.options.batch, watch) if job.dev else None
+    scorer = _Scorer(job.dev, job, watch) if job.dev else None
     keeper = _Keeper(objectives.classifier_of(job.loss))
     callbacks: list[TrainerCallback] = [keeper, _Watched(watch)]
     if job.options.patience is not None:
         callbacks.append(EarlyStoppingCallback(job.options.patience))
     with quiet_transformers():
-        trainer = _Trainer(
+        kind = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
+        trainer = kind(
             model=job.model, args=arguments, train_dataset=rows, loss=job.loss, evaluator=scorer, callbacks=callbacks
         )
         trainer.examples, trainer.folder, trainer.keeper = job.examples, folder, keeper
@@ -124,6 +130,17 @@ def checkpoint_steps(options: TrainOptions, steps: int) -> int:
     return options.checkpoint_steps or max(1, steps // CHECKPOINTS)
 
 
+def predictions_of(job: Job, task: Task) -> Predictions:
+    """What the model of a training as it is now makes of a task."""
+    if isinstance(job.model, CrossEncoder):
+        if not isinstance(task, PairTask):
+            raise TypeError(f"{task.kind} has no pairs")
+        with evaluating(job.model):
+            return task.predict_pairs(PairScorer(job.model, job.options.output), {})
+    model = job.model
+    return predict(task, lambda texts: encode(model, texts, job.options.batch))
+
+
 def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.ndarray:
     """The vectors float32 [n, d] of texts, as the model is now."""
     with evaluating(model):
@@ -132,12 +149,15 @@ def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.n
         )
 
 
-def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTrainingArguments:
+def _arguments(
+    job: Job, folder: Path, rows: int
+) -> SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments:
     options = job.options
     steps = job.most_steps or steps_of(rows, options)
     every = checkpoint_steps(options, steps)
     scored = job.dev is not None
-    return SentenceTransformerTrainingArguments(
+    kind = CrossEncoderTrainingArguments if options.cross_encoder else SentenceTransformerTrainingArguments
+    return kind(
         output_dir=str(folder),
         num_train_epochs=options.epochs,
         max_steps=job.most_steps or -1,
@@ -168,8 +188,8 @@ def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTraining
     )
 
 
-class _Trainer(SentenceTransformerTrainer):
-    """The trainer, which says where a loss or a gradient is not finite."""
+class _Trainer(BaseTrainer):
+    """What the trainers of encoders and cross-encoders share: they say where a loss or a gradient is not finite."""
 
     examples: Examples
     folder: Path
@@ -232,17 +252,25 @@ class _Trainer(SentenceTransformerTrainer):
         )
 
 
+class _EncoderTrainer(_Trainer, SentenceTransformerTrainer):
+    """The trainer of encoders."""
+
+
+class _CrossEncoderTrainer(_Trainer, CrossEncoderTrainer):
+    """The trainer of cross-encoders."""
+
+
 class _Scorer(BaseEvaluator):
     """The dev score of the model as it is."""
 
-    def __init__(self, task: Task, batch: int, watch: "TrainingWatch") -> None:
+    def __init__(self, task: Task, job: Job, watch: "TrainingWatch") -> None:
         super().__init__()
-        self._task, self._batch, self._watch = task, batch, watch
+        self._task, self._job, self._watch = task, job, watch
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        metric, score = metric_of(self._task, predict(self._task, lambda texts: encode(model, texts, self._batch)))
+        metric, score = metric_of(self._task, predictions_of(self._job, self._task))
         self._watch.scored(steps, metric, score)
         return {"dev": score}
 
