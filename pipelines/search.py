@@ -49,7 +49,13 @@ def _search(asked: SearchOptions) -> Said:
     texts = what.get("texts", [])
     named = {"query_text": texts} if asked.id_column is not None else {}
     results = searcher.search(
-        k=asked.k, exact=asked.exact, fold=asked.fold, where=asked.where, min_score=asked.min_score, **what
+        k=asked.k,
+        exact=asked.exact,
+        fold=asked.fold,
+        where=asked.where,
+        min_score=asked.min_score,
+        rerank=asked.rerank,
+        **what,
     )
     if "texts" in what and searcher.queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
@@ -140,11 +146,17 @@ def hits(
     full: bool = False,
     kept: Sequence[str] = (),
 ) -> str:
-    """The hits of a query as text: rank, score, id, `kept` columns, and of the column `text` where the query is."""
+    """The hits of a query as text: rank, scores, id, `kept` columns, and of the column `text` where the query is."""
     said = f"query: {one_line(query)}"
-    columns = [Column("rank"), Column("score"), id_column(full), *(_kept_column(name, full) for name in kept)]
+    scores = [name for name in ("score", "rerank") if name == "score" or (rows and name in rows[0])]
+    columns = [Column("rank"), *map(Column, scores), id_column(full), *(_kept_column(name, full) for name in kept)]
     cells = [
-        [str(row["rank"]), f"{row['score']:.4f}", row["id"], *(one_line(row.get(name)) for name in kept)]
+        [
+            str(row["rank"]),
+            *(f"{row[name]:.4f}" for name in scores),
+            row["id"],
+            *(one_line(row.get(name)) for name in kept),
+        ]
         for row in rows
     ]
     if any(row.get(text or "") for row in rows):

@@ -20,7 +20,7 @@ from transforms.store.shards.shards import open_shard, take_rows
 
 OWN_COLUMNS = {"embedding", "norm", "row_hash", "tokens", "truncated", "pooled"}
 LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers
-HIT_FIELDS = {"query", "rank", "score"}  # what a search says itself
+HIT_FIELDS = {"query", "rank", "score", "rerank"}  # what a search says itself
 
 
 class StoredRows(NamedTuple):
