@@ -80,6 +80,8 @@ def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if row["layer"] < row["other"]]
     if name == "impact":
         rows = [row for row in rows if row["place"] != row["other"]]
+    if name == "word-variance":  # the largest and the least, as in SBERT-WK's table
+        return [*rows[: SHOWN // 2], *rows[SHOWN // 2 :][::-1]]
     if name in LARGEST_FIRST:
         return sorted(rows, key=_largest_first)
     return rows
@@ -131,6 +133,9 @@ _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "layer-cosine": lambda row: [f"layers {row['layer']} and {row['other']}"],
     "hop-cosine": lambda row: [f"{counted(row['hops'], 'layer')} apart"],
     "impact": lambda row: [f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"],
+    "word-variance": lambda row: [row["token"]],
+    "agreement": lambda row: [f"with {row['other']}"],
+    "pair": lambda row: [f"pair {row['place'] + 1}"],
     "influence": lambda row: [f"{row['token']} ({row['place']})"],
 }
 

@@ -93,6 +93,13 @@ def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:
     return metric, 100 * float(evidence.scores()[ALL][0])
 
 
+def scored_alone(task: Task, predictions: Predictions) -> dict[str, Any]:
+    """The metric of a task and its score x100 with a 95 % interval."""
+    metric, evidence = next(iter(task.evidence([predictions]).items()))
+    (belief,) = beliefs(draw(evidence)[ALL])
+    return {"metric": metric, "score": belief.score, "low": belief.low, "high": belief.high}
+
+
 def compared(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:
     """What can be believed of the scores before and after training, and of their difference."""
     first, second = beliefs(draw(next(iter(task.evidence([before, after]).values())))[ALL])

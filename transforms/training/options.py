@@ -84,6 +84,12 @@ class TrainOptions:
         group=DATA,
         default=None,
     )
+    test: str | None = option(
+        "data of the same columns that the finished model is scored on (default: none)",
+        metavar="PATH",
+        group=DATA,
+        default=None,
+    )
     columns: tuple[str, ...] = option(
         "the data's names of the objective's roles, in their order (default: those names, sentence1, sentence2)",
         kind=values.names,
@@ -231,7 +237,14 @@ class TrainOptions:
 
 @options
 class TrainCommandOptions(TrainOptions):
-    """The options of `train`: those of a training, and whether there is one."""
+    """The options of `train`: those of a training, and whether there is one, or several."""
+
+    seeds: int | None = option(
+        "train N times, with N seeds from --seed on; all are kept, as DIR/seed-12 and so on (default: once)",
+        kind=values.positive,
+        metavar="N",
+        default=None,
+    )
 
     dry_run: bool = option("say steps, memory and time, by a few steps, and write nothing (default: no)", default=False)
 

@@ -36,6 +36,7 @@ class TrainingOutcome:
     believed: tuple[Belief, Belief] | None
     space: Space | None
     seconds: float
+    tested: dict[str, Any] | None = None
 
 
 def record_of(
@@ -52,6 +53,7 @@ def record_of(
         "data": [asdict(source) for source in data.train.sources],
         "dev_data": [asdict(source) for source in data.dev.sources] if data.dev else [],
         "rows": {"train": len(data.train), "dev": len(data.dev) if data.dev else 0, "overlap": data.overlap},
+        **_of_test(data, outcome),
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
@@ -78,6 +80,25 @@ def write_record(folder: Path, record: Mapping[str, Any], picture: bytes | None)
     (folder / PAGE).write_text(page, encoding="utf8")
     if picture is not None:
         (folder / PICTURE).write_bytes(picture)
+
+
+def _of_test(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
+    """What is said of test rows, if there are any."""
+    if data.test is None:
+        return {}
+    return {
+        "test": outcome.tested,
+        "test_data": [asdict(source) for source in data.test.sources],
+        "test_rows": {"test": len(data.test), "overlap": data.test_overlap},
+    }
+
+
+def line_of_test(record: Mapping[str, Any]) -> str | None:
+    """The test score with its interval; None without test rows or where it is undefined."""
+    test = record.get("test")
+    if test is None or test["score"] is None:
+        return None
+    return f"{test['metric']} {_figure(test['score'], test['low'], test['high'])}"
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:

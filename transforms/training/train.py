@@ -18,7 +18,7 @@ from transforms.base.progress import LOADING, stage
 from transforms.space import Space, resolve_model, resolve_space
 from transforms.training import folders
 from transforms.training.data import Data, read_data, taken
-from transforms.training.dev import compared, dev_task, metric_of
+from transforms.training.dev import Classify, compared, dev_task, metric_of, scored_alone
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions, check
 from transforms.training.record import TrainingOutcome, record_of, write_record
@@ -45,7 +45,7 @@ NOT_ASKED = (
     "max_rejects",
     "must_improve",
 )  # what decides no weight
-LATER = ("concat", "cross_encoder")  # options that a training of an earlier version did not have
+LATER = ("concat", "cross_encoder", "test")  # options that a training of an earlier version did not have
 SEEN = "CUDA_VISIBLE_DEVICES"
 SAMPLED = 10_000  # texts of which it is counted how many are cut
 
@@ -92,10 +92,11 @@ def train(options: TrainOptions, say: Say, draw: Draw) -> dict[str, Any]:
                 keep_start(options, job, start, lost(task, before, after), say)
                 fitted, after = replace(fitted, best_step=0), before
             believed = None if task is None else compared(task, before or {}, after or {})
+        tested = None if job.test is None else scored_alone(job.test, predicted(job, job.test) or {})
         metric = None if task is None or after is None else metric_of(task, after)[0]
         with folders.staged(output) as folder:
             space = save(job, folder)
-            outcome = TrainingOutcome(fitted, metric, believed, space, time.monotonic() - began)
+            outcome = TrainingOutcome(fitted, metric, believed, space, time.monotonic() - began, tested)
             record = record_of(options, data, asked, outcome)
             write_record(folder, record, draw(record))
     return record
@@ -218,11 +219,17 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     cut = _cut(model, data.train)
     if cut:
         say(f"truncated   {cut}")
-    task = None
-    if data.dev is not None:
-        classify = partial(_classify, objectives.classifier_of(loss), options.concat)
-        task = dev_task(data.dev, options.objective, data.labels, classify)
-    return Job(model, loss, data.train, values, options, task, last), task
+    classify = partial(_classify, objectives.classifier_of(loss), options.concat)
+    task, test = _tasks(data, options, classify)
+    return Job(model, loss, data.train, values, options, task, last, test=test), task
+
+
+def _tasks(data: Data, options: TrainOptions, classify: Classify) -> "tuple[Task | None, Task | None]":
+    """What the model is scored on while it is trained, and when it is finished."""
+    found = [
+        dev_task(rows, options.objective, data.labels, classify) if rows else None for rows in (data.dev, data.test)
+    ]
+    return found[0], found[1]
 
 
 def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: Say) -> "tuple[Job, Task | None]":
@@ -235,10 +242,8 @@ def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: 
     cut = _cut(model, data.train, in_pairs=True)
     if cut:
         say(f"truncated   {cut}")
-    task = None
-    if data.dev is not None:
-        task = dev_task(data.dev, options.objective, data.labels, _no_vectors)
-    return Job(model, loss, data.train, data.values, options, task), task
+    task, test = _tasks(data, options, _no_vectors)
+    return Job(model, loss, data.train, data.values, options, task, test=test), task
 
 
 def _no_vectors(first: np.ndarray, second: np.ndarray) -> np.ndarray:

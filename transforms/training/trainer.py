@@ -62,7 +62,7 @@ class TrainingResult:
 class Job:
     """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are scored, if any.
 
-    `last` is a module that comes behind the model when it is trained.
+    `last` is a module that comes behind the model when it is trained. `test` is what the finished model is scored on.
     """
 
     model: SentenceTransformer | CrossEncoder
@@ -73,6 +73,7 @@ class Job:
     dev: Task | None = None
     last: nn.Module | None = None
     most_steps: int | None = None
+    test: Task | None = None
 
 
 def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:

@@ -117,8 +117,8 @@ def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
     rows = [{"text1": f"a{n}", "text2": f"b{n}", "label": float(n % 3)} for n in range(12)]
     path = write(tmp_path / "a.parquet", rows)
     found = read_examples("--input", [str(path)], options(objective="classification"))
-    assert labels_of(found, None, ()) == ("0", "1", "2")
-    assert labels_of(found, None, ("2", "0", "1")) == ("2", "0", "1")
+    assert labels_of(found, (), ()) == ("0", "1", "2")
+    assert labels_of(found, (), ("2", "0", "1")) == ("2", "0", "1")
     snli = [{"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)]
     write(tmp_path / "b.tsv", snli)
     found = read_examples("--input", [str(tmp_path / "b.tsv")], options(objective="classification", max_rejects=0.1))
