@@ -78,7 +78,7 @@ def test_columns_are_never_taken_by_their_order() -> None:
     assert columns_of("f", names, "classification", ["one", "other", "gold"]) == {
         "text1": "one", "text2": "other", "label": "gold"
     }  # fmt: skip
-    with pytest.raises(OptionError, match="no column text1, sentence1 or premise"):
+    with pytest.raises(OptionError, match="no column text1, sentence1, premise or question1"):
         columns_of("f", names, "classification", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
         columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])

@@ -4,9 +4,10 @@ import tomllib
 
 import pytest
 
+from pipelines.common.options import as_options
 from pipelines.train import parser, with_recipe
 from transforms.training import recipes
-from transforms.training.options import TrainCommandOptions
+from transforms.training.options import TrainOptions, check
 
 PAIRS = {
     "sbert-stsb": "sbert-nli",
@@ -16,15 +17,16 @@ PAIRS = {
 }
 
 
-def options_of(name: str, *flags: str) -> TrainCommandOptions:
+def options_of(name: str, *flags: str) -> TrainOptions:
     """What a command line with a recipe asks for."""
     (found,) = with_recipe(parser(), ["--recipe", name, "--input", "rows.tsv", *flags])
-    return TrainCommandOptions(**{key: value for key, value in vars(found).items() if key != "print_recipe"})
+    return as_options(TrainOptions, found)
 
 
 @pytest.mark.parametrize("name", recipes.names())
 def test_a_recipe_is_the_options_of_a_training(name: str) -> None:
     asked = options_of(name, "--lr", "1e-3")
+    check(asked)
     told = tomllib.loads(recipes.path_of(name).read_text())
     assert (asked.lr, asked.output, asked.epochs, asked.batch) == (1e-3, name, told["epochs"], told["batch"])
     assert asked.cross_encoder == name.startswith("cross-encoder-")

@@ -14,7 +14,7 @@ from transforms.report.html import environment
 if TYPE_CHECKING:
     from jinja2 import Template
 
-SCALARS = ("mean-cosine", "uniformity", "effective-rank", "alignment", "spearman", "edit-distance", "auc")
+SCALARS = ("mean-cosine", "uniformity", "effective-rank", "alignment", "spearman", "edit-distance", "auc", "agreement")
 WIDTH, HEIGHT, MARGIN = 420, 300, 44  # of the plane of poolers, in pixels
 
 
@@ -82,7 +82,7 @@ def _figure(value: float | None, digits: int = 2) -> str:
 def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     """The rows with one value each, and what each is of beside its pooler."""
     return [
-        (row, ", ".join(row[key] for key in ("task", "pairs") if row.get(key)))
+        (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
         for row in rows
         if row["figure"] in SCALARS
     ]
