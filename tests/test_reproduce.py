@@ -243,7 +243,7 @@ def test_a_row_of_the_list_is_a_command_that_there_is_or_a_reason(what: str, mad
 
 
 def test_the_pairs_that_sets_share_are_those_of_the_page(shared: Path) -> None:
-    (table,) = tables(PAGE.section("### Pairs that were trained on"))
+    (table,) = tables(PAGE.section("## Pairs that were trained on"))
     rows = [
         [
             row.name,

@@ -134,10 +134,11 @@ def save(job: "Job", folder: Path) -> Space | None:
     from transforms.training import cross_encoder
     from transforms.training import model as models
 
+    model: Any = job.model
     if job.options.cross_encoder:
-        cross_encoder.save(job.model, folder)
+        cross_encoder.save(model, folder)
         return None
-    models.save(job.model, folder, job.last, job.options.lora is not None)
+    models.save(model, folder, job.last, job.options.lora is not None)
     return resolve_space(resolve_model(str(folder)))
 
 

@@ -91,7 +91,7 @@ def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
     if job.options.patience is not None:
         callbacks.append(EarlyStoppingCallback(job.options.patience))
     with quiet_transformers():
-        kind = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
+        kind: Any = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
         trainer = kind(
             model=job.model, args=arguments, train_dataset=rows, loss=job.loss, evaluator=scorer, callbacks=callbacks
         )
@@ -133,12 +133,12 @@ def checkpoint_steps(options: TrainOptions, steps: int) -> int:
 
 def predictions_of(job: Job, task: Task) -> Predictions:
     """What the model of a training as it is now makes of a task."""
-    if isinstance(job.model, CrossEncoder):
+    model = job.model
+    if isinstance(model, CrossEncoder):
         if not isinstance(task, PairTask):
             raise TypeError(f"{task.kind} has no pairs")
-        with evaluating(job.model):
-            return task.predict_pairs(PairScorer(job.model, job.options.output), {})
-    model = job.model
+        with evaluating(model):
+            return task.predict_pairs(PairScorer(model, job.options.output), {})
     return predict(task, lambda texts: encode(model, texts, job.options.batch))
 
 
@@ -157,8 +157,8 @@ def _arguments(
     steps = job.most_steps or steps_of(rows, options)
     every = checkpoint_steps(options, steps)
     scored = job.dev is not None
-    kind = CrossEncoderTrainingArguments if options.cross_encoder else SentenceTransformerTrainingArguments
-    return kind(
+    kind: Any = CrossEncoderTrainingArguments if options.cross_encoder else SentenceTransformerTrainingArguments
+    found: SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments = kind(
         output_dir=str(folder),
         num_train_epochs=options.epochs,
         max_steps=job.most_steps or -1,
@@ -187,6 +187,7 @@ def _arguments(
         report_to="none",
         disable_tqdm=True,
     )
+    return found
 
 
 class _Trainer(BaseTrainer):
