@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def predictions_of(job: Job, task: Task) -> Predictions:
             raise TypeError(f"{task.kind} has no pairs")
         with evaluating(model):
             return task.predict_pairs(PairScorer(model, job.options.output), {})
-    return predict(task, lambda texts: encode(model, texts, job.options.batch))
+    return predict(task, partial(encode, model, batch=job.options.batch))
 
 
 def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.ndarray:
