@@ -139,7 +139,8 @@ def predictions_of(job: Job, task: Task) -> Predictions:
         if not isinstance(task, PairTask):
             raise TypeError(f"{task.kind} has no pairs")
         with evaluating(model):
-            return task.predict_pairs(PairScorer(model, job.options.output), {})
+            found = task.predict_pairs(PairScorer(model, job.options.output), {})
+        return found
     return predict(task, partial(encode, model, batch=job.options.batch))
 
 
