@@ -134,14 +134,14 @@ def checkpoint_steps(options: TrainOptions, steps: int) -> int:
 
 def predictions_of(job: Job, task: Task) -> Predictions:
     """What the model of a training as it is now makes of a task."""
-    model = job.model
-    if isinstance(model, CrossEncoder):
-        if not isinstance(task, PairTask):
-            raise TypeError(f"{task.kind} has no pairs")
-        with evaluating(model):
-            found = task.predict_pairs(PairScorer(model, job.options.output), {})
-        return found
-    return predict(task, partial(encode, model, batch=job.options.batch))
+    model: Any = job.model
+    if not job.options.cross_encoder:
+        return predict(task, partial(encode, model, batch=job.options.batch))
+    if not isinstance(task, PairTask):
+        raise TypeError(f"{task.kind} has no pairs")
+    with evaluating(model):
+        found = task.predict_pairs(PairScorer(model, job.options.output), {})
+    return found
 
 
 def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.ndarray:
