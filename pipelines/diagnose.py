@@ -21,6 +21,7 @@ from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions, Di
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")
+COMMON = 5  # times that a word has to occur to be shown
 TENTH = 0.1  # of cosines: the width of a line's range
 COLUMNS = (
     Column("figure"), Column("pooler", middle, least=24), Column("of", middle, least=20),
@@ -97,6 +98,9 @@ def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [row for row in rows if row["layer"] < row["other"]]
     if name == "impact":
         rows = [row for row in rows if row["place"] != row["other"]]
+    if name == "word-variance":  # the largest and the least, as in SBERT-WK's table
+        rows = [row for row in rows if row["n"] >= COMMON] or rows
+        return [*rows[: SHOWN // 2], *rows[SHOWN // 2 :][::-1]]
     if name in LARGEST_FIRST:
         return sorted(rows, key=_largest_first)
     return rows
@@ -152,6 +156,9 @@ _PLACES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "impact": lambda row: [
         f"{row['perturbed']} ({row['other']}) on {row['token']} ({row['place']})"
     ],
+    "word-variance": lambda row: [row["token"]],
+    "agreement": lambda row: [f"with {row['other']}"],
+    "pair": lambda row: [f"pair {row['place'] + 1}"],
     "influence": lambda row: [f"{row['token']} ({row['place']})"],
 }
 

@@ -65,6 +65,7 @@ def _search(asked: SearchOptions) -> Said:
         fold=asked.fold,
         where=asked.where,
         min_score=asked.min_score,
+        rerank=asked.rerank,
         **what,
     )
     if "texts" in what and searcher.queries.lacks_prompt:
@@ -173,20 +174,21 @@ def hits(
     full: bool = False,
     kept: Sequence[str] = (),
 ) -> str:
-    """The hits of a query as text: rank, score, id, `kept` columns, and of the column `text` where
+    """The hits of a query as text: rank, scores, id, `kept` columns, and of the column `text` where
     the query is.
     """
     said = f"query: {one_line(query)}"
+    scores = [name for name in ("score", "rerank") if name == "score" or (rows and name in rows[0])]
     columns = [
         Column("rank"),
-        Column("score"),
+        *map(Column, scores),
         id_column(full),
         *(_kept_column(name, full) for name in kept),
     ]
     cells = [
         [
             str(row["rank"]),
-            f"{row['score']:.4f}",
+            *(f"{row[name]:.4f}" for name in scores),
             row["id"],
             *(one_line(row.get(name)) for name in kept),
         ]

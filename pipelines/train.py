@@ -14,7 +14,7 @@ from transforms.base.option import narrowed
 from transforms.base.progress import duration
 from transforms.training import TrainOptions, recipes
 from transforms.training.options import TrainCommandOptions
-from transforms.training.record import dev_line
+from transforms.training.record import dev_line, line_of_test
 
 if TYPE_CHECKING:
     from transforms.training.estimate import TrainingEstimate
@@ -68,6 +68,11 @@ def _train(command_options: TrainCommandOptions) -> Said:
 
         found = estimate(asked, news)
         return Said(estimated(found), vars(found))
+    if command_options.seeds:
+        from transforms.training.seeds import train_seeds
+
+        several = train_seeds(asked, command_options.seeds, news)
+        return Said(lines_of_seeds(several), several)
     from transforms.training.train import train
 
     record = train(asked, news)
@@ -91,14 +96,40 @@ def lines(record: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     output = record["options"]["output"]
     early = ", stopped early" if record["stopped_early"] else ""
-    dev = dev_line(record)
+    dev, test = dev_line(record), line_of_test(record)
+    if record["space"] is None:
+        use = [f"use         sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"]
+    else:
+        use = [
+            f"space       {record['space'][:16]} ({record['dim']} dimensions)",
+            f"use         sentence-beam embed --model {output}",
+        ]
     return [
         f"steps       {record['steps']:,}{early}; weights of step {record['best_step']:,}",
         *([f"dev         {dev}"] if dev else []),
-        f"space       {record['space'][:16]} ({record['dim']} dimensions)",
+        *([f"test        {test}"] if test else []),
+        *use[:-1],
         f"model       {output}",
-        f"use         sentence-beam embed --model {output}",
+        use[-1],
     ]
+
+
+def lines_of_seeds(found: dict[str, Any]) -> list[str]:
+    """What is said at the end of several trainings."""
+    said = [f"seeds       {len(found['seeds'])}, all kept: {found['output']}/seed-*"]
+    for part in ("dev", "test"):
+        spread = found.get(part)
+        if spread:
+            mean = (
+                f"{found['metric']} {spread['mean']:.2f} on average, standard deviation"
+                f" {spread['deviation']:.2f}"
+            )
+            said.append(f"{part:<11} {mean} ({spread['low']:.2f} to {spread['high']:.2f})")
+    if found["best"] is not None:
+        said.append(
+            f"best        seed {found['best']} by dev score: {found['output']}/seed-{found['best']}"
+        )
+    return said
 
 
 train = function("train", TrainCommandOptions, _train)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.search import read_lines as read_queries_as_text
+from transforms.corpus.csv_rows import read_csv
 from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
 from transforms.corpus.queries import QueryFiles, read_queries
@@ -121,11 +122,11 @@ TABLES: dict[str, Callable[[Path, str, str], Iterable[str]]] = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", [*ENDS, *LONE_CR])
 @pytest.mark.parametrize("ending", FORMATS)
 @pytest.mark.parametrize("reader", TABLES)
 def test_texts_of_tables_are_whole(tmp_path: Path, reader: str, ending: str, end: str) -> None:
-    text = f"one{ENDS[end]}text"
+    text = f"one{(ENDS | LONE_CR)[end]}text"
     found = list(TABLES[reader](tmp_path, ending, text))
     assert text in found
     assert set(found) <= {text, "a man", "a", "b", *OTHERS}
@@ -221,3 +222,24 @@ def test_texts_of_other_files_are_whole(tmp_path: Path, reader: str, end: str) -
     pytest.importorskip("ir_measures")
     text = f"one{(ENDS | LONE_CR)[end]}text"
     assert text in PLAIN[reader](tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (b"text\tn\r\none\rtwo\t1\r\nthree\t2\n", ["one\rtwo", "three"]),
+        # no LF at all: lines end at carriage returns
+        (b"text\tn\rone\t1\rtwo\t2\r", ["one", "two"]),
+        (b"text\tn\r\r\none\t1\r\r\n", ["one"]),
+        (b'text\tn\n"a\r\nb"\t1\nc\rd\t2\r', ["a\r\nb", "c\rd"]),
+        (b"text\tn\n" + b"a" * (1 << 20) + b"\rb\t1\n", ["a" * (1 << 20) + "\rb"]),
+        (b"text\tn\n" + b"a" * ((1 << 20) - 1) + b"\rb\t1\n", ["a" * ((1 << 20) - 1) + "\rb"]),
+    ],
+    ids=["lone", "classic", "doubled", "quoted", "behind a piece", "at its end"],
+)
+def test_carriage_returns_as_embed_reads_them(
+    tmp_path: Path, content: bytes, texts: list[str]
+) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(content)
+    assert [row[0] for block in read_csv(one_file(path)) for row in block] == texts

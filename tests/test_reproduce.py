@@ -4,6 +4,7 @@ names.
 
 import json
 import math
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -16,7 +17,15 @@ from helpers.commands import Run
 from helpers.fixtures import run
 from helpers.pages import ROOT, Page, names, tables
 
+from benchmarks.shared_pairs import shared_pairs
+from pipelines.cli import parser_of
+from pipelines.common import beam_flags
+from pipelines.common.options import as_options
+from pipelines.train import with_recipe
 from transforms.evaluation import rows
+from transforms.evaluation.encode_many import ModelOptions
+from transforms.evaluation.methods import expand
+from transforms.training.options import TrainOptions, check
 
 __all__ = ["run"]
 
@@ -61,7 +70,21 @@ def diagnosed(field: str, **told: object) -> Lookup:
 
 def of_pooler(**told: object) -> Lookup:
     """A figure of `diagnose` of a pooler's vectors, or of the scores."""
-    return lambda made, words: one(made["figures.jsonl"], "value", pooler=words[0], **told)
+    return lambda made, words: one(made["figures.jsonl"], "value", pooler=", ".join(words), **told)
+
+
+def of_token(made: Made, words: list[str]) -> float:
+    """The variance of a word across the layers."""
+    return one(made["figures.jsonl"], "value", figure="word-variance", token=words[0])
+
+
+def similar(made: Made, words: list[str]) -> float:
+    """The score of STS-B by another similarity, whose name is that of a file; by the cosine of all
+    others.
+    """
+    told = {"task": "STS-B", "subset": "all", "pooler": "mean", "calibration": None}
+    file = "scores.jsonl" if words[0] == "cosine" else f"{words[0]}.jsonl"
+    return one(made[file], "spearman", **told)
 
 
 def head(field: str) -> Lookup:
@@ -120,10 +143,16 @@ FIGURES = (
         tuple(diagnosed("value", figure="hop-cosine", hops=hops) for hops in range(1, 7)),
         "plain",
     ),
+    Figures("SBERT-WK, table I", "### Words by variance", (of_token,), "plain"),
     Figures(
         "SBERT-WK, figure 3",
         "### Where it starts, and how far it looks",
         (average(*PEARSON, sts("STS-B", field="pearson")),),
+    ),
+    Figures(
+        "SBERT-WK, figure 3, SICK-E",
+        "### SICK-E by start and window",
+        (judged("starts.jsonl", "SICK-E", "accuracy"),),
     ),
     Figures("Ditto, STS sets", "### STS sets", (*SPEARMAN, average(*SPEARMAN))),
     Figures(
@@ -136,6 +165,7 @@ FIGURES = (
         "plain",
     ),
     Figures("SBERT, table 1", "### Without training on STS", (*SPEARMAN, average(*SPEARMAN))),
+    Figures("SBERT, section 4", "### Other similarities", (similar,)),
     Figures("SBERT, table 6", "### Pooling", (DEV,)),
     Figures("CNN-SBERT, table I", "## CNN-SBERT", (sts("STS-B"), sts("STS-B", field="pearson"))),
     Figures("BERT-flow, table 1", "### Word embeddings", (ranked("norm"), *NEAR), "plain"),
@@ -168,6 +198,102 @@ def test_every_row_of_minilm_is_one_of_these() -> None:
     for words, cells in read:
         assert words
         assert [cell for cell in cells if cell != "–" and not math.isfinite(float(cell))] == []
+
+
+PAPERS = {
+    "SBERT-WK": "figure 1, figure 2, figure 3, table I, table II, table III, table IV, table V, table VI, table VII, table VIII",
+    "Ditto": "figure 1, figure 2, figure 3, figure 4, table 1, table 2, table 3, table 4, table 5, table 6",
+    "SBERT": "figure 1, figure 2, table 1, table 2, table 3, table 4, table 5, table 6, table 7",
+    "CNN-SBERT": "figures, table I, table II, table III",
+    "BERT-flow": "figure 1, figure 2, table 1, table 2, table 3, table 4, table 5, table 6",
+}
+NAMED = re.compile(r"(figure|table)s? ((?:[IV]+|\d)(?: and (?:[IV]+|\d))?)\b")
+
+
+def listed() -> dict[str, list[tuple[str, str]]]:
+    """The rows of the list of tables and figures by paper: what each is of, and what makes it."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    (table,) = tables(PAGE.section("## Every table and figure"))
+    paper = ""
+    for named, what, made in table:
+        paper = re.findall(r"\[(.*)\]", named)[0] if named else paper
+        found.setdefault(paper, []).append((what, made))
+    return found
+
+
+def test_the_list_has_every_table_and_figure_of_the_papers() -> None:
+    there = {}
+    for paper, lines in listed().items():
+        whole = ["figures"] if any(what == "figures" for what, _ in lines) else []
+        each = [
+            f"{kind} {number}"
+            for what, _ in lines
+            for kind, both in NAMED.findall(what)
+            for number in both.split(" and ")
+        ]
+        there[paper] = {*whole, *each}
+    assert there == {paper: set(what.split(", ")) for paper, what in PAPERS.items()}
+
+
+def commands_of(made: str) -> list[list[str]]:
+    """The commands of a row as words."""
+    found = [shlex.split(text.replace(r"\|", "|")) for text in names(made)]
+    return [words for words in found if words[0] in ("sentence-beam", "python") and len(words) > 1]
+
+
+@pytest.mark.parametrize(
+    ("what", "made"),
+    [(f"{paper}, {what}", made) for paper, lines in listed().items() for what, made in lines],
+    ids=lambda value: value.split(",")[0] if "`" not in value else "made",
+)
+def test_a_row_of_the_list_is_a_command_that_there_is_or_a_reason(what: str, made: str) -> None:
+    if made.startswith("not made: "):
+        assert len(made) > len("not made: ") + 3
+        return
+    found = commands_of(made)
+    assert found, what
+    for words in found:
+        if words[0] == "python":
+            module = words[2]
+            assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
+            continue
+        parser = parser_of(words[1])
+        if words[1] == "train":
+            (args,) = with_recipe(parser, words[2:])
+            check(as_options(TrainOptions, args))
+        else:
+            args, _ = beam_flags.parse(parser, words[2:])
+        for spec in getattr(args, "poolers", None) or ():
+            expand(ModelOptions("minilm"), [spec])
+
+
+def test_the_pairs_that_sets_share_are_those_of_the_page(shared: Path) -> None:
+    (table,) = tables(PAGE.section("## Pairs that were trained on"))
+    rows = [
+        [
+            row.name,
+            f"{row.pairs:,}",
+            f"{row.train:,}",
+            f"{100 * row.train / row.pairs:.1f}",
+            f"{row.dev:,}",
+            f"{row.test:,}",
+        ]
+        for row in shared_pairs(shared / "data" / "sts")
+    ]
+    assert rows == table
+
+
+def test_shared_pairs_are_counted_in_either_order(tmp_path: Path) -> None:
+    for part, pair in (("train", "a\tb"), ("dev", "c\td"), ("test", "e\tf")):
+        (tmp_path / f"stsb-{part}.tsv").write_text(f"score\tsentence1\tsentence2\n1\t{pair}\n")
+    (tmp_path / "sts12-x.tsv").write_text(
+        "score\tsentence1\tsentence2\n1\tb\ta\n2\ta \tb\n3\ta\tc\n4\tc\td\n"
+    )
+    for name in ("sts13", "sts14", "sts15", "sts16"):
+        (tmp_path / f"{name}-x.tsv").write_text("score\tsentence1\tsentence2\n1\tx\ty\n")
+    first, *others = shared_pairs(tmp_path)
+    assert first == ("STS12", 4, 2, 1, 0)
+    assert {row[1:] for row in others} == {(1, 0, 0, 0)}
 
 
 @pytest.fixture(scope="module")

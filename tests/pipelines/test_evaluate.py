@@ -455,7 +455,7 @@ def test_all_kinds_share_one_forward_pass(
         ("classification", "accuracy"), ("clustering", "v_measure"), ("pairs", "ap"), ("pairs", "f1"),
         ("triplets", "accuracy"), ("retrieval", "ndcg@10"), ("retrieval", "recall@100"), ("retrieval", "mrr@10"),
         ("retrieval", "map@100"), ("sts", "spearman"), ("relatedness", "pearson"), ("relatedness", "spearman"),
-        ("nli", "accuracy"),
+        ("nli", "accuracy"), ("nli", "f1"),
     }  # fmt: skip
     assert {(row["pooler"], row["dim"]) for row in rows} == {
         (p, d) for p in ("mean", "ditto:1-2") for d in (6, 24)

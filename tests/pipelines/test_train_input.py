@@ -108,14 +108,7 @@ def test_recipes_are_printed_and_flags_win(run: Run) -> None:
         printed = run("train", "--print-recipe", name)
         assert printed.status == 0
         assert tomllib.loads(printed.out)["batch"] == found[name].batch
-    assert sorted(found) == [
-        "cnn-salbert",
-        "cnn-sbert",
-        "salbert-nli",
-        "salbert-stsb",
-        "sbert-nli",
-        "sbert-stsb",
-    ]
+    assert len(found) == 12
     assert {one.lr for one in found.values()} == {1.0}
     assert found["sbert-stsb"].model == found["sbert-nli"].output
     assert found["sbert-nli"].labels == ("contradiction=2", "entailment=0", "neutral=1")

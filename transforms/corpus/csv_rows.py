@@ -29,6 +29,9 @@ MOST_CHARACTERS = MOST_BYTES  # of a row
 PIECE = 1 << 20  # characters of a line that are read at once
 ROWS = 8192
 NEWLINES = ("\n", "\r")
+LONE = re.compile(r"\r(?!\r*(?:\n|\Z))")  # several before LF end a line too
+# in the place of a carriage return that ends no line, at which csv would end a row
+RETURN = "\udc0d"
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 UNQUOTED = re.compile(r'[^"]*(?:""[^"]*)*')
 
@@ -45,7 +48,8 @@ class Dialect:
     row.
 
     Blanks around names are left out, unless two names would become one; `trimmed` are the names
-    that had any.
+    that had any. Lines end at LF and CRLF if `line_end` is LF; if it is empty, the file has no LF,
+    and they end at carriage returns.
     """
 
     encoding: str
@@ -53,6 +57,7 @@ class Dialect:
     quoting: bool
     header: tuple[str, ...] = ()
     trimmed: tuple[str, ...] = ()
+    line_end: str = "\n"
 
     def place_of(self, name: str) -> int | None:
         """The place of a column, None if there is none; a name may be asked for with the blanks
@@ -116,12 +121,15 @@ def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[l
 def _blocks(
     file: InputFile, dialect: Dialect, lines: io.TextIOWrapper
 ) -> Iterator[list[list[str]]]:
+    lines.reconfigure(newline=dialect.line_end)
     bounded = _BoundedRows(lines, dialect)
     reader, block, size = dialect.rows(bounded), [], 0
     try:
         next(reader, None)
         bounded.end()
         for found in reader:
+            if bounded.has_returns:
+                found = [value.replace(RETURN, "\r") for value in found]
             row = bounded.end() or found
             if not row and len(dialect.header) > 1:
                 continue
@@ -148,7 +156,8 @@ class _BoundedRows:
 
     def __init__(self, text: io.TextIOWrapper, dialect: Dialect):
         self._dialect = dialect
-        self._pieces = _pieces(text)
+        self._pieces = _pieces(text, bool(dialect.line_end))
+        self.has_returns = False  # whether RETURN is in any row so far
         self._size = 0  # of the row so far
         self._cut: CutRow | None = None
 
@@ -158,13 +167,14 @@ class _BoundedRows:
         return cut
 
     def __iter__(self) -> Iterator[str]:
-        for line in self._pieces:
+        for piece in self._pieces:
             before = self._size
-            self._size += len(line)
-            if len(line) < PIECE and self._size <= MOST_CHARACTERS:
-                yield line
-            else:
-                yield self._long(line, before > 0)
+            self._size += len(piece)
+            line = piece
+            if len(piece) >= PIECE or self._size > MOST_CHARACTERS:
+                line = self._long(piece, before > 0)
+            self.has_returns = self.has_returns or RETURN in line
+            yield line
 
     def _long(self, piece: str, within: bool) -> str:
         """The line of which a piece was read; if its row is too long, a line that ends the row,
@@ -182,7 +192,7 @@ class _BoundedRows:
             self._size += len(piece)
         if self._size <= MOST_CHARACTERS:
             return "".join(pieces)
-        self._cut = CutRow([pieces[0][:BEGINNING]])
+        self._cut = CutRow([pieces[0][:BEGINNING].replace(RETURN, "\r")])
         quotes = Quotes(self._dialect, within)
         for held in pieces:
             quotes.read(held)
@@ -195,9 +205,11 @@ class _BoundedRows:
         return '"\n' if within else "cut\n"
 
 
-def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
+def _pieces(text: io.TextIOBase, marks: bool) -> Iterator[str]:
     """The lines of text, a long one in pieces of PIECE characters or one more; CRLF is in one
     piece.
+
+    If it `marks` them, RETURN stands for carriage returns that end no line.
     """
     piece = text.readline(PIECE)
     while piece:
@@ -206,6 +218,10 @@ def _pieces(text: io.TextIOWrapper) -> Iterator[str]:
             after = text.read(1)
             if after == "\n":
                 piece, after = piece + after, ""
+        if marks and "\r" in piece:
+            piece = LONE.sub(RETURN, piece)
+            if after and piece.endswith("\r"):
+                piece = piece[:-1] + RETURN
         yield piece
         piece = after if after == "\r" else after + text.readline(PIECE)
 
@@ -250,7 +266,9 @@ def dialect_of(file: InputFile) -> Dialect:
     """
     text, encoding, is_whole = _text_of_head(file)
     delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
-    quoted, plain = Dialect(encoding, delimiter, True), Dialect(encoding, delimiter, False)
+    end = _line_end(text)
+    quoted = Dialect(encoding, delimiter, True, line_end=end)
+    plain = Dialect(encoding, delimiter, False, line_end=end)
     dialect = (
         plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
     )
@@ -262,18 +280,15 @@ def unquoted(file: InputFile) -> Dialect:
     `dialect_of`.
     """
     text, encoding, _ = _text_of_head(file)
-    return _with_header(
-        Dialect(
-            encoding, file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text)), False
-        ),
-        text,
-    )
+    delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
+    return _with_header(Dialect(encoding, delimiter, False, line_end=_line_end(text)), text)
 
 
 def _with_header(dialect: Dialect, text: str) -> Dialect:
     try:
         with long_fields():
-            header = tuple(next(dialect.rows(io.StringIO(text, newline="")), ()))
+            first = next(dialect.rows(_lines_of(text, dialect)), ())
+            header = tuple(name.replace(RETURN, "\r") for name in first)
     except csv.Error:
         header = ()
     names = tuple(name.strip() for name in header)
@@ -293,8 +308,18 @@ def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
     is_whole, encoding = len(head) < HEAD, encoding_of(head)
     text = head.decode(encoding, errors="replace")
     if not is_whole:
-        text = text[: max(text.rfind("\n"), text.rfind("\r")) + 1] or text
+        text = text[: text.rfind(_line_end(text) or "\r") + 1] or text
     return text, encoding, is_whole
+
+
+def _line_end(text: str) -> str:
+    """How lines end, as `Dialect.line_end` says it."""
+    return "" if "\r" in text and "\n" not in text else "\n"
+
+
+def _lines_of(text: str, dialect: Dialect) -> Iterator[str]:
+    """The lines of the text at the head of a file."""
+    return _pieces(io.StringIO(text, newline=dialect.line_end), bool(dialect.line_end))
 
 
 def _head(reader: Any) -> Iterator[bytes]:
@@ -314,7 +339,7 @@ def _fits(dialect: Dialect, text: str, is_whole: bool) -> bool:
     widths: list[int] = []
     try:
         with long_fields():
-            widths += (len(row) for row in dialect.rows(io.StringIO(text, newline="")) if row)
+            widths += (len(row) for row in dialect.rows(_lines_of(text, dialect)) if row)
     except csv.Error as error:
         # a row that goes on behind the head
         if is_whole or "unexpected end of data" not in str(error):

@@ -12,7 +12,7 @@ from transforms import storage
 from transforms.evaluation.task import Predictions
 from transforms.space import canonical_json, sha256_text
 
-FORMAT = "sentence-beam scores 2"  # another number where what a task predicts has changed
+FORMAT = "sentence-beam scores 3"  # another number where what a task predicts has changed
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,43 @@ class Detections:
         return compute(*_found(values, labels, counts))
 
 
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """What classifiers found among pairs: bool [m, n], of which `labels` bool [n] are right; the
+    score is F1.
+    """
+
+    found: np.ndarray
+    labels: np.ndarray
+
+    @property
+    def strata(self) -> tuple[int, ...]:
+        return (len(self.labels),)
+
+    def scores(self) -> BySubset:
+        once = np.ones((1, len(self.labels)), np.int32)
+        return {ALL: self._f1(self.found, once)[:, 0]}
+
+    def resampled(self, counts: np.ndarray) -> BySubset:
+        return {ALL: self._f1(self.found, counts)}
+
+    def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
+        ours, first = (row.astype(np.int32) for row in (self.found[method], self.found[0]))
+        taken = swaps.astype(np.int32)
+        one, other = (first - ours) * taken + ours, (ours - first) * taken + first
+        return {ALL: self._of_rows(one) - self._of_rows(other)}
+
+    def _f1(self, found: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """F1 [m, r] of items that occur `counts` [r, n] times."""
+        counts = counts.astype(np.int64)
+        right = (found & self.labels).astype(np.int64) @ counts.T
+        return _f1(right, found.astype(np.int64) @ counts.T, counts @ self.labels.astype(np.int64))
+
+    def _of_rows(self, found: np.ndarray) -> np.ndarray:
+        """F1 [r] of decisions int32 [r, n]."""
+        return _f1(found @ self.labels.astype(np.int32), found.sum(axis=1), int(self.labels.sum()))
+
+
 def _found(
     values: np.ndarray, labels: np.ndarray, counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +21,21 @@ from transforms.evaluation.methods import Method, expand, matched, methods_of
 from transforms.evaluation.options import EvaluateOptions
 from transforms.evaluation.overlap import seen_in_fit
 from transforms.evaluation.rows import DEV, Row, averaged, best_by_dev, scored, undefined
-from transforms.evaluation.task import Predictions, Task, TaskVectors, content_digest, quoted
+from transforms.evaluation.similarity import COSINE
+from transforms.evaluation.task import (
+    PairTask,
+    Predictions,
+    Task,
+    TaskVectors,
+    content_digest,
+    quoted,
+)
 from transforms.evaluation.tasks import read_tasks
 from transforms.evaluation.watch import Watch
 from transforms.space import Space
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other
 
@@ -48,10 +60,17 @@ class _ScorePlan:
     calibrations: Mapping[str, Mapping[str, Calibration]]
     methods: Mapping[str, tuple[Method, ...]]
     grid: tuple[int, int] | None
+    cross_encoders: Mapping[Method, "PairScorer"]
+
+    @property
+    def of_vectors(self) -> list[Method]:
+        """The methods of all poolers."""
+        return [method for found in self.methods.values() for method in found]
 
     @property
     def all(self) -> list[Method]:
-        return [method for found in self.methods.values() for method in found]
+        """All methods, in the order of the rows."""
+        return [*self.of_vectors, *self.cross_encoders]
 
 
 def _forget(_: list[Row]) -> None:
@@ -80,7 +99,7 @@ def evaluate(options: EvaluateOptions, rescue: Callable[[list[Row]], None] = _fo
 def _evaluated(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     """Add each row to `rows` once it is computed, and return all of them with their notes."""
     with progress.stage("reading the tasks"):
-        found = read_tasks(options.tasks, options.make, options.classifier)
+        found = read_tasks(options.tasks, options.make, options.classifier, options.similarity)
     if not found:
         raise OptionError("no task is given; say --task NAME=PATH")
     tasks: list[Task] = [task for task in found if not isinstance(task, StoreRetrieval)]
@@ -96,6 +115,8 @@ def _evaluated(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
                 for path, fitted in by_path.items()
                 for note in seen_in_fit(path, fitted, tasks)
             ]
+        if plan.cross_encoders:
+            notes += filter(None, map(of_cross_encoders, tasks))
         _add_rows_of_tasks(plan, tasks, Cache(options.cache), rows)
     for store in stores:
         rows += _rows_of_store(store)
@@ -103,6 +124,15 @@ def _evaluated(options: EvaluateOptions, rows: list[Row]) -> Evaluation:
     return Evaluation(
         rows, [*dict.fromkeys(notes), *undefined(rows), *([best] if best else [])], grid
     )
+
+
+def of_cross_encoders(task: Task) -> str:
+    """The note on what cross-encoders do with a task."""
+    if not isinstance(task, PairTask):
+        return f"{task.name}: it has no pairs of texts, so no cross-encoder is scored on it"
+    if task.kind == "retrieval":
+        return f"{task.name}: cross-encoders order the documents that the first method finds"
+    return ""
 
 
 def _planned(options: EvaluateOptions) -> _ScorePlan:
@@ -116,7 +146,21 @@ def _planned(options: EvaluateOptions) -> _ScorePlan:
         pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
         for pooler, space in spaces.items()
     }
-    return _ScorePlan(model, spaces, calibrations, methods, grid)
+    return _ScorePlan(model, spaces, calibrations, methods, grid, _cross_encoders(options))
+
+
+def _cross_encoders(options: EvaluateOptions) -> dict[Method, "PairScorer"]:
+    """The cross-encoders, loaded, by their methods."""
+    if not options.cross_encoders:
+        return {}
+    from transforms.encoder.pair_scorer import PairScorer
+
+    folders = dict.fromkeys(options.cross_encoders)
+    flag = "--cross-encoder"
+    return {
+        Method.of_cross_encoder(folder): PairScorer.load(folder, flag, options.device)
+        for folder in folders
+    }
 
 
 # --- predictions
@@ -145,19 +189,46 @@ def _predict(
 ) -> None:
     """Add to each task's dictionary what each method makes of it, from the cache if that has it."""
     queries = plan.model.of_queries()
-    keys = [{method: _key(plan, queries, task, method) for method in plan.all} for task in tasks]
+    keys = [
+        {method: _key(plan, queries, task, method) for method in plan.of_vectors} for task in tasks
+    ]
     for kept, by_method in zip(found, keys, strict=True):
         read = {method: cache.read(key) for method, key in by_method.items()}
         kept.update(
             {method: predictions for method, predictions in read.items() if predictions is not None}
         )
-    missing = [[method for method in plan.all if method not in kept] for kept in found]
+    missing = [[method for method in plan.of_vectors if method not in kept] for kept in found]
     for part in _parts(plan, tasks, missing):
         for place, method, predictions in _computed(
             plan, queries, tasks, {place: missing[place] for place in part}
         ):
             found[place][method] = predictions
             cache.write(keys[place][method], predictions)
+    _add_cross_encoders(plan, tasks, cache, found)
+
+
+def _add_cross_encoders(
+    plan: _ScorePlan,
+    tasks: Sequence[Task],
+    cache: Cache,
+    found: Sequence[dict[Method, Predictions]],
+) -> None:
+    """Add to each task's dictionary what each cross-encoder makes of its pairs, from the cache if
+    that has it.
+    """
+    readable = [
+        (task, kept) for task, kept in zip(tasks, found, strict=True) if isinstance(task, PairTask)
+    ]
+    for method, scorer in plan.cross_encoders.items():
+        for task, kept in progress.over(readable, f"scoring pairs with {scorer.folder}", "tasks"):
+            first = plan.of_vectors[0]
+            of_first = _key(plan, plan.model.of_queries(), task, first)
+            key = key_of(content_digest(task), scorer.digest, of_first, None, 0)
+            predictions = cache.read(key)
+            if predictions is None:
+                predictions = task.predict_pairs(scorer, kept[first])
+                cache.write(key, predictions)
+            kept[method] = predictions
 
 
 def _in_order(
@@ -307,22 +378,33 @@ def _rows_of_tasks(
     for task, found in progress.over(done, "intervals and tests", "tasks"):
         evidence = task.evidence(list(found.values()))
         more, drawn = scored(task.name, task.kind, evidence, found)
-        yield from ({**row, "bytes_row": 4 * row["dim"]} for row in more)
+        compared = _similarity(task)
+        for row in more:
+            yield {**row, **(compared if row["dim"] else {}), "bytes_row": 4 * row["dim"]}
         if task.name != DEV:
             metric = next(iter(evidence))
             draws.setdefault((task.kind, metric), []).append((drawn, sum(evidence[metric].strata)))
-    if all(list(found) == list(predictions[0]) for found in predictions):
-        yield from _averages(draws, list(predictions[0]))
+    methods = {task.kind: list(found) for task, found in done}
+    of_tasks = zip(tasks, predictions, strict=True)
+    if all(list(found) == methods.get(task.kind) for task, found in of_tasks):
+        yield from _averages(draws, methods)
+
+
+def _similarity(task: Task) -> Row:
+    """The similarity by which vectors are compared, if it is not the cosine."""
+    named = getattr(task, "similarity", COSINE)
+    return {} if named == COSINE else {"similarity": named}
 
 
 def _averages(
-    draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]], methods: Sequence[Method]
+    draws: Mapping[tuple[str, str], Sequence[tuple[Draws, int]]],
+    methods: Mapping[str, Sequence[Method]],
 ) -> Iterator[Row]:
     """The rows of the average of each kind that has several tasks besides `dev`."""
     for (kind, metric), several in draws.items():
         if len(several) > 1:
             n = sum(items for _, items in several)
-            yield from averaged(kind, metric, [drawn for drawn, _ in several], methods, n)
+            yield from averaged(kind, metric, [drawn for drawn, _ in several], methods[kind], n)
 
 
 def _rows_of_store(task: StoreRetrieval) -> list[Row]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from transforms.evaluation.evidence import ALL
+from transforms.evaluation.methods import CROSS_ENCODER
 from transforms.evaluation.rows import Row
 from transforms.space import parse_pooler
 
@@ -15,6 +16,8 @@ def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.nda
     """
     scores, widths = np.full(grid, np.nan), np.zeros(grid)
     for row in rows:
+        if row["pooler"].startswith(CROSS_ENCODER):
+            continue
         spec = parse_pooler(row["pooler"])
         part = None if spec.is_auto else spec.parts[0]
         found = (row["task"], row["subset"], row["calibration"], part.name if part else None)

@@ -11,12 +11,14 @@ from transforms.space import Space, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
 
 EVERY_HEAD = "ditto:*"
+CROSS_ENCODER = "cross-encoder:"  # and its folder, in the place of a pooler
 
 
 @dataclass(frozen=True)
 class Method:
     """A pooler's SPEC, the folder of a calibration or None, the number of components; `search` is
-    how a store is searched, None for vectors that are compared with every other."""
+    how a store is searched, None for vectors that are compared with every other. A cross-encoder
+    has no components."""
 
     pooler: str
     calibration: str | None
@@ -34,8 +36,14 @@ class Method:
         return {**named, **({"search": self.search} if self.search else {})}
 
     def __str__(self) -> str:
-        words = [self.pooler, *([self.calibration] if self.calibration else []), f"{self.dim} dims"]
+        words = [self.pooler, *([self.calibration] if self.calibration else [])]
+        words += [f"{self.dim} dims"] if self.dim else []
         return ", ".join([*words, *([self.search] if self.search else [])])
+
+    @classmethod
+    def of_cross_encoder(cls, folder: str) -> "Method":
+        """The method of a cross-encoder."""
+        return cls(f"{CROSS_ENCODER}{folder}", None, 0)
 
 
 def expand(options: ModelOptions, specs: Sequence[str]) -> tuple[list[str], tuple[int, int] | None]:

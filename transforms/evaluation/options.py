@@ -3,6 +3,7 @@
 from transforms.base import values
 from transforms.base.option import option, options
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
+from transforms.evaluation.similarity import COSINE, SIMILARITIES
 from transforms.space import DEFAULT_MODEL
 from transforms.steps.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
 
@@ -16,8 +17,8 @@ class EvaluateOptions:
     it, at each dim.
 
     `tasks`: [KIND:]NAME=PATH[,PATH] each; `make`: PROBE=PATH each. `calibrations` are folders that
-    `fit` made; `truncate_dims` are scored beside the full width. `cache` is a folder in which
-    scores are kept.
+    `fit` made; `truncate_dims` are scored beside the full width, `cross_encoders` (folders) beside
+    all poolers. `cache` is a folder in which scores are kept.
     """
 
     tasks: tuple[str, ...] = option(
@@ -60,6 +61,20 @@ class EvaluateOptions:
         flag="--dim",
         aliases=("--truncate-dim",),
         default=(),
+    )
+    cross_encoders: tuple[str, ...] = option(
+        "a folder that train --cross-encoder wrote, scored beside the poolers; repeat for more"
+        " (default: none)",
+        metavar="DIR",
+        several="repeat",
+        flag="--cross-encoder",
+        default=(),
+    )
+    similarity: str = option(
+        "of two vectors, for sts, pairs and triplets; distances are negative, of vectors as pooled "
+        f"(default: {COSINE})",
+        choices=SIMILARITIES,
+        default=COSINE,
     )
     max_tokens: int | None = option(MAX_TOKENS, default=None)
     dtype: str = option(

@@ -11,8 +11,15 @@ from transforms.base.errors import OptionError
 from transforms.evaluation import tables
 
 SIDES = ("sentence1", "sentence2")
-# as the hub has NLI and QNLI
-SIDES_ALSO = (SIDES, ("premise", "hypothesis"), ("question", "sentence"))
+SIDES_ALSO = (  # as the hub has NLI, QNLI and QQP, and as MRPC's own files have it
+    SIDES,
+    ("premise", "hypothesis"),
+    ("question", "sentence"),
+    ("question1", "question2"),
+    ("#1 String", "#2 String"),
+)
+LABELS = ("label", "is_duplicate", "Quality")  # the last two are QQP's and MRPC's
+YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 # NLI whose annotators did not agree, and hidden labels of the hub's test sets
 UNLABELLED = ("-", "-1")
 SICK_SIDES = ("sentence_A", "sentence_B")
@@ -77,12 +84,13 @@ def read_labelled(path: str, part: str | None = None) -> LabelledPairs:
     """The labelled pairs of a file with the columns label, sentence1, sentence2, or of SICK, as
     `read_pairs`.
 
-    The sentences may be called premise and hypothesis, or question and sentence. Pairs with the
-    label - or -1 are left out.
+    The columns may have the names of NLI, QNLI, QQP or MRPC (`SIDES_ALSO`, `LABELS`). Pairs with
+    the label - or -1 are left out.
     """
     labels, first, second = [], [], []
     unlabelled = 0
-    for line, (text, one, other) in _rows(path, "label", SICK_LABELS, part):
+    value = label_column(tables.read_header(path))
+    for line, (text, one, other) in _rows(path, value, SICK_LABELS, part):
         label = tables.label(path, line, text)
         if label in UNLABELLED:
             unlabelled += 1
@@ -138,8 +146,17 @@ def _rows(path: str, value: str, of_sick: Sequence[str], part: str | None) -> li
             (line, [tables.cell(path, line, row, place, columns) for place in (4, 5, 6)])
             for line, row in lines
         ]
-    sides = next((sides for sides in SIDES_ALSO if set(sides) <= set(header)), SIDES)
-    return list(tables.read_table(path, (value, *sides)))
+    return list(tables.read_table(path, (value, *sides_of(header))))
+
+
+def label_column(header: Sequence[str]) -> str:
+    """The name of the column of labels in a header."""
+    return next((name for name in LABELS if name in header), LABELS[0])
+
+
+def sides_of(header: Sequence[str]) -> tuple[str, str]:
+    """The names of the columns of both sentences in a header."""
+    return next((sides for sides in SIDES_ALSO if set(sides) <= set(header)), SIDES)
 
 
 def _is_sts_benchmark(path: str) -> bool:

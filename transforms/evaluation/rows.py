@@ -80,7 +80,7 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
         and _named(row) == _named(best)
         and row["metric"] == firsts[row["task"]]
     ]
-    words = ", ".join(str(word) for word in _named(best)[:2] if word) + f", {best['dim']} dims"
+    words = str(Method(best["pooler"], best["calibration"], best["dim"]))
     return "; ".join(
         [
             f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}",

@@ -5,13 +5,16 @@ methods.
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from transforms.base.errors import OptionError
 from transforms.evaluation.evidence import Evidence
 from transforms.space import canonical_json
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 # What a method made of a task's items: arrays by name. One without dimensions, named SUBSET/FIELD,
 # is a figure that stands in the row of that subset as it is.
@@ -77,6 +80,16 @@ class Task(Protocol):
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         """The items as all methods did them, for each metric; the first metric is the task's
         own.
+        """
+
+
+@runtime_checkable
+class PairTask(Task, Protocol):
+    """A task of two texts at a time, which a cross-encoder can read together."""
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the items; `first` is what the first method made of
+        them.
         """
 
 

@@ -14,6 +14,7 @@ from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
 from transforms.evaluation.kinds.sts import Sts
 from transforms.evaluation.kinds.triplets import Triplets
 from transforms.evaluation.options import AVERAGE
+from transforms.evaluation.similarity import COSINE
 from transforms.evaluation.task import Task
 
 FORM = "[KIND:]NAME=PATH[,PATH]"
@@ -24,13 +25,13 @@ KINDS = (
 
 
 def read_tasks(
-    words: Sequence[str], made: Sequence[str], classifier: str
+    words: Sequence[str], made: Sequence[str], classifier: str, similarity: str = COSINE
 ) -> list[Task | StoreRetrieval]:
     """The tasks that values of `--task` name, and those that values of `--make` make, PROBE=PATH.
 
     Raises OptionError for a name that is given twice.
     """
-    tasks: list[Task | StoreRetrieval] = [read_task(word, classifier) for word in words]
+    tasks: list[Task | StoreRetrieval] = [read_task(word, classifier, similarity) for word in words]
     for word in made:
         name, equals, path = word.partition("=")
         if not equals or not path:
@@ -45,7 +46,7 @@ def read_tasks(
     return tasks
 
 
-def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
+def read_task(word: str, classifier: str, similarity: str = COSINE) -> Task | StoreRetrieval:
     """The task that one value of `--task` names. Raises OptionError for a value of another form."""
     named, equals, listed = word.partition("=")
     kind, colon, name = named.partition(":")
@@ -62,13 +63,15 @@ def read_task(word: str, classifier: str) -> Task | StoreRetrieval:
         raise OptionError(
             f"--task {word}: {AVERAGE} is the average of several tasks; choose another name"
         )
-    return _read(kind, name, listed.split(","), classifier)
+    return _read(kind, name, listed.split(","), classifier, similarity)
 
 
-def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task | StoreRetrieval:
+def _read(
+    kind: str, name: str, paths: Sequence[str], classifier: str, similarity: str
+) -> Task | StoreRetrieval:
     match kind:
         case "sts":
-            return Sts.read(name, paths)
+            return Sts.read(name, paths, similarity)
         case "relatedness":
             return Relatedness.read(name, paths)
         case "classification":
@@ -76,9 +79,9 @@ def _read(kind: str, name: str, paths: Sequence[str], classifier: str) -> Task |
         case "nli":
             return Inference.read(name, paths, classifier)
         case "pairs":
-            return Duplicates.read(name, paths)
+            return Duplicates.read(name, paths, similarity)
         case "triplets":
-            return Triplets.read(name, paths)
+            return Triplets.read(name, paths, similarity)
         case "clustering":
             return Clustering.read(name, paths)
         case "probing":

@@ -10,8 +10,8 @@ class Hit(dict[str, Any]):
     """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns, `text` among
     them if kept.
 
-    If rows are pieces of documents it has `piece`, `pieces`, `start`, `end` and, where text is
-    kept, `passage` too.
+    If a cross-encoder put the hits into their order, `rerank` is its score. If rows are pieces of
+    documents it has `piece`, `pieces`, `start`, `end` and, where text is kept, `passage` too.
     """
 
     @property

@@ -22,7 +22,7 @@ from transforms.store.shards.columns import hidden_columns
 from transforms.store.shards.reading import open_shard, take_rows
 
 LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers
-HIT_FIELDS = {"query", "rank", "score"}  # what a search says itself
+HIT_FIELDS = {"query", "rank", "score", "rerank"}  # what a search says itself
 
 
 class StoredRows(NamedTuple):

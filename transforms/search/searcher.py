@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow.compute as pc
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from transforms.base import progress
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import OptionError
-from transforms.base.values import FOLDS
+from transforms.base.values import FOLDS, StrPath
 from transforms.base.where import checked
 from transforms.index import exact_search
 from transforms.index.exact import gains_to_scores
@@ -18,10 +18,15 @@ from transforms.index.vectors import as_vectors, prepared, scored_by
 from transforms.search.hits import Hit, Hits, joined, no_hits
 from transforms.search.opened import SnapshotIndex
 from transforms.search.queries import QueryEncoder
+from transforms.search.rerank import RERANKED, reranked
 from transforms.search.rows import SnapshotRows, StoredRows
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
 from transforms.store.shards.reading import read_shard, read_wanted
+
+if TYPE_CHECKING:
+    # torch, which a search by vectors needs not
+    from transforms.encoder.pair_scorer import PairScorer
 
 PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
 PASSAGE = 400  # characters
@@ -63,6 +68,7 @@ class Searcher:
         self.index = SnapshotIndex(manifest)
         self.rows = SnapshotRows(manifest)
         self._matches: Matches | None = None
+        self._scorer: PairScorer | None = None
 
     def of(self, manifest: Manifest) -> "Searcher":
         """Another snapshot opened as this one is, with this one's model where it is the same and
@@ -82,12 +88,14 @@ class Searcher:
         width: int = PASSAGE,
         where: Where = None,
         min_score: float | None = None,
+        rerank: StrPath | None = None,
     ) -> list[list[Hit]]:
         """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
 
         Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors`
         float32 [q, dim]. `where` is a filter of rows, as text or as an expression of pyarrow, and
-        hits have `min_score` or more.
+        hits have `min_score` or more. `rerank` is the folder of a cross-encoder, by which the best
+        100 hits, or k, are scored and put into their order.
 
         Where rows are pieces of documents, `fold` best gives the k documents whose best pieces
         these are, none the k pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where
@@ -112,6 +120,9 @@ class Searcher:
             )
         folds = fold == "best" and self.rows.has_pieces
         asked = _Wish(k, exact, self.matches(where))
+        if rerank is not None:
+            self._check_reranks(texts)
+            asked = replace(asked, k=max(k, RERANKED))
         if ids is not None:
             hits = self._like(ids, asked, folds)
         else:
@@ -124,11 +135,35 @@ class Searcher:
         if min_score is not None:
             hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
         found = self.rows.described(hits)
+        if rerank is not None and texts is not None and self.rows.text_field is not None:
+            hits, found = reranked(
+                self._pair_scorer(str(rerank)), texts, hits, found, self.rows.text_field, k
+            )
         if width and self.rows.has_pieces and self.rows.text is not None:
             self.rows.add_passages(
                 [""] * len(found) if texts is None else texts, hits, found, width
             )
         return found
+
+    def _check_reranks(self, texts: Sequence[str] | None) -> None:
+        """Raise OptionError if there are no texts of queries or of rows for a cross-encoder to
+        read.
+        """
+        if texts is None:
+            raise OptionError("--rerank reads the query's text; say --query or --queries")
+        if self.rows.text is None:
+            raise OptionError(
+                f"--rerank reads the rows' text, which {self.manifest.root} does not keep"
+                " (--keep-text)"
+            )
+
+    def _pair_scorer(self, folder: str) -> "PairScorer":
+        """The cross-encoder of a folder; the last one is kept."""
+        from transforms.encoder.pair_scorer import PairScorer
+
+        if self._scorer is None or self._scorer.folder != folder:
+            self._scorer = PairScorer.load(folder, "--rerank")
+        return self._scorer
 
     def _checked(self, vectors: np.ndarray | None) -> np.ndarray:
         """Queries that are vectors. Raises OptionError for what are none of this space."""

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 OF_SEARCH = {
     "exact": True,
-    **dict.fromkeys(("texts", "ids", "vectors", "k", "where", "min_score", "fold", "width"), False),
+    **dict.fromkeys(
+        ("texts", "ids", "vectors", "k", "where", "min_score", "fold", "width", "rerank"), False
+    ),
 }
 LATEST = 5
 LATEST_NAME = "latest"
@@ -44,6 +46,7 @@ class SearchKeywords(TypedDict, total=False):
     exact: bool
     fold: str
     width: int
+    rerank: StrPath | None
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,7 @@ class Store:
         filter, as the text of --where or an expression of pyarrow, `min_score` the least score, and
         `exact=True` compares all rows. If rows are pieces of documents, `fold="best"` gives
         documents, each with its best piece and a `passage` of `width` characters around it,
-        `"none"` the pieces.
+        `"none"` the pieces. `rerank` is the folder of a cross-encoder, which scores the best 100.
         """
         one = isinstance(texts, str) or isinstance(ids, str)
         texts = [texts] if isinstance(texts, str) else texts

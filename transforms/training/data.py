@@ -14,8 +14,8 @@ from transforms.training.roles import LABEL, NEGATIVE, SCORE
 
 @dataclass(frozen=True)
 class Data:
-    """The rows to train on and to score, labels in their order, and how many dev rows are training
-    rows too.
+    """The rows to train on and to score, labels in their order, and how many dev and test rows are
+    training rows too.
 
     `values` are the training rows by role, labels as numbers and scores from 0 to 1.
     """
@@ -25,12 +25,15 @@ class Data:
     labels: tuple[str, ...]
     values: Mapping[str, Sequence[Any]]
     overlap: int
+    test: Examples | None = None
+    test_overlap: int = 0
 
 
 def read_data(options: TrainOptions) -> Data:
     """The rows that the options name, checked. Raises OptionError and DataGateError."""
     examples = read_examples("--input", options.inputs, options, options.limit)
     dev = read_examples("--dev", [options.dev], options) if options.dev else None
+    test = read_examples("--test", [options.test], options) if options.test else None
     if len(examples) < options.batch:
         raise OptionError(
             f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch"
@@ -39,13 +42,14 @@ def read_data(options: TrainOptions) -> Data:
     labels: tuple[str, ...] = ()
     values: dict[str, Sequence[Any]] = dict(examples.columns)
     if options.objective == CLASSIFICATION:
-        labels = labels_of(examples, dev, options.labels)
+        labels = labels_of(examples, (dev, test), options.labels)
         values[LABEL] = [labels.index(label) for label in examples.columns[LABEL]]
     if SCORE in values:
         bounded = options.objective == REGRESSION
         values[SCORE] = scaled(examples, options.scores, bounded)
-        if dev is not None:
-            scaled(dev, options.scores, bounded)
+        for held_out in (dev, test):
+            if held_out is not None:
+                scaled(held_out, options.scores, bounded)
     if options.objective == RANKING and len(set(values["positive"])) == 1:
         raise OptionError("all positive texts are the same; no row has another row's as a negative")
     if options.hard_negatives and NEGATIVE in values:
@@ -54,7 +58,8 @@ def read_data(options: TrainOptions) -> Data:
             f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
             " it out"
         )
-    return Data(examples, dev, labels, values, overlap(examples, dev) if dev else 0)
+    seen = [overlap(examples, held_out) if held_out else 0 for held_out in (dev, test)]
+    return Data(examples, dev, labels, values, seen[0], test, seen[1])
 
 
 def taken(data: Data, options: TrainOptions) -> list[str]:
@@ -62,7 +67,7 @@ def taken(data: Data, options: TrainOptions) -> list[str]:
     training.
     """
     lines = []
-    for flag, examples in (("train", data.train), ("dev", data.dev)):
+    for flag, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
         for source in examples.sources if examples else ():
             columns = ", ".join(f"{role} from {name}" for role, name in source.columns.items())
             lost = sum(source.rejected.values())
@@ -72,11 +77,16 @@ def taken(data: Data, options: TrainOptions) -> list[str]:
         lines.append(f"labels      {', '.join(data.labels)}")
     first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
     lines.append(f"first row   {', '.join(first)}")
-    if data.dev is not None and data.overlap:
-        lines.append(
-            f"note        {data.overlap:,} of {len(data.dev):,} dev rows are training rows too, and"
-            " flatter the score"
-        )
+    for name, held_out, seen in (
+        ("dev", data.dev, data.overlap),
+        ("test", data.test, data.test_overlap),
+    ):
+        if held_out is not None and seen:
+            said = (
+                f"{seen:,} of {len(held_out):,} {name} rows are training rows too, and flatter the"
+                " score"
+            )
+            lines.append(f"note        {said}")
     return lines
 
 

@@ -4,7 +4,7 @@ of them.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from transforms.evaluation.task import Predictions, Task, TaskVectors
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TRIPLET
 from transforms.training.roles import LABEL, NEGATIVE, SCORE
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 DEV = "dev"
 Encode = Callable[[Sequence[str]], np.ndarray]  # texts -> vectors float32 [n, d]
@@ -48,6 +51,14 @@ class Labelled:
     def predict(self, vectors: TaskVectors) -> Predictions:
         found = self.classify(vectors.of(self.first), vectors.of(self.second))
         return {"correct": (found == self.labels).astype(np.float64)}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the pairs."""
+        return {
+            "correct": (scorer.label_numbers(self.first, self.second) == self.labels).astype(
+                np.float64
+            )
+        }
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return {"accuracy": Means(np.stack([found["correct"] for found in predictions]))}
@@ -98,6 +109,13 @@ def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:
     """The name of a task's metric and the score, x100; NaN where it is undefined."""
     metric, evidence = next(iter(task.evidence([predictions]).items()))
     return metric, 100 * float(evidence.scores()[ALL][0])
+
+
+def scored_alone(task: Task, predictions: Predictions) -> dict[str, Any]:
+    """The metric of a task and its score x100 with a 95 % interval."""
+    metric, evidence = next(iter(task.evidence([predictions]).items()))
+    (belief,) = beliefs(draw(evidence)[ALL])
+    return {"metric": metric, "score": belief.score, "low": belief.low, "high": belief.high}
 
 
 def compared(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:

@@ -208,7 +208,9 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
 # --- labels and scores
 
 
-def labels_of(train: Examples, dev: Examples | None, given: Sequence[str]) -> tuple[str, ...]:
+def labels_of(
+    train: Examples, held_out: Sequence[Examples | None], given: Sequence[str]
+) -> tuple[str, ...]:
     """The labels in their order: as given, else sorted.
 
     Raises OptionError where there is but one, and for a row with a label that is not given, or that
@@ -220,7 +222,7 @@ def labels_of(train: Examples, dev: Examples | None, given: Sequence[str]) -> tu
         raise OptionError(
             f"all labels are {_short(next(iter(found)))}; there is nothing to tell apart"
         )
-    for examples in (train, *([dev] if dev else [])):
+    for examples in (train, *filter(None, held_out)):
         for place, label in enumerate(examples.columns[LABEL]):
             if label not in labels:
                 why = "not among --labels" if given else "a label that no training row has"

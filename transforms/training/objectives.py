@@ -37,7 +37,7 @@ def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> n
 
 def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
     if options.objective == CLASSIFICATION:
-        return _softmax(model, labels)
+        return _softmax(model, labels, options.concat)
     if options.objective == REGRESSION:
         return losses.CosineSimilarityLoss(model)
     if options.objective == COSENT:
@@ -49,13 +49,21 @@ def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn
     )
 
 
-def _softmax(model: SentenceTransformer, labels: int) -> losses.SoftmaxLoss:
-    """A layer over (u, v, |u-v|) without bias, as in the paper; sentence-transformers' own
+def _softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.SoftmaxLoss:
+    """A layer over what `--concat` names, without bias, as in the paper; sentence-transformers' own
     has one.
     """
     width = model.get_embedding_dimension() or 0
-    loss = losses.SoftmaxLoss(model, width, labels)
-    loss.classifier = nn.Linear(3 * width, labels, bias=False, device=model.device)
+    parts = concat.split(",")
+    loss = losses.SoftmaxLoss(
+        model,
+        width,
+        labels,
+        concatenation_sent_rep="u" in parts,
+        concatenation_sent_difference="|u-v|" in parts,
+        concatenation_sent_multiplication="u*v" in parts,
+    )
+    loss.classifier = nn.Linear(len(parts) * width, labels, bias=False, device=model.device)
     nn.init.trunc_normal_(loss.classifier.weight, std=SPREAD)
     return loss
 

@@ -27,6 +27,8 @@ CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = (
 )
 OBJECTIVES = (CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING)
 CNN = "cnn"
+CONCAT = "u,v,|u-v|"
+CONCATS = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", CONCAT, "u,v,|u-v|,u*v")  # SBERT, table 6
 POOLERS = ("mean", "cls", "max", CNN)
 LONGEST = 128
 NEEDED = ("sentence_transformers", "accelerate", "datasets")
@@ -99,6 +101,12 @@ class TrainOptions:
         group=DATA,
         default=None,
     )
+    test: str | None = option(
+        "data of the same columns that the finished model is scored on (default: none)",
+        metavar="PATH",
+        group=DATA,
+        default=None,
+    )
     columns: tuple[str, ...] = option(
         "the data's names of the objective's roles, in their order (default: those names,"
         " sentence1, sentence2)",
@@ -113,6 +121,12 @@ class TrainOptions:
         metavar="A,B,C",
         group=DATA,
         default=(),
+    )
+    concat: str = option(
+        f"classification: what the softmax sees of the two vectors (default: {CONCAT})",
+        choices=CONCATS,
+        group=DATA,
+        default=CONCAT,
     )
     scores: tuple[float, float] | None = option(
         "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0"
@@ -145,6 +159,12 @@ class TrainOptions:
         choices=POOLERS,
         group=MODELS,
         default=None,
+    )
+    cross_encoder: bool = option(
+        "train a model that reads both texts together, for evaluate --cross-encoder and search"
+        " --rerank; objectives regression and classification (default: no)",
+        group=MODELS,
+        default=False,
     )
     max_tokens: int = option(
         MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST
@@ -269,7 +289,15 @@ class TrainOptions:
 
 @options
 class TrainCommandOptions(TrainOptions):
-    """The options of `train`: those of a training, and whether there is one."""
+    """The options of `train`: those of a training, and whether there is one, or several."""
+
+    seeds: int | None = option(
+        "train N times, with N seeds from --seed on; all are kept, as DIR/seed-12 and so on"
+        " (default: once)",
+        kind=values.positive,
+        metavar="N",
+        default=None,
+    )
 
     dry_run: bool = option(
         "say steps, memory and time, by a few steps, and write nothing (default: no)", default=False
@@ -294,6 +322,11 @@ def check(options: TrainOptions) -> None:
     if options.labels and objective != CLASSIFICATION:
         raise OptionError(
             f"--labels is of --objective {CLASSIFICATION}; leave it out of {objective}"
+        )
+    _check_cross_encoder(options)
+    if options.concat != CONCAT and objective != CLASSIFICATION:
+        raise OptionError(
+            f"--concat is of --objective {CLASSIFICATION}; leave it out of {objective}"
         )
     if options.scores and objective not in (REGRESSION, COSENT):
         raise OptionError(
@@ -324,6 +357,29 @@ def check(options: TrainOptions) -> None:
     missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
     if missing:
         raise MissingExtraError(f"training needs {missing}: {pip_line('train')}")
+
+
+def _check_cross_encoder(options: TrainOptions) -> None:
+    """Raise OptionError for options that a cross-encoder has no use for."""
+    if not options.cross_encoder:
+        return
+    if options.objective not in (REGRESSION, CLASSIFICATION):
+        raise OptionError(
+            f"--cross-encoder learns scores or labels; say --objective {REGRESSION} or"
+            f" {CLASSIFICATION}"
+        )
+    of_vectors = {
+        "--pooler": options.pooler is not None,
+        "--matryoshka": bool(options.matryoshka),
+        "--lora": options.lora is not None,
+        "--freeze-backbone": options.freeze_backbone,
+        "--concat": options.concat != CONCAT,
+    }
+    given = next((flag for flag, is_given in of_vectors.items() if is_given), None)
+    if given is not None:
+        raise OptionError(
+            f"{given} is of encoders, which make vectors; leave it out of --cross-encoder"
+        )
 
 
 def _check_dev(options: TrainOptions) -> None:

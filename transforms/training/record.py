@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transforms.evaluation.intervals import Belief
 from transforms.report.chart import Chart, Series, line_chart
 from transforms.report.html import environment
+from transforms.space import Space
 from transforms.training.folders import RECORD
 from transforms.training.options import TrainOptions
 
@@ -37,14 +38,16 @@ CARD, PAGE = "README.md", "training.html"
 class TrainingOutcome:
     """How a training ended: the curve, the dev metric with what can be believed before and after,
     the new space.
+
+    The space of a cross-encoder is None.
     """
 
     fitted: "TrainingResult"
     metric: str | None
     believed: tuple[Belief, Belief] | None
-    space: str
-    dim: int
+    space: Space | None
     seconds: float
+    tested: dict[str, Any] | None = None
 
 
 def record_of(
@@ -65,14 +68,15 @@ def record_of(
             "dev": len(data.dev) if data.dev else 0,
             "overlap": data.overlap,
         },
+        **_of_test(data, outcome),
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
         "stopped_early": fitted.stopped_early,
         "curve": [*before, *fitted.curve],
         "dev": dev,
-        "space": outcome.space,
-        "dim": outcome.dim,
+        "space": outcome.space.id if outcome.space else None,
+        "dim": outcome.space.dim if outcome.space else None,
         "versions": (
             {name: version for name in PACKAGES if (version := _version(name))}
             | {"python": platform.python_version()}
@@ -87,12 +91,33 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
         json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
     )
     has_code = any(folder.glob("*.py"))  # that of the CNN head, for sentence-transformers
-    card = _template("card.md").render(r=record, dev_line=dev_line(record), has_code=has_code)
+    card = _template("card.md" if record["space"] else "cross_encoder_card.md").render(
+        r=record, dev_line=dev_line(record), has_code=has_code
+    )
     (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(
         r=record, dev_line=dev_line(record), charts=_charts(record)
     )
     (folder / PAGE).write_text(page, encoding="utf8")
+
+
+def _of_test(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
+    """What is said of test rows, if there are any."""
+    if data.test is None:
+        return {}
+    return {
+        "test": outcome.tested,
+        "test_data": [asdict(source) for source in data.test.sources],
+        "test_rows": {"test": len(data.test), "overlap": data.test_overlap},
+    }
+
+
+def line_of_test(record: Mapping[str, Any]) -> str | None:
+    """The test score with its interval; None without test rows or where it is undefined."""
+    test = record.get("test")
+    if test is None or test["score"] is None:
+        return None
+    return f"{test['metric']} {_figure(test['score'], test['low'], test['high'])}"
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:

@@ -16,8 +16,9 @@ ROLES = {
 VALUES = (LABEL, SCORE)  # the others are texts
 OPTIONAL = {RANKING: (NEGATIVE,)}
 ALSO: dict[str, tuple[str, ...]] = {  # what data is published with
-    "text1": ("sentence1", "premise"),
-    "text2": ("sentence2", "hypothesis"),
+    "text1": ("sentence1", "premise", "question1"),
+    "text2": ("sentence2", "hypothesis", "question2"),
+    LABEL: ("is_duplicate",),
 }
 
 

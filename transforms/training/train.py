@@ -7,23 +7,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from transforms.base.errors import DataGateError, OptionError, StoppedError
+from transforms.base.option import is_given
 from transforms.base.progress import LOADING, stage
-from transforms.space import resolve_model, resolve_space
+from transforms.space import Space, resolve_model, resolve_space
 from transforms.training import folders
 from transforms.training.data import Data, read_data, taken
-from transforms.training.dev import compared, dev_task, metric_of, predict
+from transforms.training.dev import Classify, compared, dev_task, metric_of, scored_alone
 from transforms.training.examples import Examples
 from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions, check
 from transforms.training.record import TrainingOutcome, record_of, write_record
 from transforms.training.watch import TrainingWatch
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+    from sentence_transformers import CrossEncoder, SentenceTransformer
     from torch import Tensor
     from torch.nn import Module
 
@@ -42,6 +44,8 @@ NOT_ASKED = (
     "max_rejects",
     "must_improve",
 )  # what decides no weight
+# options that a training of an earlier version did not have
+LATER = ("concat", "cross_encoder", "test")
 SEEN = "CUDA_VISIBLE_DEVICES"
 SAMPLED = 10_000  # texts of which it is counted how many are cut
 
@@ -98,14 +102,14 @@ def train(options: TrainOptions, say: Say) -> dict[str, Any]:
                 keep_start(options, job, start, lost(task, before, after), say)
                 fitted, after = replace(fitted, best_step=0), before
             believed = None if task is None else compared(task, before or {}, after or {})
+        tested = (
+            None if job.test is None else scored_alone(job.test, predicted(job, job.test) or {})
+        )
         metric = None if task is None or after is None else metric_of(task, after)[0]
         with folders.staged(output) as folder:
-            from transforms.training.model import save
-
-            save(job.model, folder, job.last, options.lora is not None)
-            space = resolve_space(resolve_model(str(folder)))
+            space = save(job, folder)
             outcome = TrainingOutcome(
-                fitted, metric, believed, space.id, space.dim, time.monotonic() - began
+                fitted, metric, believed, space, time.monotonic() - began, tested
             )
             record = record_of(options, data, asked, outcome)
             write_record(folder, record)
@@ -141,6 +145,19 @@ def lost(task: "Task", before: "Predictions", after: "Predictions") -> str:
     last = metric_of(task, after)[1]
     scores = f"dev {metric} {first:.2f}, the best checkpoint {last:.2f}"
     return f"no checkpoint beats the start ({scores}), so the weights of the start are the best"
+
+
+def save(job: "Job", folder: Path) -> Space | None:
+    """Write the model, and return the space of its vectors; a cross-encoder has none."""
+    from transforms.training import cross_encoder
+    from transforms.training import model as models
+
+    model: Any = job.model
+    if job.options.cross_encoder:
+        cross_encoder.save(model, folder)
+        return None
+    models.save(model, folder, job.last, job.options.lora is not None)
+    return resolve_space(resolve_model(str(folder)))
 
 
 def keep_start(
@@ -181,6 +198,9 @@ def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
         for item in fields(options)
         if item.name not in NOT_ASKED
     }
+    for name in LATER:
+        if not is_given(options, name):
+            del chosen[name]
 
     def described(examples: Examples | None) -> list[Any]:
         return (
@@ -189,7 +209,12 @@ def asked_of(options: TrainOptions, data: Data) -> dict[str, Any]:
             else []
         )
 
-    weights = resolve_space(resolve_model(options.model, options.revision)).id
+    if options.cross_encoder:
+        from transforms.training.cross_encoder import weights_id
+
+        weights = weights_id(options)
+    else:
+        weights = resolve_space(resolve_model(options.model, options.revision)).id
     return {
         **chosen,
         "data": described(data.train),
@@ -209,10 +234,12 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
 
     device = resolve_device(options.device)
     set_seed(options.seed)
+    values = data.values
+    if options.cross_encoder:
+        return _prepare_cross_encoder(options, data, device.type, say)
     model = models.load(options, device.type)
     last = models.take_normalize(model) if options.objective == CLASSIFICATION else None
     loss = objectives.loss_of(model, options, len(data.labels))
-    values = data.values
     if options.hard_negatives:
         from transforms.training.negatives import with_negatives
 
@@ -240,50 +267,82 @@ def prepare(options: TrainOptions, data: Data, say: Say) -> "tuple[Job, Task | N
     cut = _cut(model, data.train)
     if cut:
         say(f"truncated   {cut}")
-    task = None
-    if data.dev is not None:
-        task = dev_task(
-            data.dev,
-            options.objective,
-            data.labels,
-            partial(_classify, objectives.classifier_of(loss)),
-        )
-    return Job(model, loss, data.train, values, options, task, last), task
+    classify = partial(_classify, objectives.classifier_of(loss), options.concat)
+    task, test = _tasks(data, options, classify)
+    return Job(model, loss, data.train, values, options, task, last, test=test), task
+
+
+def _tasks(
+    data: Data, options: TrainOptions, classify: Classify
+) -> "tuple[Task | None, Task | None]":
+    """What the model is scored on while it is trained, and when it is finished."""
+    found = [
+        dev_task(rows, options.objective, data.labels, classify) if rows else None
+        for rows in (data.dev, data.test)
+    ]
+    return found[0], found[1]
+
+
+def _prepare_cross_encoder(
+    options: TrainOptions, data: Data, device: str, say: Say
+) -> "tuple[Job, Task | None]":
+    """A cross-encoder with its loss and rows, ready to train, and what it is scored on."""
+    from transforms.training import cross_encoder
+    from transforms.training.trainer import Job
+
+    model = cross_encoder.load(options, data.labels, device)
+    loss = cross_encoder.loss_of(model, len(data.labels))
+    cut = _cut(model, data.train, in_pairs=True)
+    if cut:
+        say(f"truncated   {cut}")
+    task, test = _tasks(data, options, _no_vectors)
+    return Job(model, loss, data.train, data.values, options, task, test=test), task
+
+
+def _no_vectors(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """A cross-encoder gives labels to texts, not to vectors."""
+    raise TypeError("a cross-encoder makes no vectors")
 
 
 def predicted(job: "Job", task: "Task | None") -> "Predictions | None":
     """What the model as it is makes of the dev rows; None without them."""
-    from transforms.training.trainer import encode
+    from transforms.training.trainer import predictions_of
 
-    return (
-        None
-        if task is None
-        else predict(task, lambda texts: encode(job.model, texts, job.options.batch))
-    )
+    return None if task is None else predictions_of(job, task)
 
 
-def _classify(layer: Any, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+def _classify(layer: Any, concat: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The labels that the trained layer gives pairs of vectors, int64 [n]."""
     weights = layer.weight.detach().float().cpu().numpy()
+    parts = {"u": first, "v": second, "|u-v|": np.abs(first - second), "u*v": first * second}
     return np.argmax(
-        np.concatenate([first, second, np.abs(first - second)], axis=1) @ weights.T, axis=1
+        np.concatenate([parts[name] for name in concat.split(",")], axis=1) @ weights.T, axis=1
     )
 
 
-def _cut(model: "SentenceTransformer", examples: Examples) -> str | None:
+def _cut(
+    model: "SentenceTransformer | CrossEncoder", examples: Examples, in_pairs: bool = False
+) -> str | None:
     """How many texts are longer than the model is to read, of the first ones; None where there is
     none.
     """
     limit, tokenizer = model.max_seq_length, model.tokenizer
     if not limit or limit == math.inf:  # a table of token embeddings reads all of a text
         return None
-    texts = list(
-        dict.fromkeys(text for column in examples.texts.values() for text in column[:SAMPLED])
-    )[:SAMPLED]
-    lengths = [len(ids) for ids in tokenizer(texts, truncation=False, verbose=False)["input_ids"]]
+    if in_pairs:
+        what = "pairs"
+        read = [column[:SAMPLED] for column in examples.texts.values()]
+    else:
+        what = "texts"
+        texts = dict.fromkeys(
+            text for column in examples.texts.values() for text in column[:SAMPLED]
+        )
+        read = [list(texts)[:SAMPLED]]
+    lengths = [len(ids) for ids in tokenizer(*read, truncation=False, verbose=False)["input_ids"]]
     cut = sum(length > limit for length in lengths)
+    if not cut:
+        return None
     return (
-        f"{cut:,} of {len(texts):,} texts are longer than {limit} tokens and are cut (--max-tokens)"
-        if cut
-        else None
+        f"{cut:,} of {len(lengths):,} {what} are longer than {limit} tokens and are cut"
+        " (--max-tokens)"
     )

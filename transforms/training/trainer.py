@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,16 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import (
+    CrossEncoder,
+    CrossEncoderTrainer,
+    CrossEncoderTrainingArguments,
     SentenceTransformer,
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.sampler import NoDuplicatesBatchSampler
+from sentence_transformers.base.trainer import BaseTrainer
 from sentence_transformers.training_args import BatchSamplers
 from torch import nn
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState
@@ -28,7 +33,8 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from transforms.base.errors import SentenceBeamError
 from transforms.encoder.load import quiet_transformers
-from transforms.evaluation.task import Task
+from transforms.encoder.pair_scorer import PairScorer
+from transforms.evaluation.task import PairTask, Predictions, Task
 from transforms.training import objectives
 from transforms.training.dev import metric_of, predict
 from transforms.training.examples import Examples
@@ -60,10 +66,11 @@ class Job:
     """What is trained: the model, in place, its loss, the rows by role, and how the dev rows are
     scored, if any.
 
-    `last` is a module that comes behind the model when it is trained.
+    `last` is a module that comes behind the model when it is trained. `test` is what the finished
+    model is scored on.
     """
 
-    model: SentenceTransformer
+    model: SentenceTransformer | CrossEncoder
     loss: nn.Module
     examples: Examples
     values: Mapping[str, Sequence[Any]]
@@ -71,6 +78,7 @@ class Job:
     dev: Task | None = None
     last: nn.Module | None = None
     most_steps: int | None = None
+    test: Task | None = None
 
 
 def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
@@ -83,13 +91,14 @@ def fit(job: Job, folder: Path, watch: "TrainingWatch") -> TrainingResult:
     datasets.disable_progress_bars()
     rows = datasets.Dataset.from_dict({role: list(column) for role, column in job.values.items()})
     arguments = _arguments(job, folder, len(rows))
-    scorer = _Scorer(job.dev, job.options.batch, watch) if job.dev else None
+    scorer = _Scorer(job.dev, job, watch) if job.dev else None
     keeper = _Keeper(objectives.classifier_of(job.loss))
     callbacks: list[TrainerCallback] = [keeper, _Watched(watch)]
     if job.options.patience is not None:
         callbacks.append(EarlyStoppingCallback(job.options.patience))
     with quiet_transformers():
-        trainer = _Trainer(
+        kind: Any = _CrossEncoderTrainer if job.options.cross_encoder else _EncoderTrainer
+        trainer = kind(
             model=job.model,
             args=arguments,
             train_dataset=rows,
@@ -137,6 +146,18 @@ def checkpoint_steps(options: TrainOptions, steps: int) -> int:
     return options.checkpoint_steps or max(1, steps // CHECKPOINTS)
 
 
+def predictions_of(job: Job, task: Task) -> Predictions:
+    """What the model of a training as it is now makes of a task."""
+    model: Any = job.model
+    if not job.options.cross_encoder:
+        return predict(task, partial(encode, model, batch=job.options.batch))
+    if not isinstance(task, PairTask):
+        raise TypeError(f"{task.kind} has no pairs")
+    with evaluating(model):
+        found = task.predict_pairs(PairScorer(model, job.options.output), {})
+    return found
+
+
 def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.ndarray:
     """The vectors float32 [n, d] of texts, as the model is now."""
     with evaluating(model):
@@ -148,12 +169,19 @@ def encode(model: SentenceTransformer, texts: Sequence[str], batch: int) -> np.n
         )
 
 
-def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTrainingArguments:
+def _arguments(
+    job: Job, folder: Path, rows: int
+) -> SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments:
     options = job.options
     steps = job.most_steps or steps_of(rows, options)
     every = checkpoint_steps(options, steps)
     scored = job.dev is not None
-    return SentenceTransformerTrainingArguments(
+    kind: Any = (
+        CrossEncoderTrainingArguments
+        if options.cross_encoder
+        else SentenceTransformerTrainingArguments
+    )
+    found: SentenceTransformerTrainingArguments | CrossEncoderTrainingArguments = kind(
         output_dir=str(folder),
         num_train_epochs=options.epochs,
         max_steps=job.most_steps or -1,
@@ -186,10 +214,13 @@ def _arguments(job: Job, folder: Path, rows: int) -> SentenceTransformerTraining
         report_to="none",
         disable_tqdm=True,
     )
+    return found
 
 
-class _Trainer(SentenceTransformerTrainer):
-    """The trainer, which says where a loss or a gradient is not finite."""
+class _Trainer(BaseTrainer):
+    """What the trainers of encoders and cross-encoders share: they say where a loss or a gradient
+    is not finite.
+    """
 
     examples: Examples
     folder: Path
@@ -262,19 +293,25 @@ class _Trainer(SentenceTransformerTrainer):
         )
 
 
+class _EncoderTrainer(_Trainer, SentenceTransformerTrainer):
+    """The trainer of encoders."""
+
+
+class _CrossEncoderTrainer(_Trainer, CrossEncoderTrainer):
+    """The trainer of cross-encoders."""
+
+
 class _Scorer(BaseEvaluator):
     """The dev score of the model as it is."""
 
-    def __init__(self, task: Task, batch: int, watch: "TrainingWatch") -> None:
+    def __init__(self, task: Task, job: Job, watch: "TrainingWatch") -> None:
         super().__init__()
-        self._task, self._batch, self._watch = task, batch, watch
+        self._task, self._job, self._watch = task, job, watch
 
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        metric, score = metric_of(
-            self._task, predict(self._task, lambda texts: encode(model, texts, self._batch))
-        )
+        metric, score = metric_of(self._task, predictions_of(self._job, self._task))
         self._watch.scored(steps, metric, score)
         return {"dev": score}
 

@@ -91,7 +91,7 @@ def test_columns_are_never_taken_by_their_order() -> None:
     assert columns_of("f", names, "classification", ["one", "other", "gold"]) == {
         "text1": "one", "text2": "other", "label": "gold"
     }  # fmt: skip
-    with pytest.raises(OptionError, match="no column text1, sentence1 or premise"):
+    with pytest.raises(OptionError, match="no column text1, sentence1, premise or question1"):
         columns_of("f", names, "classification", [])
     with pytest.raises(OptionError, match="both text1 and sentence1"):
         columns_of("f", ["text1", "sentence1", "text2", "label"], "classification", [])
@@ -138,8 +138,8 @@ def test_labels_as_numbers_and_without_consensus(tmp_path: Path) -> None:
     rows = [{"text1": f"a{n}", "text2": f"b{n}", "label": float(n % 3)} for n in range(12)]
     path = write(tmp_path / "a.parquet", rows)
     found = read_examples("--input", [str(path)], options(objective="classification"))
-    assert labels_of(found, None, ()) == ("0", "1", "2")
-    assert labels_of(found, None, ("2", "0", "1")) == ("2", "0", "1")
+    assert labels_of(found, (), ()) == ("0", "1", "2")
+    assert labels_of(found, (), ("2", "0", "1")) == ("2", "0", "1")
     snli = [
         {"text1": f"a{n}", "text2": f"b{n}", "label": "-" if n == 4 else "yes"} for n in range(12)
     ]

@@ -1,6 +1,6 @@
 """Figures of a store, of files, of pairs or of a sentence, from the options to rows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,20 +10,27 @@ import numpy as np
 from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.base.python_names import parameters_of, python_names
+from transforms.calibration import Calibration
+from transforms.calibration.quality import cosines
 from transforms.evaluation.diagnostics import impact, pairs, tokens
 from transforms.evaluation.diagnostics.figures import (
     FIGURES,
+    INFLUENCE,
     OF_A_SENTENCE,
     OF_MODELS,
     OF_PAIRS,
+    OF_TOKENS,
     OF_VECTORS,
+    PAIRS,
+    VARIANCE,
     Row,
 )
 from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
 from transforms.evaluation.diagnostics.words import WordCounts, of_words
-from transforms.evaluation.encode_many import ModelOptions, encode_many, groups
+from transforms.evaluation.encode_many import Encoded, ModelOptions, encode_many, groups
+from transforms.evaluation.methods import matched
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.space.model_files import ModelFiles
@@ -67,6 +74,7 @@ def diagnose(options: DiagnoseOptions) -> Diagnosis:
         drawn = _drawn(options, store)
         asked_pairs = [pairs.read(word, options.sample, options.labels) for word in options.tasks]
     work = _Work(options, model, asked, drawn, asked_pairs)
+    work.check_calibrations()
     with progress.stage("figures of vectors"):
         rows = [
             row
@@ -102,7 +110,7 @@ def _asked(options: DiagnoseOptions) -> frozenset[str]:
         raise OptionError(f"--figure {unknown} is not known; allowed: {', '.join(FIGURES)}")
     if OF_A_SENTENCE in options.figures and options.sentence is None:
         raise OptionError(f"--figure {OF_A_SENTENCE} is of one sentence; give it by --sentence")
-    of_pairs = next((name for name in options.figures if name in OF_PAIRS), None)
+    of_pairs = next((name for name in options.figures if name in (*OF_PAIRS, PAIRS)), None)
     if of_pairs is not None and not options.tasks:
         raise OptionError(f"--figure {of_pairs} is of pairs; give them by --task {pairs.FORM}")
     if options.figures:
@@ -154,6 +162,11 @@ def _notes(
                 f"{one.name}: half of the pairs are made, of questions with the answer of another"
                 " question"
             )
+    if work.texts_without_influence:
+        notes.append(
+            f"influence: {work.texts_without_influence:,} texts have fewer than 3 or more than 64"
+            " tokens"
+        )
     if work.words_from:
         notes.append(f"words are counted in {work.words_from}")
     return notes
@@ -172,14 +185,14 @@ class _Work:
     @property
     def used_model(self) -> bool:
         """Whether a model was loaded."""
-        return bool(self._poolers or self.asked & {*OF_MODELS, OF_A_SENTENCE})
+        return bool(self._poolers or self.asked & {*OF_MODELS, *OF_TOKENS, OF_A_SENTENCE})
 
     @property
     def words_from(self) -> str:
         """What the words were counted in; empty where none were needed."""
         return (
             self._words.source
-            if self.asked & {"norms", "heads", OF_A_SENTENCE} and self._has_words
+            if self.asked & {"norms", "heads", INFLUENCE, OF_A_SENTENCE} and self._has_words
             else ""
         )
 
@@ -189,41 +202,77 @@ class _Work:
     def _poolers(self) -> tuple[str, ...]:
         if self.options.store is not None:
             return self.options.poolers
-        of_vectors_asked = bool(self.asked & {*OF_VECTORS, *OF_PAIRS})
+        of_vectors_asked = bool(self.asked & {*OF_VECTORS, *OF_PAIRS, PAIRS})
         return (self.options.poolers or ("auto",)) if of_vectors_asked and self._texts else ()
 
     def of_poolers(self) -> list[Row]:
         """The figures of each pooler's vectors, and of the pairs that they make."""
         edits = [self._edits(one) for one in self.of_tasks]
-        rows = [
-            row
-            for one, known in zip(self.of_tasks, edits, strict=True)
-            for row in pairs.of_gold(one, known)
-        ]
+        rows: list[Row] = []
+        if "edit-distance" in self.asked:
+            rows = [
+                row
+                for one, known in zip(self.of_tasks, edits, strict=True)
+                for row in pairs.of_gold(one, known)
+            ]
         if not self._poolers:
             return rows
         texts = self._texts
         place = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+        near: list[dict[str, np.ndarray]] = [{} for _ in self.of_tasks]
         with progress.stage(
             "embedding", len(place) * len(groups(self.model, self._poolers)), "texts"
         ):
             for encoded in encode_many(self.model, list(self._poolers), list(place), progress.step):
-                vectors = encoded.rows
-                rows += of_vectors(
-                    encoded.pooler, vectors[[place[text] for text in texts]], self.asked
-                )
-                for one, known in zip(self.of_tasks, edits, strict=True):
-                    a, b = (
-                        vectors[[place[text] for text in side]] for side in (one.first, one.second)
-                    )
-                    rows += pairs.of_pairs(encoded.pooler, one, a, b, known, self.asked)
+                for name, vectors in self._with_calibrations(encoded):
+                    rows += of_vectors(name, vectors[[place[text] for text in texts]], self.asked)
+                    for one, known, cosine in zip(self.of_tasks, edits, near, strict=True):
+                        a, b = (
+                            vectors[[place[text] for text in side]]
+                            for side in (one.first, one.second)
+                        )
+                        rows += pairs.of_pairs(name, one, a, b, known, self.asked)
+                        cosine[name] = cosines(a, b)
+        if "agreement" in self.asked:
+            rows += [
+                row
+                for one, by_name in zip(self.of_tasks, near, strict=True)
+                for row in pairs.of_agreement(one, by_name)
+            ]
         return rows
+
+    def _with_calibrations(self, encoded: Encoded) -> Iterator[tuple[str, np.ndarray]]:
+        """A pooler's vectors by its name, and those under each calibration that was fitted on
+        them.
+        """
+        yield encoded.pooler, encoded.rows
+        for path, calibration in self._calibrations[encoded.pooler].items():
+            yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
+
+    def check_calibrations(self) -> None:
+        """Raise OptionError for calibrations without vectors of a pooler to apply them to."""
+        if self.options.calibrations and not self._poolers:
+            raise OptionError(
+                "--calibration is of the vectors that --pooler makes; say --pooler too"
+            )
+
+    @cached_property
+    def _calibrations(self) -> dict[str, dict[str, Calibration]]:
+        """The calibrations by pooler and path. Raises SpaceMismatchError for one of none of the
+        poolers.
+        """
+        if not self.options.calibrations:
+            return {pooler: {} for pooler in self._poolers}
+        return matched(
+            {pooler: self.model.space(pooler) for pooler in self._poolers},
+            self.options.calibrations,
+        )
 
     def _edits(self, one: pairs.Pairs) -> np.ndarray | None:
         """The edit distances of pairs, in the tokens of the model in lower case; None where they
         are not asked for.
         """
-        if "edit-distance" not in self.asked:
+        if not self.asked & {"edit-distance", PAIRS}:
             return None
         first, second = (
             self._ids([text.lower() for text in side]) for side in (one.first, one.second)
@@ -242,7 +291,7 @@ class _Work:
 
     def of_model(self) -> list[Row]:
         """The figures of the model's word embeddings and token states."""
-        if not self.asked & set(OF_MODELS):
+        if not self.asked & {*OF_MODELS, *OF_TOKENS}:
             return []
         self._check_texts()
         rows: list[Row] = []
@@ -251,27 +300,52 @@ class _Work:
 
             rows += of_words(embedding_matrix(self._files), self._words, self._special)
         heads = self._heads if "heads" in self.asked else []
-        layers = self._files.layers if "layers" in self.asked else 0
+        layers = self._files.layers if self.asked & {"layers", VARIANCE} else 0
         if heads or layers:
             states = self._reader.states(self._token_texts)
             found = tokens.gather((batch for _, batch in states), heads, layers)
             rows += tokens.of_heads(found, heads, self._words) if heads else []
-            rows += tokens.of_layers(found) if layers else []
+            rows += tokens.of_layers(found) if "layers" in self.asked else []
+            rows += (
+                tokens.of_word_variance(found, self._reader.tokenizer.pieces)
+                if VARIANCE in self.asked
+                else []
+            )
+        if INFLUENCE in self.asked:
+            rows += impact.of_influences(self._influences, self._words)
         return rows
+
+    @cached_property
+    def _influences(self) -> impact.Influences:
+        """The influence of the tokens of the first texts on each other."""
+        return impact.influences(
+            self._reader,
+            self._files.layers,
+            self._texts[:TOKEN_TEXTS],
+            self._mask("--figure influence"),
+        )
+
+    @property
+    def texts_without_influence(self) -> int:
+        """The texts that are too short or too long for it."""
+        return self._influences.skipped if INFLUENCE in self.asked else 0
+
+    def _mask(self, what: str) -> int:
+        """The id of the mask token. Raises OptionError for a tokenizer without one."""
+        mask, pieces = self._files.mask_token(), self._reader.tokenizer.pieces
+        if mask is None or mask not in pieces:
+            raise OptionError(
+                f"{what}: the tokenizer of {self._files.folder} has no mask token; use another"
+                " model"
+            )
+        return pieces.index(mask)
 
     def of_sentence(self) -> list[Row]:
         """The impact of each token of the sentence on the others."""
         if OF_A_SENTENCE not in self.asked or self.options.sentence is None:
             return []
-        mask, pieces = self._files.mask_token(), self._reader.tokenizer.pieces
-        if mask is None or mask not in pieces:
-            raise OptionError(
-                f"--sentence: the tokenizer of {self._files.folder} has no mask token; use another"
-                " model"
-            )
-        ids, matrix = impact.impact(
-            self._reader, self._files.layers, self.options.sentence, pieces.index(mask)
-        )
+        pieces, mask = self._reader.tokenizer.pieces, self._mask("--sentence")
+        ids, matrix = impact.impact(self._reader, self._files.layers, self.options.sentence, mask)
         return impact.of_sentence(ids, matrix, pieces, self._words if self._has_words else None)
 
     def _check_texts(self) -> None:
@@ -279,7 +353,7 @@ class _Work:
             what = (
                 "keeps no text; embed it with --keep-text" if self.options.store else "is missing"
             )
-            asked = ", ".join(sorted(self.asked & set(OF_MODELS)))
+            asked = ", ".join(sorted(self.asked & {*OF_MODELS, *OF_TOKENS}))
             raise OptionError(
                 f"--figure {asked} needs text, which {self.options.store or 'here'} {what}"
             )
@@ -301,10 +375,9 @@ class _Work:
         from transforms.encoder.token_states import StateReader
         from transforms.pooling.pooler import Needs
 
-        layers = (
-            frozenset(range(self._files.layers + 1)) if "layers" in self.asked else frozenset[int]()
-        )
-        layers |= {self._files.layers} if OF_A_SENTENCE in self.asked else set()
+        of_layers = self.asked & {"layers", VARIANCE}
+        layers = frozenset(range(self._files.layers + 1)) if of_layers else frozenset[int]()
+        layers |= {self._files.layers} if self.asked & {OF_A_SENTENCE, INFLUENCE} else set()
         heads = frozenset(self._heads) if "heads" in self.asked else frozenset[tuple[int, int]]()
         needs = Needs(layers=layers, heads=heads)
         return StateReader(

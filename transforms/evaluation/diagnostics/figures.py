@@ -6,10 +6,13 @@ from typing import Any
 Row = dict[str, Any]
 
 OF_VECTORS = ("cosines", "uniformity", "spectrum")
-OF_PAIRS = ("alignment", "edit-distance", "auc")
+PAIRS = "pairs"
+OF_PAIRS = ("alignment", "edit-distance", "auc", "agreement")
 OF_MODELS = ("norms", "heads", "layers")
+VARIANCE, INFLUENCE = "word-variance", "influence"
+OF_TOKENS = (VARIANCE, INFLUENCE)  # made if they are named
 OF_A_SENTENCE = "impact"
-FIGURES = (*OF_VECTORS, *OF_PAIRS, *OF_MODELS, OF_A_SENTENCE)
+FIGURES = (*OF_VECTORS, *OF_PAIRS, PAIRS, *OF_MODELS, *OF_TOKENS, OF_A_SENTENCE)
 
 
 def figure(

@@ -2,12 +2,15 @@
 arXiv:2004.14786).
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from transforms.base import progress
 from transforms.base.errors import OptionError
 from transforms.calibration.quality import pearson, spearman
 from transforms.evaluation.diagnostics.figures import Row, figure
@@ -22,6 +25,19 @@ LEAST_TOKENS = 3
 _AT_ONCE = 512
 
 
+@dataclass(frozen=True)
+class Influences:
+    """The influence of each token on the others, float64 [N], and the token ids [N] of some
+    sentences.
+
+    `skipped` more have fewer than 3 or more than 64 tokens.
+    """
+
+    ids: list[np.ndarray]
+    values: list[np.ndarray]
+    skipped: int
+
+
 def impact(
     reader: "StateReader", layer: int, sentence: str, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -31,11 +47,52 @@ def impact(
     masked. Raises OptionError for a sentence of fewer than 3 or of more than 64 tokens.
     """
     tokenized = reader.tokenizer([sentence])
-    places = np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
+    places = _places(reader, tokenized)
     if not LEAST_TOKENS <= len(places) <= MOST_TOKENS:
         raise OptionError(
             f"--sentence has {len(places)} tokens; give {LEAST_TOKENS} to {MOST_TOKENS}"
         )
+    return tokenized.ids[places], _matrix(reader, layer, tokenized, places, mask)
+
+
+def influences(
+    reader: "StateReader", layer: int, sentences: Sequence[str], mask: int
+) -> Influences:
+    """The influence of every token of many sentences: the means of the columns of their impact
+    matrices.
+    """
+    ids: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    for sentence in progress.over(sentences, "masking tokens", "texts"):
+        tokenized = reader.tokenizer([sentence])
+        places = _places(reader, tokenized)
+        if LEAST_TOKENS <= len(places) <= MOST_TOKENS:
+            ids.append(tokenized.ids[places])
+            values.append(_matrix(reader, layer, tokenized, places, mask).mean(axis=0))
+    return Influences(ids, values, len(sentences) - len(ids))
+
+
+def of_influences(found: Influences, words: WordCounts) -> list[Row]:
+    """How the tokens' influence goes with their TF-IDF, over all sentences (Ditto, table 3; times
+    100).
+    """
+    if not found.ids:
+        return [figure("influence-tfidf", math.nan, 0, texts=0, spearman=None, words=words.source)]
+    influence, weights = np.concatenate(found.values), weights_of(found.ids, words)
+    told: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
+    value = 100 * pearson(influence, weights)
+    return [figure("influence-tfidf", value, len(influence), texts=len(found.ids), **told)]
+
+
+def _places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
+    """The places of a sentence's tokens without the special ones."""
+    return np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
+
+
+def _matrix(
+    reader: "StateReader", layer: int, tokenized: "Tokenized", places: np.ndarray, mask: int
+) -> np.ndarray:
+    """The impact matrix float64 [N, N] of a sentence's tokens at these places."""
     masked: list[tuple[int, ...]] = [(i,) for i in range(len(places))]
     masked += list(combinations(range(len(places)), 2))
     alone: dict[int, np.ndarray] = {}
@@ -49,7 +106,7 @@ def impact(
                 continue
             for i, j in (hidden, hidden[::-1]):
                 matrix[i, j] = np.linalg.norm(alone[i] - states[places[i]])
-    return tokenized.ids[places], matrix
+    return matrix
 
 
 def _states(

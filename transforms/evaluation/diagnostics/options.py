@@ -34,9 +34,9 @@ class DiagnoseOptions:
 
     `labels` are those of answers in tasks `qa:`; empty: entailment, true and yes. `figures` empty:
     those that the source has without more than it says (of a store, those of its vectors alone).
-    `poolers` are run over the texts; a store's vectors are looked at as they are, too. `model`
-    None: the store's, else the bundled one. `table` is a folder of token statistics. `sample`: so
-    many texts or pairs at most.
+    `poolers` are run over the texts; a store's vectors are looked at as they are, too.
+    `calibrations` are of the poolers' vectors. `model` None: the store's, else the bundled one.
+    `table` is a folder of token statistics. `sample`: so many texts or pairs at most.
     """
 
     store: str | None = option(
@@ -82,6 +82,14 @@ class DiagnoseOptions:
         metavar="SPEC",
         several="repeat",
         flag="--pooler",
+        default=(),
+    )
+    calibrations: tuple[str, ...] = option(
+        "a folder that fit made: make figures of a pooler's vectors with it too; repeat for more"
+        " (default: none)",
+        metavar="PATH",
+        several="repeat",
+        flag="--calibration",
         default=(),
     )
     model: str | None = option(

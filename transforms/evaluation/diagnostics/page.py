@@ -24,6 +24,7 @@ SCALARS = (
     "spearman",
     "edit-distance",
     "auc",
+    "agreement",
 )
 WIDTH, HEIGHT, MARGIN = 420, 300, 44  # of the plane of poolers, in pixels
 
@@ -100,7 +101,7 @@ def _figure(value: float | None, digits: int = 2) -> str:
 def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
     """The rows with one value each, and what each is of beside its pooler."""
     return [
-        (row, ", ".join(row[key] for key in ("task", "pairs") if row.get(key)))
+        (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
         for row in rows
         if row["figure"] in SCALARS
     ]

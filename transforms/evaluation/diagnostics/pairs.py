@@ -3,8 +3,9 @@ curve of answers.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from transforms.base.errors import OptionError
 from transforms.calibration.quality import alignment, average_ranks, cosines, spearman
 from transforms.evaluation import tables
-from transforms.evaluation.diagnostics.figures import Row, figure
+from transforms.evaluation.diagnostics.figures import PAIRS, Row, figure
 from transforms.evaluation.diagnostics.sample import Smallest, keys_of
 from transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
 
@@ -156,11 +157,44 @@ def of_pairs(
             found.append(figure("edit-distance", value, count, pooler, pairs=name, **told))
         if pairs.gold is not None:
             found.append(figure("spearman", 100 * _spearman(near, pairs.gold), n, pooler, **told))
+    if PAIRS in asked:
+        found += _each(pooler, pairs, near, edits)
     if "auc" in asked and pairs.answers is not None:
         found.append(
             figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **told)
         )
     return found
+
+
+def _each(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None) -> list[Row]:
+    """The cosine of every pair with its edits and gold score, for pictures such as BERT-flow's
+    figure 2.
+    """
+    counted = [None] * len(near) if edits is None else edits.tolist()
+    scores = [None] * len(near) if pairs.gold is None else pairs.gold.tolist()
+    return [
+        figure("pair", value, 1, pooler, place=place, edits=edit, gold=gold, task=pairs.name)
+        for place, (value, edit, gold) in enumerate(
+            zip(near.tolist(), counted, scores, strict=True)
+        )
+    ]
+
+
+def of_agreement(pairs: Pairs, near: Mapping[str, np.ndarray]) -> list[Row]:
+    """Spearman's correlation (times 100) of the cosines of every two methods, float64 [n] each by
+    name.
+    """
+    return [
+        figure(
+            "agreement",
+            100 * _spearman(near[one], near[other]),
+            len(pairs.first),
+            one,
+            other=other,
+            task=pairs.name,
+        )
+        for one, other in combinations(near, 2)
+    ]
 
 
 def of_gold(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:

@@ -2,7 +2,7 @@
 figure 1).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,15 @@ class TokenFigures:
     """What was gathered of `tokens` tokens, the special ones left out.
 
     `attention` float32 [tokens, heads] of each token to itself, `ids` of each text; `layers`
-    float64 [L + 1, L + 1] the mean cosine of a token's states in two layers.
+    float64 [L + 1, L + 1] the mean cosine of a token's states in two layers; `variances` float64
+    [tokens] of the cosines of a token's states in neighbouring layers.
     """
 
     tokens: int
     attention: np.ndarray
     ids: list[np.ndarray]
     layers: np.ndarray
+    variances: np.ndarray
 
 
 def gather(
@@ -39,6 +41,7 @@ def gather(
     tokens, total = 0, np.zeros((layers + 1, layers + 1))
     attention: list[np.ndarray] = []
     ids: list[np.ndarray] = []
+    variances: list[np.ndarray] = []
     for states in batches:
         plain = _plain(states)
         index = np.flatnonzero(plain)
@@ -50,7 +53,9 @@ def gather(
                 )
             )
         if layers:
-            total += _cosines(states, index, layers)
+            cosines = _cosines(states, index, layers)
+            total += cosines.sum(axis=2)
+            variances.append(cosines.diagonal(1).var(axis=1))
         text = np.repeat(np.arange(len(states.offsets) - 1), np.diff(states.offsets.numpy()))[index]
         ids += np.split(
             states.token_ids.numpy()[index],
@@ -59,7 +64,8 @@ def gather(
         if tokens >= MOST_TOKENS:
             break
     gathered = np.concatenate(attention) if attention else np.empty((0, len(heads)), np.float32)
-    return TokenFigures(tokens, gathered, ids, total / max(tokens, 1))
+    changed = np.concatenate(variances) if variances else np.empty(0)
+    return TokenFigures(tokens, gathered, ids, total / max(tokens, 1), changed)
 
 
 def _plain(states: TokenStates) -> np.ndarray:
@@ -68,7 +74,7 @@ def _plain(states: TokenStates) -> np.ndarray:
 
 
 def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
-    """The sums of the cosines over the tokens, float64 [L + 1, L + 1]."""
+    """The cosines of each token's states in two layers, float64 [L + 1, L + 1, tokens]."""
     import torch
 
     from transforms.pooling.sbert_wk import layer_cosines
@@ -79,7 +85,7 @@ def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
     stacked = parts[0].new_empty((len(index), layers + 1, parts[0].shape[2]))
     for layer, part in enumerate(parts):
         stacked[:, layer] = part[:, 0]
-    return layer_cosines(stacked).sum(dim=2).cpu().numpy()
+    return layer_cosines(stacked).cpu().numpy()
 
 
 def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCounts) -> list[Row]:
@@ -107,6 +113,25 @@ def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCount
             )
         )
     return rows
+
+
+def of_word_variance(found: TokenFigures, pieces: Sequence[str]) -> list[Row]:
+    """The mean variance across layers of each token that occurs, the largest first (SBERT-WK, table
+    I).
+
+    A token's variance is that of the cosines of its states in neighbouring layers, all layers among
+    them.
+    """
+    ids = np.concatenate(found.ids) if found.ids else np.empty(0, np.int64)
+    known, place, counts = np.unique(ids, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weights=found.variances, minlength=len(known)) / np.maximum(
+        counts, 1
+    )
+    order = np.argsort(-means, kind="stable")
+    return [
+        figure("word-variance", float(means[at]), int(counts[at]), token=pieces[known[at]])
+        for at in order
+    ]
 
 
 def of_layers(found: TokenFigures) -> list[Row]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +12,13 @@ from transforms.base.numbers import counted
 from transforms.calibration.quality import unit
 from transforms.evaluation import classifier as classifiers
 from transforms.evaluation import tables
+from transforms.evaluation.detections import Decisions
 from transforms.evaluation.evidence import Evidence, Means
-from transforms.evaluation.pair_files import LabelledPairs, read_labelled, read_splits
+from transforms.evaluation.pair_files import NO, YES, LabelledPairs, read_labelled, read_splits
 from transforms.evaluation.task import Predictions, TaskVectors, numbered, overlap, pair_features
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 PARTS = ("tr", "va", "te")
 WORD_CONTENT = "word-content"
@@ -100,8 +105,11 @@ class Classification:
 
 @dataclass(frozen=True)
 class Inference:
-    """Labelled pairs in training, dev and test parts, told apart by |u-v| and u*v; the score is the
-    accuracy.
+    """Labelled pairs told apart by |u-v| and u*v: training, dev and test part, or training and test
+    as MRPC has it.
+
+    Without a dev part the classifier is regularised by ten folds of the training rows. The score is
+    the accuracy; of labels 1 and 0 there is F1 too.
     """
 
     name: str
@@ -112,14 +120,15 @@ class Inference:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Inference":
-        """The task of three files with the columns label, sentence1, sentence2, or of one
+        """The task of two or three files with the columns label, sentence1, sentence2, or of one
         SICK.txt.
         """
         classifiers.check_installed()
         parts = tuple(read_splits(paths, read_labelled))
-        if len(parts) != 3:
+        if len(parts) not in (2, 3):
             raise OptionError(
-                f"--task nli:{name}: say TRAIN,DEV,TEST, or one SICK.txt that has all three"
+                f"--task nli:{name}: say TRAIN,DEV,TEST or TRAIN,TEST, or one SICK.txt that has all"
+                " three"
             )
         check_labels(f"nli:{name}", [part.labels for part in parts])
         return cls(name, parts, classifier)
@@ -130,7 +139,7 @@ class Inference:
 
     @cached_property
     def notes(self) -> list[str]:
-        train, _, test = self.parts
+        train, test = self.parts[0], self.parts[-1]
         both = overlap([*train.first, *train.second], [*test.first, *test.second])
         unlabelled = sum(part.unlabelled for part in self.parts)
         if not unlabelled:
@@ -144,8 +153,27 @@ class Inference:
         ]
         return judged(features, labels, self.classifier)
 
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the test pairs; no classifier is trained."""
+        test = self.parts[-1]
+        unknown = sorted(set(test.labels) - set(scorer.labels))
+        if scorer.labels and unknown:
+            raise OptionError(
+                f"--task nli:{self.name}: label {unknown[0]!r} is none of {scorer.folder}'s "
+                f"({', '.join(scorer.labels)}); train it on the same labels"
+            )
+        numbers = scorer.label_numbers(test.first, test.second)
+        found = np.array([scorer.labels[number] for number in numbers])
+        return classifiers.correct(found, np.array(test.labels))
+
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(classifiers.stacked(predictions))}
+        correct = classifiers.stacked(predictions)
+        found: dict[str, Evidence] = {"accuracy": Means(correct)}
+        words = [label.lower() for label in self.parts[-1].labels]
+        if set(words) <= {*YES, *NO}:
+            positive = np.array([word in YES for word in words])
+            found["f1"] = Decisions(positive == (correct > 0), positive)
+        return found
 
 
 def of_probe(probe: str, classifier: str) -> str:

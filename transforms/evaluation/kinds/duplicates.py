@@ -1,19 +1,23 @@
-"""Duplicate detection: pairs that are duplicates or not, found by the cosine of their vectors."""
+"""Duplicate detection: pairs that are duplicates or not, found by the similarity of their
+vectors.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.base.errors import OptionError
-from transforms.calibration.quality import cosines
 from transforms.evaluation import tables
 from transforms.evaluation.detections import Detections, best_threshold
 from transforms.evaluation.evidence import ALL, Evidence
-from transforms.evaluation.pair_files import SIDES
+from transforms.evaluation.pair_files import NO, YES, label_column, sides_of
+from transforms.evaluation.similarity import COSINE, similarities
 from transforms.evaluation.task import Predictions, TaskVectors
 
-YES, NO = ("1", "true", "yes"), ("0", "false", "no")
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,18 @@ class Duplicates:
     kind: str = "pairs"
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    similarity: str = COSINE
 
     @classmethod
-    def read(cls, name: str, paths: Sequence[str]) -> "Duplicates":
-        """The task of files with the columns label, sentence1, sentence2."""
+    def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Duplicates":
+        """The task of files with label, sentence1, sentence2, or QQP's is_duplicate, question1,
+        question2.
+        """
         labels, first, second = [], [], []
         for path in paths:
-            for line, (label, one, other) in tables.read_table(path, ("label", *SIDES)):
+            header = tables.read_header(path)
+            columns = (label_column(header), *sides_of(header))
+            for line, (label, one, other) in tables.read_table(path, columns):
                 word = tables.label(path, line, label).lower()
                 if word not in YES + NO:
                     raise tables.bad_line(path, line, f"label {label!r} is not 1 or 0")
@@ -47,16 +56,24 @@ class Duplicates:
                 f"--task pairs:{name} needs pairs with label 1 and pairs with label 0; check the"
                 " file"
             )
-        return cls(name, np.array(labels), first, second)
+        return cls(name, np.array(labels), first, second, similarity=similarity)
 
     @property
     def texts(self) -> list[str]:
         return [*self.first, *self.second]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        cosine = cosines(vectors.of(self.first), vectors.of(self.second))
-        return {"cosine": cosine, f"{ALL}/threshold": np.array(best_threshold(cosine, self.labels))}
+        return self._scored(
+            similarities(self.similarity, vectors.of(self.first), vectors.of(self.second))
+        )
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the pairs."""
+        return self._scored(scorer.scores(self.first, self.second))
+
+    def _scored(self, scores: np.ndarray) -> Predictions:
+        return {"score": scores, f"{ALL}/threshold": np.array(best_threshold(scores, self.labels))}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        values = np.stack([found["cosine"] for found in predictions])
+        values = np.stack([found["score"] for found in predictions])
         return {measure: Detections(values, self.labels, measure) for measure in ("ap", "f1")}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from transforms.evaluation.correlations import Correlations, correlation
 from transforms.evaluation.evidence import Evidence
 from transforms.evaluation.pair_files import ScoredPairs, read_pairs, read_splits
 from transforms.evaluation.task import Predictions, TaskVectors, overlap, pair_features
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 BINS = 5
 BATCH, RATE, SEED = 64, 1e-3, 1111
@@ -80,6 +84,10 @@ class Relatedness:
             if waited > PATIENCE:
                 break
         return {"predicted": found}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the test pairs; no regressor is trained."""
+        return {"predicted": scorer.scores(self.test.first, self.test.second)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         values = np.stack([found["predicted"] for found in predictions])

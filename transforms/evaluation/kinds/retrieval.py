@@ -5,6 +5,7 @@ every document.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from transforms.evaluation.kinds.judgements import (
 from transforms.evaluation.task import Predictions, TaskVectors
 from transforms.index.exact import exact_search
 from transforms.index.vectors import prepared
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 BLOCK_ROWS = 50_000
 
@@ -79,9 +83,24 @@ class Retrieval:
         )
         scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
         check_finite(scores, self.name)
-        return self.judgements.measured(
-            [[self.ids[at] for at in row if at >= 0] for row in found.tolist()]
+        return {**self._measured(found.tolist()), "found": found.astype(np.int64)}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the documents that the first method found: the same ones in
+        another order.
+        """
+        found = [[at for at in row if at >= 0] for row in first["found"].tolist()]
+        asked = [text for text, row in zip(self.queries, found, strict=True) for _ in row]
+        scores = scorer.scores(asked, [self.documents[at] for row in found for at in row])
+        ends = np.cumsum([len(row) for row in found])
+        orders = [np.argsort(-part, kind="stable") for part in np.split(scores, ends[:-1])]
+        return self._measured(
+            [[row[at] for at in order] for row, order in zip(found, orders, strict=True)]
         )
+
+    def _measured(self, found: Sequence[Sequence[int]]) -> Predictions:
+        """The measures of each query, of the places of documents, best first; -1 is none."""
+        return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found])
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
         return evidence_of(predictions)

@@ -1,17 +1,22 @@
-"""Semantic textual similarity: correlation of the vectors' cosine with the scores that people
+"""Semantic textual similarity: correlation of the vectors' similarity with the scores that people
 gave.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from transforms.calibration.quality import alignment, cosines, mean_cosine, uniformity
+from transforms.calibration.quality import alignment, mean_cosine, uniformity
 from transforms.evaluation.correlations import Correlations
 from transforms.evaluation.evidence import ALL, Evidence
 from transforms.evaluation.pair_files import ScoredPairs, distinct, read_subsets
+from transforms.evaluation.similarity import COSINE, similarities
 from transforms.evaluation.task import Predictions, TaskVectors
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,13 @@ class Sts:
     kind: str = "sts"
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    similarity: str = COSINE
 
     @classmethod
-    def read(cls, name: str, paths: Sequence[str]) -> "Sts":
+    def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Sts":
         """The task of some files and folders."""
-        return cls(name, distinct([subset for path in paths for subset in read_subsets(path)]))
+        subsets = distinct([subset for path in paths for subset in read_subsets(path)])
+        return cls(name, subsets, similarity=similarity)
 
     @property
     def texts(self) -> list[str]:
@@ -35,19 +42,26 @@ class Sts:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         first, second = vectors.of(self._side("first")), vectors.of(self._side("second"))
-        cosine = cosines(first, second)
-        pearson = self._correlations(cosine[None], ranked=False).scores()
-        figures = {f"{subset}/pearson": 100 * values[0] for subset, values in pearson.items()}
-        figures |= {
+        figures = {
             f"{ALL}/{name}": value
             for name, value in asdict(geometry(first, second, self.gold)).items()
         }
-        return {"cosine": cosine, **{name: np.array(value) for name, value in figures.items()}}
+        scores = self._scored(similarities(self.similarity, first, second))
+        return {**scores, **{name: np.array(value) for name, value in figures.items()}}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the pairs."""
+        return self._scored(scorer.scores(self._side("first"), self._side("second")))
+
+    def _scored(self, scores: np.ndarray) -> dict[str, np.ndarray]:
+        pearson = self._correlations(scores[None], ranked=False).scores()
+        return {
+            "score": scores,
+            **{f"{subset}/pearson": 100 * values[0] for subset, values in pearson.items()},
+        }
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {
-            "spearman": self._correlations(np.stack([found["cosine"] for found in predictions]))
-        }
+        return {"spearman": self._correlations(np.stack([found["score"] for found in predictions]))}
 
     @property
     def gold(self) -> np.ndarray:

@@ -2,24 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from transforms.base.errors import OptionError
-from transforms.calibration.quality import cosines
 from transforms.evaluation import tables
 from transforms.evaluation.evidence import Evidence, Means
+from transforms.evaluation.similarity import COSINE, similarities
 from transforms.evaluation.task import Predictions, TaskVectors
+
+if TYPE_CHECKING:
+    from transforms.encoder.pair_scorer import PairScorer
 
 COLUMNS = ("anchor", "positive", "negative")
 
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets of texts; the score is the share whose anchor has a larger cosine with the positive
-    text.
+    """Triplets of texts; the score is the share whose anchor is more similar to the positive text.
 
-    SBERT's protocol (arXiv:1908.10084, section 4.4) by cosine; equal cosines are wrong.
+    SBERT's protocol (arXiv:1908.10084, section 4.4); equal similarities are wrong.
     """
 
     name: str
@@ -29,15 +32,16 @@ class Triplets:
     kind: str = "triplets"
     queries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    similarity: str = COSINE
 
     @classmethod
-    def read(cls, name: str, paths: Sequence[str]) -> "Triplets":
+    def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Triplets":
         """The task of files with the columns anchor, positive, negative."""
         rows = [row for path in paths for _, row in tables.read_table(path, COLUMNS)]
         if not rows:
             raise OptionError(f"--task triplets:{name} holds no triplet; check the file")
         anchors, positives, negatives = (list(column) for column in zip(*rows, strict=True))
-        return cls(name, anchors, positives, negatives)
+        return cls(name, anchors, positives, negatives, similarity=similarity)
 
     @property
     def texts(self) -> list[str]:
@@ -45,9 +49,14 @@ class Triplets:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         anchors = vectors.of(self.anchors)
-        near, far = (
-            cosines(anchors, vectors.of(side)) for side in (self.positives, self.negatives)
-        )
+        near = similarities(self.similarity, anchors, vectors.of(self.positives))
+        far = similarities(self.similarity, anchors, vectors.of(self.negatives))
+        return {"correct": (near > far).astype(np.float64)}
+
+    def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
+        """What a cross-encoder makes of the triplets."""
+        near = scorer.scores(self.anchors, self.positives)
+        far = scorer.scores(self.anchors, self.negatives)
         return {"correct": (near > far).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:

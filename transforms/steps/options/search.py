@@ -63,6 +63,12 @@ class SearchOptions:
     k: int = option(named_k(f"rows for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
     where: str | None = option(WHERE, default=None)
     min_score: float | None = option(MIN_SCORE, default=None)
+    rerank: str | None = option(
+        "folder of a cross-encoder, by which the best 100 rows are scored and ordered (default:"
+        " none)",
+        metavar="DIR",
+        default=None,
+    )
     fold: str = option(
         "of documents cut into pieces: best, a document is found once, by its best piece; none,"
         f" every piece is a hit (default: {BEST})",

@@ -1,0 +1,204 @@
+"""`train --cross-encoder`, and what softmax sees of two vectors: what is learnt, and folders that
+the library opens.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.commands import Outcome, Run
+from helpers.tiny_models import save_tiny_model
+from helpers.training import labelled_rows, record, scored_rows, weights, write_tsv
+from safetensors.numpy import load_file
+
+pytest.importorskip("accelerate", reason="the extra train is not installed")
+
+Train = Callable[..., Outcome]
+WITHOUT_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that can learn by heart, and pairs for it to learn."""
+    folder = tmp_path_factory.mktemp("training")
+    save_tiny_model("bert", folder / "bert", **WITHOUT_DROPOUT)
+    write_tsv(folder / "scored.tsv", scored_rows())
+    rows = [
+        {"question1": r["sentence1"], "question2": r["sentence2"], "is_duplicate": r["label"]}
+        for r in labelled_rows()
+    ]
+    write_tsv(folder / "qqp.tsv", rows)
+    return folder
+
+
+@pytest.fixture
+def train(run: Run, data: Path, tmp_path: Path) -> Train:
+    """`train` with the tiny model into `tmp_path/model`: objective, input, further options."""
+
+    def call(objective: str, file: str, *options: object) -> Outcome:
+        model = () if "--model" in options else ("--model", data / "bert")
+        output = () if "--output" in options else ("--output", tmp_path / "model")
+        own = (
+            "train",
+            "--objective",
+            objective,
+            "--input",
+            data / file,
+            *model,
+            *output,
+            "--lr",
+            "3e-3",
+        )
+        return run(*own, *options)
+
+    return call
+
+
+def test_a_cross_encoder_learns_scores_by_heart(
+    train: Train, run: Run, data: Path, tmp_path: Path
+) -> None:
+    from scipy import stats
+    from sentence_transformers import CrossEncoder
+
+    options = ("--scores", "0,5", "--cross-encoder", "--dev", data / "scored.tsv")
+    done = train("regression", "scored.tsv", *options, "--epochs", 40)
+    assert done.status == 0, done.err
+    folder = tmp_path / "model"
+    found = record(folder)
+    assert (found["space"], found["dim"], found["options"]["cross_encoder"]) == (None, None, True)
+    assert found["dev"]["score"] > 95 > 60 > found["dev"]["before"]["score"]
+    assert "--cross-encoder" in done.out
+    assert "CrossEncoder(" in (folder / "README.md").read_text()
+    rows = scored_rows()
+    model = CrossEncoder(str(folder), device="cpu", local_files_only=True)
+    scores = model.predict(
+        [(row["sentence1"], row["sentence2"]) for row in rows], show_progress_bar=False
+    )
+    spearman = 100 * stats.spearmanr(scores, [row["score"] for row in rows]).statistic
+    assert spearman == pytest.approx(found["dev"]["score"], abs=0.01)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    encoded = run(
+        "embed", "--model", folder, "--input", data / "scored.tsv", "--store", tmp_path / "store"
+    )
+    assert encoded.status == 2
+    assert "Traceback" not in encoded.err
+
+
+def test_a_cross_encoder_learns_labels_and_goes_on_from_another_one(
+    train: Train, data: Path, tmp_path: Path
+) -> None:
+    from sentence_transformers import CrossEncoder
+
+    done = train(
+        "classification", "qqp.tsv", "--cross-encoder", "--dev", data / "qqp.tsv", "--epochs", 40
+    )
+    assert done.status == 0, done.err
+    assert "text1 from question1, text2 from question2, label from is_duplicate" in done.err
+    assert record(tmp_path / "model")["dev"]["score"] > 90
+    model = CrossEncoder(str(tmp_path / "model"), device="cpu", local_files_only=True)
+    assert [model.config.id2label[place] for place in range(3)] == ["no", "perhaps", "yes"]
+    options = (
+        "--scores",
+        "0,5",
+        "--cross-encoder",
+        "--model",
+        tmp_path / "model",
+        "--output",
+        tmp_path / "second",
+    )
+    done = train("regression", "scored.tsv", *options)
+    assert done.status == 0, done.err
+    assert (
+        CrossEncoder(str(tmp_path / "second"), device="cpu", local_files_only=True).num_labels == 1
+    )
+    assert train("regression", "scored.tsv", *options, "--resume").status == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--pooler", "mean"), "--pooler is of encoders"),
+        (("--lora", "4"), "--lora is of encoders"),
+        (("--matryoshka", "8"), "--matryoshka is of encoders"),
+        (("--freeze-backbone",), "--freeze-backbone is of encoders"),
+    ],
+)
+def test_options_of_vectors_are_refused(train: Train, options: tuple[str, ...], said: str) -> None:
+    done = train("regression", "scored.tsv", "--scores", "0,5", "--cross-encoder", *options)
+    assert (done.status, said in done.err) == (2, True)
+
+
+def test_only_scores_and_labels_are_learnt(train: Train) -> None:
+    done = train("cosent", "scored.tsv", "--cross-encoder")
+    assert (done.status, "say --objective regression or classification" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "concat", ["u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v"]
+)
+def test_what_the_softmax_sees(concat: str) -> None:
+    """Beside a loss of our own, in float64, and the labels that the layer gives."""
+    import torch
+    from torch import nn
+
+    from transforms.training.objectives import loss_of
+    from transforms.training.options import TrainOptions
+    from transforms.training.train import _classify
+
+    class Known(nn.Module):
+        """A model whose vectors are known."""
+
+        device = torch.device("cpu")
+
+        def get_embedding_dimension(self) -> int:
+            return 4
+
+        def forward(self, features: dict) -> dict:
+            return {"sentence_embedding": features["x"]}
+
+    options = TrainOptions(("x",), objective="classification", output="o", concat=concat)
+    torch.manual_seed(0)
+    loss = loss_of(Known(), options, 3)
+    loss.classifier.weight.data.mul_(50)
+    generator = np.random.default_rng(0)
+    u, v = generator.normal(size=(2, 9, 4))
+    labels = generator.integers(0, 3, 9)
+    features = [{"x": torch.from_numpy(side).float()} for side in (u, v)]
+    parts = {"u": u, "v": v, "|u-v|": abs(u - v), "u*v": u * v}
+    seen = np.concatenate([parts[name] for name in concat.split(",")], axis=1)
+    logits = seen @ loss.classifier.weight.detach().double().numpy().T
+    right = logits[np.arange(9), labels] - np.log(np.exp(logits).sum(axis=1))
+    assert loss(features, torch.from_numpy(labels)).item() == pytest.approx(-right.mean(), abs=1e-5)
+    assert _classify(loss.classifier, concat, u, v).tolist() == logits.argmax(axis=1).tolist()
+
+
+def test_the_default_is_the_papers_and_another_one_learns_too(train: Train, tmp_path: Path) -> None:
+    for name, more in (
+        ("default", ()),
+        ("same", ("--concat", "u,v,|u-v|")),
+        ("other", ("--concat", "|u-v|,u*v")),
+    ):
+        done = train("classification", "qqp.tsv", "--output", tmp_path / name, *more)
+        assert done.status == 0, done.err
+    assert (
+        weights(tmp_path / "default") == weights(tmp_path / "same") != weights(tmp_path / "other")
+    )
+    assert "concat" not in record(tmp_path / "same")["asked"]
+    assert record(tmp_path / "other")["asked"]["concat"] == "|u-v|,u*v"
+    assert (
+        load_file(tmp_path / "other" / "model.safetensors").keys()
+        == load_file(tmp_path / "same" / "model.safetensors").keys()
+    )
+    done = train("regression", "scored.tsv", "--scores", "0,5", "--concat", "u,v")
+    assert (done.status, "--concat is of --objective classification" in done.err) == (2, True)

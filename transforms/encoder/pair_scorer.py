@@ -1,0 +1,183 @@
+"""Cross-encoders: models that read two texts together, and give them one score or a label
+(arXiv:1908.10084).
+"""
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.base.errors import MissingExtraError, OptionError, first_line
+from transforms.base.extras import pip_line
+from transforms.encoder.devices import resolve_device
+from transforms.encoder.load import quiet_transformers
+from transforms.space.model_files import find_safetensors, read_json, safetensors_keys
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+BATCH = 32
+AT_ONCE = 1024  # pairs between two reports of progress
+# the end of the name of an architecture that gives scores or labels
+HEAD = "ForSequenceClassification"
+MODULES = "sentence_transformers."
+
+
+class PairScorer:
+    """A cross-encoder of sentence-transformers, with the folder that it was loaded from."""
+
+    def __init__(self, model: "CrossEncoder", folder: str) -> None:
+        self._model = model
+        self.folder = folder
+
+    @classmethod
+    def load(cls, folder: str, flag: str, device: str = "auto") -> "PairScorer":
+        """Load a folder that `train --cross-encoder` or sentence-transformers wrote, safetensors
+        alone.
+
+        Raises OptionError, which names `flag`, for a folder without a cross-encoder,
+        MissingExtraError if sentence-transformers is not installed.
+        """
+        check_installed(flag)
+        check_folder(folder, flag)
+        from sentence_transformers import CrossEncoder
+
+        try:
+            with quiet_transformers():
+                model = CrossEncoder(
+                    str(Path(folder).expanduser()),
+                    device=str(resolve_device(device)),
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True},
+                )
+        except (
+            Exception
+        ) as error:  # transformers raises bare types of every kind for a damaged model
+            raise OptionError(f"{flag} {folder} cannot be loaded ({first_line(error)})") from None
+        return cls(model, folder)
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 in hex over the folder's weights, config and tokenizer."""
+        return folder_digest(Path(self.folder).expanduser())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels in their order; none if the model gives a score."""
+        config: Any = self._model.config
+        if self._model.num_labels == 1:
+            return ()
+        return tuple(str(config.id2label[place]) for place in range(self._model.num_labels))
+
+    def scores(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        done: Callable[[int], None] = lambda pairs: None,
+    ) -> np.ndarray:
+        """The scores of pairs, float64 [n]; `done` is told how many were scored. Raises OptionError
+        for labels.
+        """
+        if self.labels:
+            raise OptionError(
+                f"{self.folder} gives labels ({', '.join(self.labels)}), no score; train one with "
+                "train --cross-encoder --objective regression"
+            )
+        return self._outputs(first, second, done).reshape(-1)
+
+    def label_numbers(
+        self,
+        first: Sequence[str],
+        second: Sequence[str],
+        done: Callable[[int], None] = lambda pairs: None,
+    ) -> np.ndarray:
+        """The places in `labels` of the labels of pairs, int64 [n]. Raises OptionError if there are
+        none.
+        """
+        if not self.labels:
+            raise OptionError(
+                f"{self.folder} gives scores, no labels; train one with train --cross-encoder"
+                " --objective classification"
+            )
+        return np.argmax(self._outputs(first, second, done).reshape(-1, len(self.labels)), axis=1)
+
+    def _outputs(
+        self, first: Sequence[str], second: Sequence[str], done: Callable[[int], None]
+    ) -> np.ndarray:
+        pairs = list(zip(first, second, strict=True))
+        parts = [np.empty(0)]
+        for start in range(0, len(pairs), AT_ONCE):
+            part = pairs[start : start + AT_ONCE]
+            found = self._model.predict(
+                part, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
+            )
+            parts.append(np.asarray(found, np.float64).reshape(-1))
+            done(len(part))
+        return np.concatenate(parts)
+
+
+def check_installed(flag: str) -> None:
+    """Raise MissingExtraError if sentence-transformers is not installed."""
+    if importlib.util.find_spec("sentence_transformers") is None:
+        raise MissingExtraError(f"{flag} needs sentence-transformers: {pip_line('train')}")
+
+
+def is_cross_encoder(folder: Path) -> bool:
+    """Whether a folder holds a model that gives texts scores or labels."""
+    if not (folder / "config.json").is_file():
+        return False
+    named = read_json(folder / "config.json").get("architectures") or [""]
+    return str(named[0]).endswith(HEAD)
+
+
+def folder_digest(root: Path) -> str:
+    """The sha256 in hex over a folder's weights, config and tokenizer."""
+    digest = hashlib.sha256()
+    settings = [
+        path for path in (*root.glob("*.json"), *root.glob("*.txt")) if path.name != "training.json"
+    ]
+    for path in sorted([*settings, *find_safetensors(root)]):
+        digest.update(path.name.encode() + b"\0")
+        with open(path, "rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def check_folder(folder: str, flag: str) -> None:
+    """Raise OptionError for a folder without a cross-encoder, weights in safetensors, or with code
+    of its own.
+    """
+    root = Path(folder).expanduser()
+    if not root.is_dir():
+        raise OptionError(
+            f"{flag} {folder} is no folder; give one that train --cross-encoder wrote"
+        )
+    if not is_cross_encoder(root):
+        raise OptionError(
+            f"{flag} {folder} holds no cross-encoder; give a folder that train --cross-encoder"
+            " wrote"
+        )
+    for path in find_safetensors(root):
+        safetensors_keys(path)  # whose error names the file
+    code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]
+    if code:
+        raise OptionError(
+            f"{flag} {folder}: its module {code[0]} is code of its own, which is not run"
+        )
+
+
+def module_types(root: Path) -> list[str]:
+    """The classes that modules.json names; none without that file."""
+    path = root / "modules.json"
+    if not path.is_file():
+        return []
+    try:
+        return [str(module["type"]) for module in json.loads(path.read_text(encoding="utf8"))]
+    except (ValueError, TypeError, KeyError):
+        raise OptionError(f"{path} is damaged; fetch the model again") from None

@@ -1,0 +1,87 @@
+"""Cross-encoders that are trained: both texts of a pair go through the model together
+(arXiv:1908.10084).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import CrossEncoder
+from sentence_transformers.base import modules
+from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, CrossEntropyLoss
+from torch import nn
+
+from transforms.base.errors import OptionError, first_line
+from transforms.encoder.load import quiet_transformers
+from transforms.encoder.pair_scorer import check_folder, folder_digest, is_cross_encoder
+from transforms.space import resolve_model, resolve_space
+from transforms.training.options import TrainOptions
+
+
+def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEncoder:
+    """The model to train, with a head that gives labels, or a score if there are none.
+
+    `--model` may be an encoder or a cross-encoder; a head of another width is made anew. Raises
+    OptionError for a model that sentence-transformers cannot load so.
+    """
+    root = Path(options.model).expanduser()
+    limit = None
+    if is_cross_encoder(root):
+        check_folder(options.model, "--model")
+    else:
+        files = resolve_model(options.model, options.revision)
+        if files.modules.static or files.exported:
+            raise OptionError(
+                f"--model {options.model} is no transformer, which --cross-encoder needs; name"
+                " another"
+            )
+        root, limit = files.folder, files.position_limit
+    named: dict[str, Any] = {"num_labels": len(labels) or 1}
+    if labels:
+        named["id2label"] = dict(enumerate(labels))
+        named["label2id"] = {label: place for place, label in enumerate(labels)}
+    try:
+        with quiet_transformers():
+            transformer = modules.Transformer(
+                str(root),
+                transformer_task="sequence-classification",
+                config_kwargs={**named, "local_files_only": True, "trust_remote_code": False},
+                model_kwargs={
+                    "use_safetensors": True,
+                    "ignore_mismatched_sizes": True,
+                    "local_files_only": True,
+                    "trust_remote_code": False,
+                },
+                processor_kwargs={"local_files_only": True, "trust_remote_code": False},
+            )
+            model = CrossEncoder(modules=[transformer], device=device)
+    except (
+        Exception
+    ) as error:  # transformers raises bare types of every kind for a model without such a head
+        raise OptionError(
+            f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
+        ) from error
+    model.max_seq_length = min(options.max_tokens, limit) if limit else options.max_tokens
+    return model
+
+
+def weights_id(options: TrainOptions) -> str:
+    """What names the weights that a training begins with: a digest of a cross-encoder, the space of
+    an encoder.
+    """
+    root = Path(options.model).expanduser()
+    if is_cross_encoder(root):
+        return folder_digest(root)
+    return resolve_space(resolve_model(options.model, options.revision)).id
+
+
+def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
+    """The cross entropy of labels, or of a score from 0 to 1."""
+    return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)
+
+
+def save(model: CrossEncoder, folder: Path) -> None:
+    """Write the model as a folder of sentence-transformers, safetensors and JSON alone."""
+    model.float()
+    with quiet_transformers():
+        model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)
