@@ -9,7 +9,15 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "benchmarks/README.md", "deploy/**/*")
+OUTSIDE = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    "benchmarks/README.md",
+    "deploy/**/*",
+    "tests/transforms/encoder/families.md",
+)
 PLACE = "repository"  # where they are on the site
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")
 
