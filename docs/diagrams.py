@@ -18,17 +18,34 @@ class Drawing:
         self.title = title
         self.parts: list[str] = []
 
-    def text(self, x: int, y: int, line: str, *, bold: bool = False, anchor: str = "middle") -> None:
+    def text(
+        self,
+        x: int,
+        y: int,
+        line: str,
+        *,
+        bold: bool = False,
+        anchor: str = "middle",
+    ) -> None:
         """Write one line of text with its base line at `y`."""
         weight = ""
         if bold:
             weight = ' font-weight="bold"'
-        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}"{weight}>{escape(line)}</text>')
+        place = f'x="{x}" y="{y}" text-anchor="{anchor}"'
+        self.parts.append(f"<text {place}{weight}>{escape(line)}</text>")
 
-    def box(self, x: int, y: int, width: int, height: int, lines: list[str], fill: str = PLAIN) -> None:
+    def box(
+        self,
+        x: int,
+        y: int,
+        width: int,
+        height: int,
+        lines: list[str],
+        fill: str = PLAIN,
+    ) -> None:
         """Draw a rectangle with centred lines of text; the first line is its name."""
-        shape = f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" fill="{fill}" stroke="#445"/>'
-        self.parts.append(shape)
+        frame = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+        self.parts.append(f'<rect {frame} rx="5" fill="{fill}" stroke="#445"/>')
         top = y + (height - LINE_HEIGHT * len(lines)) // 2 + 13
         for place, line in enumerate(lines):
             self.text(x + width // 2, top + place * LINE_HEIGHT, line, bold=place == 0)
@@ -36,22 +53,21 @@ class Drawing:
     def arrow(self, *points: tuple[int, int], dashed: bool = False) -> None:
         """Draw a line through the points that ends in an arrowhead."""
         path = " ".join(f"{x},{y}" for x, y in points)
-        dashes = ""
+        style = 'fill="none" stroke="#445" stroke-width="1.4"'
         if dashed:
-            dashes = ' stroke-dasharray="5 4"'
-        self.parts.append(
-            f'<polyline points="{path}" fill="none" stroke="#445" stroke-width="1.4"{dashes} marker-end="url(#head)"/>'
-        )
+            style += ' stroke-dasharray="5 4"'
+        self.parts.append(f'<polyline points="{path}" {style} marker-end="url(#head)"/>')
 
     def svg(self) -> str:
         """The whole picture."""
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
-            f'width="{self.width}" height="{self.height}" font-family="sans-serif" font-size="12.5" fill="#112">'
+            f'width="{self.width}" height="{self.height}" '
+            'font-family="sans-serif" font-size="12.5" fill="#112">'
         )
         marker = (
-            '<defs><marker id="head" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto">'
-            '<path d="M0,0 L9,4 L0,8 z" fill="#445"/></marker></defs>'
+            '<defs><marker id="head" markerWidth="9" markerHeight="8" refX="8" refY="4" '
+            'orient="auto"><path d="M0,0 L9,4 L0,8 z" fill="#445"/></marker></defs>'
         )
         background = f'<rect width="{self.width}" height="{self.height}" fill="#ffffff"/>'
         title = f"<title>{escape(self.title)}</title>"
@@ -115,13 +131,13 @@ def index() -> Drawing:
     """An index in segments, and how a query passes through it."""
     d = Drawing(900, 400, "An index in segments")
     d.box(20, 40, 130, 60, ["Query", "one vector"])
-    d.box(240, 40, 420, 60, ["Quantizer", "trained once; finds the nearest lists for all segments"], WORK)
+    d.box(240, 40, 420, 60, ["Quantizer", "trained once; finds lists for all segments"], WORK)
     d.arrow((150, 70), (240, 70))
     d.box(20, 170, 150, 80, ["Held-out rows", "about a thousand;", "always scanned whole"], KEPT)
     d.box(190, 170, 150, 80, ["Segment 1", "first run", "codes in lists"], KEPT)
     d.box(360, 170, 150, 80, ["Segment 2", "first run", "codes in lists"], KEPT)
     d.box(530, 170, 150, 80, ["Delta", "a later run: new", "and changed rows"], KEPT)
-    d.box(700, 170, 170, 80, ["One segment", "of deltas and old ones", "that were put together"], KEPT)
+    d.box(700, 170, 170, 80, ["One segment", "of merged deltas", "and old segments"], KEPT)
     for x in (265, 435, 605):
         d.arrow((x, 100), (x, 170))
     d.arrow((85, 100), (85, 170))

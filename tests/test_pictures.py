@@ -56,7 +56,8 @@ def test_a_page_is_drawn_in_the_size_of_its_picture(pictures: ModuleType, tmp_pa
 
 def test_the_diagrams_are_those_that_the_script_draws() -> None:
     for name, draw in load("diagrams").DIAGRAMS.items():
-        assert (PICTURES / f"{name}.svg").read_text(encoding="utf8") == draw().svg(), "run: python docs/diagrams.py"
+        drawn = (PICTURES / f"{name}.svg").read_text(encoding="utf8")
+        assert drawn == draw().svg(), "run: python docs/diagrams.py"
 
 
 @pytest.mark.slow
