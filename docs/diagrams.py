@@ -142,8 +142,9 @@ def index() -> Drawing:
         d.arrow((x, 100), (x, 170))
     d.arrow((85, 100), (85, 170))
     d.arrow((680, 210), (700, 210), dashed=True)
-    d.text(785, 125, "more than 20 deltas, 10 % of the")
-    d.text(785, 142, "rows in them, or 20 % deleted")
+    d.text(785, 112, "Merged if more than 20 deltas,")
+    d.text(785, 129, "10 % of the rows in deltas,")
+    d.text(785, 146, "or 20 % of a segment deleted")
     for x in (20, 190, 360, 530):
         d.box(x, 275, 150, 42, ["Locator", "id, shard of a row"])
     d.box(
