@@ -18,6 +18,7 @@ OUTSIDE = (
     "LICENSE",
     "benchmarks/README.md",
     "deploy/**/*",
+    "tests/transforms/encoder/families.md",
 )
 PLACE = "repository"  # where they are on the site
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)#\s]+)")

@@ -488,17 +488,20 @@ def full(key: str, option: Option) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "heading", "there", "form"),
+    ("pages", "heading", "there", "form"),
     [
-        ("docs/poolers.md", "## Poolers", POOLERS, written),
-        ("docs/calibration.md", "## Methods", CALIBRATIONS, full),
+        (["docs/poolers.md", "docs/methods.md"], "## Poolers", POOLERS, written),
+        (["docs/calibration.md"], "## Methods", CALIBRATIONS, full),
     ],
 )
 def test_the_spec_tables_have_every_name_with_its_keys(
-    page: str, heading: str, there: dict[str, dict[str, Option]], form: Callable[[str, Option], str]
+    pages: list[str],
+    heading: str,
+    there: dict[str, dict[str, Option]],
+    form: Callable[[str, Option], str],
 ) -> None:
-    (table,) = tables(BY_NAME[page].section(heading))
-    listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in table}
+    rows = [row for page in pages for row in tables(BY_NAME[page].section(heading))[0]]
+    listed = {names(row[0])[0]: names(row[2].replace("\\|", "|")) for row in rows}
     assert listed == {
         name: [form(key, option) for key, option in keys.items()] for name, keys in there.items()
     }

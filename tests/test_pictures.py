@@ -12,14 +12,20 @@ LARGEST = 200_000  # bytes
 PICTURES = ROOT / "docs" / "pictures"
 
 
-@pytest.fixture(scope="module")
-def pictures() -> ModuleType:
-    """The module docs/pictures.py, where Chromium is installed."""
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
+def load(name: str) -> ModuleType:
+    """A module of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def pictures() -> ModuleType:
+    """The module docs/pictures.py, if Chromium is installed."""
+    module = load("pictures")
     if module.browser() is None:
         pytest.skip("no chromium here")
     return module
@@ -34,7 +40,8 @@ def size(picture: Path) -> tuple[int, int]:
 
 def test_each_picture_is_small_and_shown_on_a_page() -> None:
     names = {path.name for path in PICTURES.iterdir()}
-    assert names == {"serve.png", "report.png", "evaluate.png"}
+    diagrams = {f"{name}.svg" for name in load("diagrams").DIAGRAMS}
+    assert names == {"serve.png", "report.png", "evaluate.png", *diagrams}
     pages = "".join(path.read_text(encoding="utf8") for path in DOCS)
     for name in names:
         assert f"](pictures/{name})" in pages, name
@@ -45,6 +52,12 @@ def test_a_page_is_drawn_in_the_size_of_its_picture(pictures: ModuleType, tmp_pa
     (tmp_path / "page.html").write_text("<h1>A page</h1>")
     pictures.draw(f"file://{tmp_path}/page.html", tmp_path / "evaluate.png")
     assert size(tmp_path / "evaluate.png") == pictures.SIZES["evaluate"]
+
+
+def test_the_diagrams_are_those_that_the_script_draws() -> None:
+    for name, draw in load("diagrams").DIAGRAMS.items():
+        drawn = (PICTURES / f"{name}.svg").read_text(encoding="utf8")
+        assert drawn == draw().svg(), "run: python docs/diagrams.py"
 
 
 @pytest.mark.slow

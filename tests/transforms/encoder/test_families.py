@@ -1,6 +1,7 @@
 """Families of transformers' `AutoModel` through the encoder, against the library's own models."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ REPRESENTATIVE = {
     "yoso": "texts of one length",
     "big_bird": "texts of one length",
 }
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
-START, END = "<!-- generated: the survey -->\n", "<!-- end of what is generated -->\n"
+SURVEY = Path(__file__).with_name("families.md")
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 
 
 @pytest.mark.parametrize("family", REPRESENTATIVE)
@@ -44,9 +45,28 @@ def test_no_family_is_wrong_and_the_table_says_what_each_is():
     assert narrow == {
         verdict.family for verdict in verdicts if verdict.family in FLOAT32_ONLY and verdict.dtype
     }
-    before, _, rest = DOCS.read_text().partition(START)
-    stated, _, after = rest.partition(END)
+    head, start, stated = SURVEY.read_text().partition("Surveyed with ")
+    stated = start + stated
     if os.environ.get("UPDATE_MODELS"):
-        DOCS.write_text(before + START + table(verdicts) + END + after)
+        SURVEY.write_text(head + table(verdicts))
     elif f"transformers {transformers.__version__}:" in stated:
         assert table(verdicts) == stated
+
+
+def test_the_page_shows_families_as_the_survey_has_them():
+    surveyed = [row for row in SURVEY.read_text().splitlines() if row.startswith("| `")]
+    _, _, below = PAGE.read_text().partition("## Families that people embed with")
+    section, _, _ = below.partition("\n## ")
+    shown = [row for row in section.splitlines() if row.startswith("| `")]
+    assert len(shown) == 20
+    for row in shown:
+        cells = row.split(" |")[:4]  # without the known models
+        assert " |".join(cells) + " |" in surveyed
+
+
+def test_the_page_counts_the_families_of_the_survey():
+    listed = SURVEY.read_text()
+    page = PAGE.read_text()
+    headings = re.findall(r"^## ([A-Z][a-z ]+) \((\d+)\)$", listed, re.MULTILINE)
+    counted = re.findall(r"^\| (equal|refused|not made) \| (\d+) \|", page, re.MULTILINE)
+    assert counted == [(name.lower(), count) for name, count in headings]
