@@ -14,9 +14,9 @@ GUARDS = {"refuse_damage", "_refuse_damage", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
     ("index/recall.py", "_unpack"): "called by parsed",
-    ("steps/index_files.py", "array_of"): "called by parsed",
-    ("store/plan.py", "of"): "called within refuse_damage",
-    ("store/plan_work.py", "_work"): "called within refuse_damage",
+    ("steps/index/files.py", "array_of"): "called by parsed",
+    ("store/runs/plan.py", "of"): "called within refuse_damage",
+    ("store/runs/plan_work.py", "_work"): "called within refuse_damage",
     ("store/shards/writing.py", "_leaves"): "the bytes were made here",
     (
         "store/shards/reading.py",
@@ -27,7 +27,7 @@ OTHERS = {
         "read_checked",
     ): "the bytes are those that were written, by their sha256",
     (
-        "store/vector_files.py",
+        "store/shards/vector_files.py",
         "_of_parquet",
     ): "a file that an option names, whose errors are caught by its reader",
 }

@@ -28,7 +28,7 @@ def test_training_gives_the_same_bytes_at_any_thread_count(factory: str, metric:
 
 def test_training_gives_the_same_bytes_in_another_process() -> None:
     code = (
-        "import hashlib; from index_data import trained;"
+        "import hashlib; from helpers.index_data import trained;"
         f"print(hashlib.sha256(trained('IVF4,SQ8', 'ip', {DIM})).hexdigest())"
     )
     run = subprocess.run(
