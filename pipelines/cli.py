@@ -102,7 +102,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     name, *rest = arguments
     if name == "help" and rest:
-        name, rest = rest[0], ["--help"]
+        name = rest[0]
+        rest = ["--help"]
     if name in ("-h", "--help", "help"):
         print(usage())
         return 0

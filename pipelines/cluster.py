@@ -124,7 +124,9 @@ def _cluster(asked: ClusterOptions) -> Said:
         ],
         cells,
     )
-    more = [f"and {len(clusters) - SHOWN:,} smaller ones"] if len(clusters) > SHOWN else []
+    more = []
+    if len(clusters) > SHOWN:
+        more = [f"and {len(clusters) - SHOWN:,} smaller ones"]
     several = "s" if len(clusters) > 1 else ""
     last = (
         f"{counted(len(found.rows), 'row')} in {asked.output}, {len(clusters):,} cluster{several}"

@@ -124,7 +124,7 @@ def _dedup(asked: DedupOptions) -> Said:
 
 
 def shown(rows: pa.Table) -> list[str]:
-    """The largest groups as a table, and an empty line; nothing where no group is."""
+    """The largest groups as a table, and an empty line; nothing if no group is."""
     if not len(rows):
         return []
     columns = [

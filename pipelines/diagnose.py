@@ -75,7 +75,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(
             row
         )
-    lines, left = [], Counter[str]()
+    lines = []
+    left = Counter[str]()
     for (name, pooler, _), group in groups.items():
         values = shown_rows(name, group)
         left[name] += max(len(values) - SHOWN, 0)
@@ -85,7 +86,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         ]
     text = "\n".join(lines_of(COLUMNS, lines))
     more = ", ".join(f"{count:,} of {name}" for name, count in left.items() if count)
-    return f"{text}\nand more: {more}; --output FILE has all" if more else text
+    if more:
+        return f"{text}\nand more: {more}; --output FILE has all"
+    return text
 
 
 def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -31,7 +31,8 @@ def parser() -> argparse.ArgumentParser:
 def _diff(asked: DiffOptions) -> Said:
     check_output(asked.output)
     old, new = (open_store(asked.store, run).manifest for run in (asked.old, asked.new))
-    counts, shown = Counter[str](), list[tuple[str, str]]()
+    counts = Counter[str]()
+    shown = list[tuple[str, str]]()
 
     def counted() -> Iterator[pa.Table]:
         for differing in changes.diff(old, new):
@@ -51,12 +52,10 @@ def _diff(asked: DiffOptions) -> Said:
     if asked.output:
         return Said([f"{total} in {asked.output}"], {**values, "output": asked.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
-    lines += table([Column("change"), Column("id", middle)], shown) if shown else []
-    lines += (
-        [f"and {counts.total() - SHOWN:,} more; --output FILE has all"]
-        if counts.total() > SHOWN
-        else []
-    )
+    if shown:
+        lines += table([Column("change"), Column("id", middle)], shown)
+    if counts.total() > SHOWN:
+        lines += [f"and {counts.total() - SHOWN:,} more; --output FILE has all"]
     return Said(
         lines,
         {**values, "rows": [{"change": change, "id": name} for change, name in shown]},

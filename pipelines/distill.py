@@ -42,13 +42,12 @@ def _distill(asked: DistillOptions) -> Said:
 
 def lines(record: dict[str, Any]) -> list[str]:
     """What is said at the end."""
-    output, rejected = record["options"]["output"], record["rejected"]
+    output = record["options"]["output"]
+    rejected = record["rejected"]
     lost = f", {rejected:,} rejected" if rejected else ""
-    words = (
-        [f"words       {record['words']:,} new ones of {record['rows']:,} rows{lost}"]
-        if record["data"]
-        else []
-    )
+    words = []
+    if record["data"]:
+        words = [f"words       {record['words']:,} new ones of {record['rows']:,} rows{lost}"]
     return [
         *words,
         (

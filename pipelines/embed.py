@@ -124,11 +124,13 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
         )
     with watched(sys.stderr):
         _, result = run(asked, beam_options)
-    return open_store(asked.store, result.run) if result is not None else None
+    if result is not None:
+        return open_store(asked.store, result.run)
+    return None
 
 
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
-    """The run of these options as it was resolved, and its result, None where nobody waits
+    """The run of these options as it was resolved, and its result, None if nobody waits
     for it.
     """
     root = storage.absolute(options.store)
@@ -145,7 +147,7 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
 
 
 def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
-    """Run the pipeline; the result, None where nobody waits for it. Raises the error that a failed
+    """Run the pipeline; the result, None if nobody waits for it. Raises the error that a failed
     run ended with.
     """
     run = resolved.job.run

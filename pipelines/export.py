@@ -51,7 +51,7 @@ def _export(asked: ExportOptions) -> Said:
 @contextlib.contextmanager
 def _replaced(output: Path) -> Iterator[Path]:
     """A new folder to write, which takes the place of `output` when the block ends and is removed
-    where that fails.
+    if that fails.
     """
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
@@ -67,9 +67,10 @@ def _replaced(output: Path) -> Iterator[Path]:
 def _encoder(store: Store, folder: Path, output: Path) -> Said:
     with progress.stage("writing the encoder"):
         unfit = write_encoder(store, folder)
-    fits = (
-        f"not with sentence-transformers: {unfit}" if unfit else f'SentenceTransformer("{output}")'
-    )
+    if unfit:
+        fits = f"not with sentence-transformers: {unfit}"
+    else:
+        fits = f'SentenceTransformer("{output}")'
     lines = [
         f"encoder     {output}",
         f'load        Encoder.load("{output}")',
@@ -85,7 +86,9 @@ def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> 
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [f"vectors     {kept}", f"files       {files}, {ABOUT}", f"folder      {output}"]
     if asked.vectors == "faiss":
-        of = ", queries of length 1" if about["metric"] == "cosine" else ""
+        of = ""
+        if about["metric"] == "cosine":
+            of = ", queries of length 1"
         lines.append(f"index       {about['factory']}{of}; its ids are rows of {IDS}")
     return Said(lines, {"output": str(output), **about})
 
@@ -107,14 +110,17 @@ def check_output(path: str, marker: str) -> Path:
 
 
 def write_encoder(store: Store, folder: Path) -> str | None:
-    """Write the export; the reason why sentence-transformers cannot load it, None where it can.
+    """Write the export; the reason why sentence-transformers cannot load it, None if it can.
 
-    Raises SpaceMismatchError where the model is no longer the one of the store.
+    Raises SpaceMismatchError if the model is no longer the one of the store.
     """
     from transforms.encoder.export import Export, write_export
 
-    space, remembered = store.space, store.manifest.options
-    calibration = kept_calibration(store.root, space.calibration) if space.calibration else None
+    space = store.space
+    remembered = store.manifest.options
+    calibration = None
+    if space.calibration:
+        calibration = kept_calibration(store.root, space.calibration)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
     found = recipe.space(files, space.calibration, calibration.dim if calibration else None)

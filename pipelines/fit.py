@@ -74,7 +74,8 @@ def _fit(asked: FitOptions, beam_options: PipelineOptions) -> Said:
 
 def _spec(method: str) -> CalibrationSpec:
     if method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
-        of_stores, of_corpora = ", ".join(CALIBRATIONS), ", ".join(METHODS)
+        of_stores = ", ".join(CALIBRATIONS)
+        of_corpora = ", ".join(METHODS)
         raise OptionError(
             f"--method {method} is not known; allowed: {of_stores} (a store), {of_corpora} (a"
             " corpus)"
@@ -96,7 +97,10 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
     model = asked.model or DEFAULT_MODEL
     tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
     files = list_inputs(globs, asked.format or "auto", asked.delimiter)
-    model = os.path.abspath(model) if os.path.isdir(model) else model
+    if os.path.isdir(model):
+        model = os.path.abspath(model)
+    else:
+        model = model
     output = storage.absolute(asked.output)
     job = CountJob(
         new_run(),
@@ -108,7 +112,9 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
         output,
     )
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
-    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
+    rejected = ""
+    if found["rejected"]:
+        rejected = f", {found['rejected']:,} rejected"
     lines = [
         f"rows        {found['documents']:,} in {counted(len(files), 'file')}{rejected}",
         f"tokens      {found['distinct']:,} of the vocabulary were seen",
@@ -121,7 +127,7 @@ def _fit_tokens(asked: FitOptions, globs: Sequence[str], beam_options: PipelineO
 def list_inputs(
     globs: Sequence[str], file_format: str, delimiter: str | None = None
 ) -> list[InputFile]:
-    """The files that the globs name, each once. Raises OptionError where a glob names none."""
+    """The files that the globs name, each once. Raises OptionError if a glob names none."""
     found = {
         file.path: file
         for glob in globs
@@ -148,7 +154,8 @@ def _fit_calibration(
     asked: FitOptions, spec: CalibrationSpec, store: Store, beam_options: PipelineOptions
 ) -> Said:
     engines.check_shared(beam_options, store=store.root, output=storage.absolute(asked.output))
-    shards, output = store.manifest.shard_paths, storage.absolute(asked.output)
+    shards = store.manifest.shard_paths
+    output = storage.absolute(asked.output)
     if not shards:
         raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
     job = calibration_job(store, spec, asked.sample, new_run(), output)
@@ -173,12 +180,11 @@ def calibration_job(
     """The job for the workers; without `sample`, affine methods are fitted on all rows, a flow on
     FLOW_SAMPLE.
     """
-    manifest, affine = store.manifest, spec.name in AFFINE
+    manifest = store.manifest
+    affine = spec.name in AFFINE
     rows = manifest.rows.stored
-    want, prefix = (
-        sample or (SHOWN_ROWS if affine else FLOW_SAMPLE),
-        storage.join(output, f"sample-{run}"),
-    )
+    want = sample or (SHOWN_ROWS if affine else FLOW_SAMPLE)
+    prefix = storage.join(output, f"sample-{run}")
     snapshot = storage.join(store.root, layout.snapshot(manifest.run))
     fitted_on = {
         "store": store.root,
@@ -199,7 +205,8 @@ def calibration_job(
 
 def figures(found: dict[str, Any]) -> list[str]:
     """The closing lines about a fit, one fact a line."""
-    cosine, flow = found["mean_cosine"], found.get("flow")
+    cosine = found["mean_cosine"]
+    flow = found.get("flow")
     lines = [
         f"method      {found['method']}",
         f"n           {found['n']:,} rows",

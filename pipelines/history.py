@@ -104,7 +104,7 @@ def columns(summary: RunSummary, state: str) -> dict[str, Any]:
 
 
 def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
-    """The cells of a run's line; empty where something is not known."""
+    """The cells of a run's line; empty if something is not known."""
     counts = [getattr(summary, name) for name in COUNTS]
     return (
         summary.run,

@@ -81,10 +81,13 @@ def _minute(time: str) -> str:
 def rows_line(rows: dict[str, int]) -> str:
     """The rows of a store, or its documents with their pieces."""
     pieces = rows.get("pieces")
-    cut = "" if pieces is None else f" in {counted(pieces, 'piece')}"
-    rejected = (
-        f", {rows['rejected']:,} of {rows['read']:,} read rejected" if rows["rejected"] else ""
-    )
+    if pieces is None:
+        cut = ""
+    else:
+        cut = f" in {counted(pieces, 'piece')}"
+    rejected = ""
+    if rows["rejected"]:
+        rejected = f", {rows['rejected']:,} of {rows['read']:,} read rejected"
     return f"{rows['written']:,}{cut}{rejected}"
 
 
@@ -105,8 +108,12 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
     """The remembered options that differ from the defaults, as flags; those of the model have lines
     of their own.
     """
-    defaults, types = Options.of_a_new_store().to_json(), remembered.get("keep_types", {})
-    flags = [] if partition == "file" else [f"--partition {partition}"]
+    defaults = Options.of_a_new_store().to_json()
+    types = remembered.get("keep_types", {})
+    if partition == "file":
+        flags = []
+    else:
+        flags = [f"--partition {partition}"]
     for name, value in remembered.items():
         if name == "keep_columns":
             value = [f"{column}:{types[column]}" if column in types else column for column in value]

@@ -217,7 +217,7 @@ def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str
 
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
-    """Make the output this job's. Raises OptionError where it is another's or cannot be written."""
+    """Make the output this job's. Raises OptionError if it is another's or cannot be written."""
     asked = {
         "snapshot": job.digest,
         "k": job.k,
@@ -245,7 +245,9 @@ def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said
         found = run_into(asked, storage.absolute(asked.output), beam_options)
     if "files" not in found:
         return Said([f"submitted   {found['output']}/{RESULT} says how it ended"], found)
-    rejected = f", {found['rejected']:,} rejected" if found["rejected"] else ""
+    rejected = ""
+    if found["rejected"]:
+        rejected = f", {found['rejected']:,} rejected"
     lines = [
         *shown(first),
         f"queries     {found['queries']:,}{rejected}",

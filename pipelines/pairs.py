@@ -88,22 +88,25 @@ def _pairs(asked: PairsOptions) -> Said:
         "rejected": collection.rejected,
         "how": how,
     }
-    lines = [f"{counted(len(rows), 'pair')} in {asked.output}"] if asked.output else shown(rows)
+    if asked.output:
+        lines = [f"{counted(len(rows), 'pair')} in {asked.output}"]
+    else:
+        lines = shown(rows)
     sizes = f"{counted(len(collection.ids), 'row')} with {counted(len(collection.texts), 'text')}"
     last = f"{sizes}, {collection.rejected:,} rejected; {how}"
-    values = {"output": asked.output} if asked.output else {"pairs": rows}
+    values: dict[str, Any] = {"pairs": rows}
+    if asked.output:
+        values = {"output": asked.output}
     return Said([*lines, "", last], {**counts, **values}, asked=asked.output is None)
 
 
 def read(asked: PairsOptions) -> Collection:
     """The rows of the files. Raises the errors that `embed` raises for them."""
-    columns, ids, number, of, rejected = (
-        Columns(asked.text_column or "text", asked.id_column or None),
-        [],
-        {},
-        [],
-        0,
-    )
+    columns = Columns(asked.text_column or "text", asked.id_column or None)
+    ids = []
+    number = {}
+    of = []
+    rejected = 0
     texts: list[str] = []
     for rows in read_files(list_files(asked.input or (), asked.format, asked.delimiter), columns):
         progress.step(len(rows.ids))
@@ -121,7 +124,9 @@ def of_store(store: Store, folder: Path) -> tuple[np.ndarray, Collection]:
     """The rows of a snapshot, and vectors of length 1 of their texts, float32 [texts, d], mapped
     from a file.
     """
-    manifest, text, number = store.manifest, store.manifest.options.kept_text, dict[bytes, int]()
+    manifest = store.manifest
+    text = store.manifest.options.kept_text
+    number = dict[bytes, int]()
     has_pieces = manifest.rows.pieces is not None
     columns = [
         "id",
@@ -130,24 +135,30 @@ def of_store(store: Store, folder: Path) -> tuple[np.ndarray, Collection]:
         *([text] if text else []),
         *(["piece"] if has_pieces else []),
     ]
-    ids, texts, pieces, of = list[str](), list[str | None](), list[int](), list[int]()
+    ids = list[str]()
+    texts = list[str | None]()
+    pieces = list[int]()
+    of = list[int]()
     vectors = np.memmap(
         folder / "vectors", np.float32, "w+", shape=(max(1, len(store)), store.space.dim)
     )
     for path in manifest.shard_paths:
         for batch in read_shard(path, columns):
             progress.step(batch.num_rows)
-            first, start = len(number), len(of)
+            first = len(number)
+            start = len(of)
             of += [
                 number.setdefault(key, len(number)) for key in batch.column("row_hash").to_pylist()
             ]
             new = _firsts(of[start:], first)
             vectors[first : len(number)] = _of_length_1(as_matrix(batch.column("embedding"))[new])
-            texts += (
-                batch.column(text).take(pa.array(new)).to_pylist() if text else [None] * len(new)
-            )
+            if text:
+                texts += batch.column(text).take(pa.array(new)).to_pylist()
+            else:
+                texts += [None] * len(new)
             ids += batch.column("id").to_pylist()
-            pieces += batch.column("piece").to_pylist() if has_pieces else []
+            if has_pieces:
+                pieces += batch.column("piece").to_pylist()
     collection = Collection(ids, texts, np.array(of, np.int64), 0, pieces if has_pieces else None)
     return vectors[: len(number)], collection
 
@@ -179,15 +190,13 @@ def encode(
             encoder.embed(tokenized, progress.advance).vectors
         )
     good = np.flatnonzero(np.isfinite(vectors).all(axis=1))
-    return (
-        (vectors, collection)
-        if len(good) == len(texts)
-        else (vectors[good], _without(collection, good))
-    )
+    if len(good) == len(texts):
+        return (vectors, collection)
+    return (vectors[good], _without(collection, good))
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
-    """The vectors divided by their lengths; not finite where the length is zero or not finite."""
+    """The vectors divided by their lengths; not finite if the length is zero or not finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
 
@@ -207,12 +216,13 @@ def _without(collection: Collection, good: np.ndarray) -> Collection:
 
 
 def find(vectors: np.ndarray, collection: Collection, asked: PairsOptions) -> tuple[TopPairs, str]:
-    """The k most similar pairs of rows (of texts where these are to be distinct), and how they were
+    """The k most similar pairs of rows (of texts if these are to be distinct), and how they were
     found, in words.
     """
     least = -np.inf if asked.min_score is None else asked.min_score
     if len(vectors) < EXACT_BELOW:
-        pairs, how = exact_pairs(vectors, asked.k, least=least), "every pair compared"
+        pairs = exact_pairs(vectors, asked.k, least=least)
+        how = "every pair compared"
     else:
         pairs, share = indexed_pairs(vectors, asked.k, least=least)
         how = f"an index was asked, which finds the nearest neighbour of {share:.1%} of the texts"
@@ -220,7 +230,7 @@ def find(vectors: np.ndarray, collection: Collection, asked: PairsOptions) -> tu
 
 
 def described(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:
-    """The pairs as rows: rank, score, and of both id, text, where it is known, and number among a
+    """The pairs as rows: rank, score, and of both id, text, if it is known, and number among a
     document's pieces.
 
     Where pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and
@@ -252,13 +262,18 @@ def shown(rows: list[dict[str, Any]]) -> list[str]:
         return ["no pairs"]
     texts = [(one_line(row.get("text_1", "")), one_line(row.get("text_2", ""))) for row in rows]
     beside = {one: other for pair in texts for one, other in (pair, pair[::-1])}
-    columns, counted = [Column("rank"), Column("score"), id_column()], "rows_1" in rows[0]
-    columns += [Column("rows")] if counted else []
+    columns = [Column("rank"), Column("score"), id_column()]
+    counted = "rows_1" in rows[0]
+    if counted:
+        columns += [Column("rows")]
     columns.append(text_column("text", cut=lambda cell, width: excerpt(cell, width, beside[cell])))
     cells = []
     for row, pair in zip(rows, texts, strict=True):
         for side, text in enumerate(pair, 1):
-            place = [str(row["rank"]), f"{row['score']:.4f}"] if side == 1 else ["", ""]
+            if side == 1:
+                place = [str(row["rank"]), f"{row['score']:.4f}"]
+            else:
+                place = ["", ""]
             count = [str(row[f"rows_{side}"])] if counted else []
             cells.append([*place, row[f"id_{side}"], *count, text])
     return table(columns, cells)

@@ -61,7 +61,7 @@ class Estimate:
 
     `unchanged_files` are as the last snapshot has them; by content they are read all the same where
     another changed. `exact_rows` says that the rows are counted, not estimated; `pieces` are those
-    of documents (estimated), None where they are not cut; `carried_rows` are those of carried
+    of documents (estimated), None if they are not cut; `carried_rows` are those of carried
     units; `beside` are the files that lie beside those of the input and are not taken, by reason;
     `bad` are those that are left out, with the reason, by relative path.
     """
@@ -141,7 +141,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The size and pace of a run that is not started; `pace` is None where it would embed
+    """The size and pace of a run that is not started; `pace` is None if it would embed
     nothing.
     """
 
@@ -152,7 +152,9 @@ class Prediction:
     @property
     def seconds(self) -> float:
         """Estimated seconds of embedding on this machine."""
-        return self.pace.time_for(self.plan.tokens) if self.pace else 0.0
+        if self.pace:
+            return self.pace.time_for(self.plan.tokens)
+        return 0.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -165,7 +167,8 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
     named.
     """
     found = predict(options, beam_options)
-    space, root = found.resolved.space, found.resolved.job.root if store else None
+    space = found.resolved.space
+    root = found.resolved.job.root if store else None
     sizes = {
         "seconds": found.seconds,
         "index": index_line(found),
@@ -181,16 +184,23 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     """The size of the run that these options would start, with the pace of this machine."""
     root = storage.absolute(options.store)
     resolved = resolve(options, read_manifest(root), new_run(), engines.in_process(beam_options))
-    job, (planned, beside) = resolved.job, plan_files(resolved.job)
-    same = content.unchanged(planned, job, CarriedShards(root))[0] if job.by_content else None
+    job = resolved.job
+    (planned, beside) = plan_files(resolved.job)
+    same = None
+    if job.by_content:
+        same = content.unchanged(planned, job, CarriedShards(root))[0]
     unchanged = sum(item.is_unopened for item in planned)
     if job.by_content and same is None:
         planned = read_footers(planned, job)
         planned = content.checked_opened(planned, job)
-    work = [span for item in planned for span in item.work] if same is None else []
+    work = []
+    if same is None:
+        work = [span for item in planned for span in item.work]
     spans = [part for span in work for part in spans_of(span)]
     # The store has no copy yet of a calibration that is new to it.
-    measured = replace(job, calibration=options.calibration) if options.calibration else job
+    measured = job
+    if options.calibration:
+        measured = replace(job, calibration=options.calibration)
     pace = measure(measured, spans) if spans else None
     found = estimate(planned, beside, work, pace, job.chunks != "none")
     if job.by_content:
@@ -203,7 +213,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
 def in_buckets(
     found: Estimate, spans: list[Span], same: Manifest | None, job: EmbedJob
 ) -> Estimate:
-    """The estimate with the units of a run by content: all of the snapshot `same`, or none where it
+    """The estimate with the units of a run by content: all of the snapshot `same`, or none if it
     is None.
     """
     if same is not None:
@@ -281,7 +291,8 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
     began = time.monotonic()
     with progress.stage(progress.LOADING):
         encoder = load_encoder(job)
-    pace, rows_of = Pace(time.monotonic() - began), functools.cache(rows_about)
+    pace = Pace(time.monotonic() - began)
+    rows_of = functools.cache(rows_about)
     with progress.stage("measuring how fast this machine embeds", things="rows"):
         for span, texts in samples(job, spans, CALIBRATION_BATCHES * encoder.tokens_per_batch):
             pieces = texts_of_pieces(texts, job)
@@ -291,16 +302,13 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
             tokenized = encoder.tokenize(pieces)
             tokenising = time.monotonic() - began
             stats = encoder.embed(tokenized).stats
-            computing, expected = (
-                time.monotonic() - began - tokenising,
-                planned_tokens(span, texts, rows_of(span)),
-            )
+            computing = time.monotonic() - began - tokenising
+            expected = planned_tokens(span, texts, rows_of(span))
             # on a CPU both take the same cores; a GPU computes beside the tokenizer
-            seconds = (
-                tokenising + computing
-                if encoder.device.type == "cpu"
-                else max(tokenising, computing)
-            )
+            if encoder.device.type == "cpu":
+                seconds = tokenising + computing
+            else:
+                seconds = max(tokenising, computing)
             counts = len(texts), expected, stats.real, len(pieces)
             pace = pace.after(Pace(0.0, seconds, *counts, tokenising, computing))
             progress.step(len(texts))
@@ -310,7 +318,7 @@ def measure(job: EmbedJob, spans: list[Span]) -> Pace | None:
 
 
 def planned_tokens(span: Span, texts: list[str], rows: float | None) -> float:
-    """The tokens that the plan estimates for texts of a span: their share of its tokens where its
+    """The tokens that the plan estimates for texts of a span: their share of its tokens if its
     rows are known.
     """
     if rows:
@@ -354,16 +362,21 @@ def lines(found: Prediction, store: str | None) -> list[str]:
     """The lines about a plan for a store, one fact a line; whatever is estimated follows
     "about".
     """
-    resolved, plan, pace = found.resolved, found.plan, found.pace
+    resolved = found.resolved
+    plan = found.plan
+    pace = found.pace
     about = "" if plan.exact_rows else "about "
     # texts that the store has are not embedded again
     most = "at most " if resolved.job.reuse and plan.tokens else ""
-    units = "about " if resolved.job.by_content and plan.units else ""
+    units = ""
+    if resolved.job.by_content and plan.units:
+        units = "about "
     real = plan.tokens * (pace.real_share if pace else 1.0)
     size = plan.vectors * (vector_bytes(resolved.space.precision, resolved.space.dim) + ROW_BYTES)
     if resolved.job.keep_text:
         size += TEXT_KEPT * BYTES_PER_TOKEN * max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
-    speed, chunks = pace.tokens_per_second if pace else 0.0, resolved.job.chunks
+    speed = pace.tokens_per_second if pace else 0.0
+    chunks = resolved.job.chunks
     return [
         f"files       {plan.files:,} ({plan.input_bytes / 1e6:,.1f} MB), {plan.unchanged_files:,}"
         " unchanged"
@@ -394,7 +407,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
 
 
 def speeds(pace: Pace | None) -> dict[str, float | None]:
-    """Tokens a second, of all and of the tokenizer and the model alone; None where nothing was
+    """Tokens a second, of all and of the tokenizer and the model alone; None if nothing was
     measured.
     """
     names = ("tokens_s", "host_tokens_s", "device_tokens_s")
@@ -410,7 +423,8 @@ def pace_lines(pace: Pace | None) -> list[str]:
     """
     if pace is None:
         return []
-    host, device = pace.host_tokens_s, pace.device_tokens_s
+    host = pace.host_tokens_s
+    device = pace.device_tokens_s
     limit = "tokenizer" if host < device else "model"
     return [
         f"            {host:,.0f} tokens/s by the tokenizer, {device:,.0f} by the model: the"
@@ -422,11 +436,14 @@ def index_line(found: Prediction) -> str:
     """The index that there will be; one that the store remembers and that has too few rows gives
     way to auto.
     """
-    request, plan = found.resolved.index, found.plan
+    request = found.resolved.index
+    plan = found.plan
     if request is None:
         return "none"
     known = plan.exact_rows and not plan.carried_units
-    lack = lack_of_rows(request.index, round(plan.rows)) if known else None
+    lack = None
+    if known:
+        lack = lack_of_rows(request.index, round(plan.rows))
     return f"auto: {lack}" if lack else request.index
 
 
@@ -434,9 +451,11 @@ def size_of_index(found: Prediction) -> dict[str, Any] | None:
     """The index that all rows would get, and its size; of kinds that are to be compared the one
     that holds most.
 
-    None where none is asked for, or there are too few rows for it.
+    None if none is asked for, or there are too few rows for it.
     """
-    request, space, plan = found.resolved.index, found.resolved.space, found.plan
+    request = found.resolved.index
+    space = found.resolved.space
+    plan = found.plan
     rows = round(plan.vectors) + plan.carried_rows
     if request is None or not rows or lack_of_rows(request.index, rows):
         return None
@@ -446,7 +465,8 @@ def size_of_index(found: Prediction) -> dict[str, Any] | None:
 
 def size_lines(found: Prediction) -> list[str]:
     """The line about the size of the index; none where nothing is known of it."""
-    request, size = found.resolved.index, size_of_index(found)
+    request = found.resolved.index
+    size = size_of_index(found)
     if request is None or size is None:
         return []
     most = "at most " if budgets_of(request).choose else ""

@@ -47,7 +47,9 @@ def _push(asked: PushOptions) -> Said:
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     """Summary lines, one fact each."""
     numbers = ", ".join(f"{number:,} {what}" for what, number in asdict(pushed.changes).items())
-    things = "pieces" if pushed.new.rows.pieces is not None else "rows"
+    things = "rows"
+    if pushed.new.rows.pieces is not None:
+        things = "pieces"
     holds = f"{'would hold' if dry_run else 'holds'} {pushed.rows:,} {things}"
     return [
         f"{things:<11} {numbers}{' (nothing was written)' if dry_run else ''}",

@@ -43,11 +43,13 @@ def parser() -> argparse.ArgumentParser:
 
 def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Said:
     store = open_store(asked.store)
-    root, run_id = store.root, new_run(store.root)
+    root = store.root
+    run_id = new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    calibration = (
-        None if asked.calibration == NO_CALIBRATION else read_calibration(asked.calibration)
-    )
+    if asked.calibration == NO_CALIBRATION:
+        calibration = None
+    else:
+        calibration = read_calibration(asked.calibration)
     check_fits(calibration, store.manifest, asked.calibration)
     if calibration is None and store.space.calibration is None:
         return Said(
@@ -81,7 +83,8 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | Non
     """The run that writes the same rows under the calibration (None: without one), and keeps
     everything else.
     """
-    space, kept = manifest.space, manifest.space.calibration
+    space = manifest.space
+    kept = manifest.space.calibration
     if calibration is not None:
         space = space.calibrated(calibration.digest, calibration.dim)
     elif kept is not None:

@@ -44,8 +44,10 @@ def _rejects(asked: RejectsOptions) -> Said:
         for row in rows[:SHOWN]
     ]
     columns = [Column("file", middle, spare=1), Column("row", right=True), id_column()]
-    lines += table([*columns, Column("reason"), Column("excerpt", end)], shown) if shown else []
-    lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"] if len(rows) > SHOWN else []
+    if shown:
+        lines += table([*columns, Column("reason"), Column("excerpt", end)], shown)
+    if len(rows) > SHOWN:
+        lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
     return Said(
         lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True
     )

@@ -38,7 +38,10 @@ def _report(asked: ReportOptions) -> Said:
     store = open_store(asked.store)
     root = store.root
     found = run_summaries(root, known_summaries(root))
-    text = page(root, found, store.manifest) if asked.format == PAGE else openmetrics(root, found)
+    if asked.format == PAGE:
+        text = page(root, found, store.manifest)
+    else:
+        text = openmetrics(root, found)
     if output is None:
         return Said(
             [text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True

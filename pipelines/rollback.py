@@ -46,10 +46,12 @@ def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
     engines.check_shared(beam_options, store=root)
     snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
-        current, earlier = open_store(root).manifest, snapshot_to_restore(root, restored)
-        fraction = (
-            current.options.check_carried if asked.check_carried is None else asked.check_carried
-        )
+        current = open_store(root).manifest
+        earlier = snapshot_to_restore(root, restored)
+        if asked.check_carried is None:
+            fraction = current.options.check_carried
+        else:
+            fraction = asked.check_carried
         way = stride(earlier, current.check_from, fraction)
         run = replace(
             run_like(earlier, run_id, "rollback"),
@@ -71,7 +73,7 @@ def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
 
 
 def snapshot_to_restore(root: str, run: str) -> Manifest:
-    """The snapshot of a run. Raises OptionError where it is the current one, or is not there with
+    """The snapshot of a run. Raises OptionError if it is the current one, or is not there with
     all of its files.
     """
     if run == open_store(root).manifest.run:

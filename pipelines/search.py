@@ -58,7 +58,9 @@ def _search(asked: SearchOptions) -> Said:
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
     queries, what = _queries(asked, store.space)
     texts = what.get("texts", [])
-    named = {"query_text": texts} if asked.id_column is not None else {}
+    named = {}
+    if asked.id_column is not None:
+        named = {"query_text": texts}
     results = searcher.search(
         k=asked.k,
         exact=asked.exact,
@@ -86,7 +88,9 @@ def _search(asked: SearchOptions) -> Said:
             ],
             values,
         )
-    text = "passage" if searcher.rows.has_pieces else searcher.rows.text_field
+    text = searcher.rows.text_field
+    if searcher.rows.has_pieces:
+        text = "passage"
     columns = [
         searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)
     ]
@@ -111,7 +115,9 @@ def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows"
     if not manifest.shard_paths:
         return []
     kept = list(manifest.options.keep_columns) if asked.full else []
-    named = columns_named(asked.where, rows.columns) if asked.where is not None else []
+    named = []
+    if asked.where is not None:
+        named = columns_named(asked.where, rows.columns)
     return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 
@@ -214,7 +220,9 @@ def _kept_column(name: str, full: bool) -> Column:
     `full`.
     """
     width = terminal_width()
-    return Column(name) if full or width is None else Column(name, end, most=max(LEAST, width // 5))
+    if full or width is None:
+        return Column(name)
+    return Column(name, end, most=max(LEAST, width // 5))
 
 
 Results = Sequence[Sequence[dict[str, Any]]]

@@ -40,7 +40,8 @@ def _serve(asked: ServeOptions) -> Said:
         served = Followed(asked.store, asked.model, asked.query_prompt, asked.where, asked.snapshot)
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
-        address, application = address_of(listening), Application(served)
+        address = address_of(listening)
+        application = Application(served)
         if not is_loopback(listening):
             aside(
                 f"note: whoever reaches {address} can read every row of {served.manifest.root};"

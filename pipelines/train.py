@@ -51,13 +51,17 @@ class _PrintRecipe(argparse.Action):
 
 
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
-    """The options of the command line, with those of the recipe that it names where it does not
+    """The options of the command line, with those of the recipe that it names if it does not
     give them.
     """
     given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
-    name = given[-1] if given and given[-1] in recipes.names() else None
-    from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv) if name else []
+    name = None
+    if given and given[-1] in recipes.names():
+        name = given[-1]
+    from_recipe = []
+    if name:
+        from_recipe = config_file.arguments(parser, str(recipes.path_of(name)), argv)
     return command.own_flags(parser, [*from_recipe, *argv])
 
 
@@ -81,7 +85,9 @@ def _train(command_options: TrainCommandOptions) -> Said:
 
 def estimated(found: "TrainingEstimate") -> list[str]:
     """The lines of a dry run; whatever is estimated follows "about"."""
-    dev = f", {found.dev_seconds:.1f}s a dev score" if found.dev_seconds else ""
+    dev = ""
+    if found.dev_seconds:
+        dev = f", {found.dev_seconds:.1f}s a dev score"
     return [
         f"rows        {found.rows:,}, {found.batches:,} batches of {found.batch} an epoch",
         f"steps       {found.steps:,}, a checkpoint each {found.every:,}",
@@ -96,7 +102,8 @@ def lines(record: dict[str, Any]) -> list[str]:
     """What is said at the end."""
     output = record["options"]["output"]
     early = ", stopped early" if record["stopped_early"] else ""
-    dev, test = dev_line(record), line_of_test(record)
+    dev = dev_line(record)
+    test = line_of_test(record)
     if record["space"] is None:
         use = [f"use         sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"]
     else:

@@ -69,7 +69,8 @@ def lines(rubbish: Rubbish, what: str) -> list[str]:
         for kind, sums in sorted(rubbish.by_kind.items())
         if kind != "snapshots"
     ]
-    number, size = len(rubbish.files), sum(entry.size for entry in rubbish.files)
+    number = len(rubbish.files)
+    size = sum(entry.size for entry in rubbish.files)
     return [*found, f"{'all':<11} {_files(number, size)} {what}"]
 
 

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
-    """Our options, and Beam's where a runner is named: without one nothing of Beam is loaded."""
+    """Our options, and Beam's if a runner is named: without one nothing of Beam is loaded."""
     if not any(word.split("=")[0] == "--runner" for word in argv):
         return (*command.own_flags(parser, argv), None)
     from pipelines.common import beam_flags
@@ -46,13 +46,14 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
 
 def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Said:
     manifest = open_store(asked.store, asked.snapshot).manifest
-    since = open_store(asked.store, asked.since).manifest if asked.since else None
+    since = None
+    if asked.since:
+        since = open_store(asked.store, asked.since).manifest
     extent = Extent(asked.sample if asked.sample is not None else float(since is None), since)
-    found = (
-        faults(manifest, extent)
-        if beam_options is None
-        else by_workers(manifest, extent, beam_options)
-    )
+    if beam_options is None:
+        found = faults(manifest, extent)
+    else:
+        found = by_workers(manifest, extent, beam_options)
     gone = [one.run for one in (manifest, since) if found and one is not None and is_removed(one)]
     if gone:
         raise SentenceBeamError(
@@ -63,17 +64,22 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
     if found:
         raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
     index = manifest.index
-    parts = f"{len(index.segments)} index segments" if index else "no index"
+    parts = "no index"
+    if index:
+        parts = f"{len(index.segments)} index segments"
     read = len(extent.read(manifest))
     if not extent.is_whole:
         parts = (
             f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not"
             " at all"
         )
-    rows, shards = manifest.rows.written, len(manifest.shard_paths)
+    rows = manifest.rows.written
+    shards = len(manifest.shard_paths)
     pieces = manifest.rows.pieces
     cut = "" if pieces is None else f" ({counted(pieces, 'piece')})"
-    whole = "whole" if extent.is_whole else "sound as far as was read"
+    whole = "sound as far as was read"
+    if extent.is_whole:
+        whole = "whole"
     held = f"{counted(rows, 'row')}{cut} in {counted(shards, 'shard')}"
     line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
     values = {
@@ -83,7 +89,10 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
         "shards": shards,
         "read": read,
     }
-    values |= {} if pieces is None else {"pieces": pieces}
+    if pieces is None:
+        values |= {}
+    else:
+        values |= {"pieces": pieces}
     return Said([line], {**values, "segments": len(index.segments) if index else 0})
 
 
@@ -109,7 +118,7 @@ def is_removed(manifest: Manifest) -> bool:
 
 
 def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:
-    """The same lines, by the workers of a pipeline. Raises SentenceBeamError where the job ends
+    """The same lines, by the workers of a pipeline. Raises SentenceBeamError if the job ends
     without them.
     """
     import apache_beam as beam
@@ -126,7 +135,9 @@ def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOption
     output = storage.join(
         manifest.root, layout.scratch(manifest.run, f"verify-{uuid.uuid4().hex}.json")
     )
-    since = (extent.since.run, extent.since.digest) if extent.since else (None, None)
+    since: tuple[str | None, str | None] = (None, None)
+    if extent.since:
+        since = (extent.since.run, extent.since.digest)
     job = VerifyJob(manifest.root, manifest.run, manifest.digest, output, extent.sample, *since)
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
         _ = pipeline | "Snapshot" >> beam.Create([manifest.run]) | "Verify" >> Verify(job)

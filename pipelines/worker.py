@@ -1,4 +1,4 @@
-"""`sentence-beam-worker`: starts Beam's Python worker where an engine runs workers as plain
+"""`sentence-beam-worker`: starts Beam's Python worker if an engine runs workers as plain
 processes, not containers.
 
 An engine calls it with the addresses of its services; it asks for the job's options and goes on as
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
-    """The engine's description of the job. Raises grpc.RpcError where nobody answers."""
+    """The engine's description of the job. Raises grpc.RpcError if nobody answers."""
     with grpc.insecure_channel(endpoint) as channel:
         service = provision_service.ProvisionServiceStub(channel)
         request = provision_api.GetProvisionInfoRequest()

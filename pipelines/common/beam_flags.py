@@ -57,7 +57,9 @@ def parse(
         args, rest = parser.parse_known_args(ours)
     except OptionError as error:
         raise OptionError(_misspelt(parser, ours) or str(error)) from error
-    unknown = beam_parser().parse_known_args(rest)[1] if rest else []
+    unknown = []
+    if rest:
+        unknown = beam_parser().parse_known_args(rest)[1]
     if unknown:
         raise OptionError(_without_flag(parser, ours) or _unknown(parser, unknown[0]))
     accelerators = (getattr(args, name, None) for name in ("accelerator", "index_accelerator"))
@@ -118,7 +120,9 @@ def _split(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     if not flag.startswith("-"):
-        hint = " (a pattern that the shell took apart needs quotes)" if os.path.exists(flag) else ""
+        hint = ""
+        if os.path.exists(flag):
+            hint = " (a pattern that the shell took apart needs quotes)"
         return f"unknown argument {flag}{hint}; see --help"
     known = [option for action in parser._actions for option in action.option_strings] + [
         "--direct_num_workers"
@@ -165,7 +169,8 @@ def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     """
     if parser._get_positional_actions():
         return []
-    words, most = [], 0.0
+    words = []
+    most = 0.0
     for text in argv:
         if FLAG.match(text):
             action = parser._option_string_actions.get(text.split("=")[0])

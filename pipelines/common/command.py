@@ -74,7 +74,10 @@ def main(
                 return 0
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 arguments, *others = parse(options, given)
-                asked = arguments if kind is None else as_options(kind, arguments)
+                if kind is None:
+                    asked = arguments
+                else:
+                    asked = as_options(kind, arguments)
                 said = job(asked, *others)
             show(said, options.prog.split()[-1], front)
             if said.error is not None:
@@ -90,7 +93,7 @@ def main(
 
 
 def show(said: Said, name: str, front: argparse.Namespace) -> None:
-    """Print what a command says. Raises SentenceBeamError where its output cannot be written."""
+    """Print what a command says. Raises SentenceBeamError if its output cannot be written."""
     try:
         said.show(name, front.quiet, front.json)
         sys.stdout.flush()
@@ -112,7 +115,9 @@ def front_options(
     at = argv.index("--") if "--" in argv else len(argv)
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
-    from_file = config_file.arguments(parser, front.config, rest) if front.config else []
+    from_file = []
+    if front.config:
+        from_file = config_file.arguments(parser, front.config, rest)
     told, from_file = every_command().parse_known_args(from_file, front)
     return told, [*from_file, *rest, *argv[at:]]
 
@@ -138,7 +143,9 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _text(error: BaseException) -> str:
-    line = error.line if isinstance(error, SentenceBeamError) else None
+    line = None
+    if isinstance(error, SentenceBeamError):
+        line = error.line
     # Beam's addition
     return re.sub(r"\s*\[while running '.*?'\]", "", line or str(error), flags=re.DOTALL).strip()
 

@@ -33,7 +33,8 @@ def arguments(parser: argparse.ArgumentParser, path: str, given: Sequence[str]) 
         action = _action(parser, key, where)
         if action is None:
             flag = f"--{key.replace('-', '_')}"
-            found += [] if flag in flags else _of_beam(where, flag, value)
+            if flag not in flags:
+                found += _of_beam(where, flag, value)
         elif action not in done:
             found += _of_action(where, action, value)
     return found
@@ -119,7 +120,9 @@ def _names(parser: argparse.ArgumentParser, action: argparse.Action) -> set[str]
 def _excluded(
     group: argparse._MutuallyExclusiveGroup, named: Sequence[argparse.Action]
 ) -> list[argparse.Action]:
-    return group._group_actions if any(action in named for action in group._group_actions) else []
+    if any(action in named for action in group._group_actions):
+        return group._group_actions
+    return []
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

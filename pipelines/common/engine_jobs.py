@@ -34,8 +34,9 @@ def name_job(options: PipelineOptions, run: str) -> str:
 
 
 def address(options: PipelineOptions) -> str:
-    """Where the engine of a run can be asked for its jobs, "" where it cannot be."""
-    runner, cloud = engines.runner_of(options), options.view_as(GoogleCloudOptions)
+    """Where the engine of a run can be asked for its jobs, "" if it cannot be."""
+    runner = engines.runner_of(options)
+    cloud = options.view_as(GoogleCloudOptions)
     if engines.in_process(options) or options.view_as(PortableOptions).job_endpoint:
         return ""
     if runner == "flinkrunner":
@@ -47,11 +48,14 @@ def address(options: PipelineOptions) -> str:
 
 
 def state_of(lease: Lease) -> JobState:
-    """What the engine that a lease names says of its job; UNKNOWN where it does not answer."""
+    """What the engine that a lease names says of its job; UNKNOWN if it does not answer."""
     if not lease.engine:
         return JobState.UNKNOWN
     try:
-        jobs = _on_flink(lease.engine) if "://" in lease.engine else _on_dataflow(lease)
+        if "://" in lease.engine:
+            jobs = _on_flink(lease.engine)
+        else:
+            jobs = _on_dataflow(lease)
         since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
         ended = [over for name, start, over in jobs if name == lease.job and start >= since]
     except Exception:  # an engine that is gone says no more than one that does not answer

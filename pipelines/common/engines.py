@@ -150,7 +150,7 @@ def prepare(
     """Set what the runner needs and the command line left open.
 
     `given` are Beam's flags as they were typed, `accelerator` is the hint for the embedding step,
-    `index_accelerator` that for training an index. Raises OptionError where they do not fit each
+    `index_accelerator` that for training an index. Raises OptionError if they do not fit each
     other, or the engine does not answer.
     """
     if not _is_given(given, "save_main_session", "no_save_main_session"):
@@ -225,7 +225,7 @@ def flink_address(master: str) -> str:
 
 
 def _slots(master: str) -> int:
-    """The number of slots of the cluster. Raises OptionError where no Flink answers at the
+    """The number of slots of the cluster. Raises OptionError if no Flink answers at the
     address.
     """
     try:
@@ -265,7 +265,9 @@ def _check_process(portable: PortableOptions) -> None:
 def _launcher() -> str:
     """The path of the launcher on this machine, which is expected to be its path on workers too."""
     ours = Path(sys.executable).with_name(WORKER)
-    return str(ours) if ours.is_file() else shutil.which(WORKER) or WORKER
+    if ours.is_file():
+        return str(ours)
+    return shutil.which(WORKER) or WORKER
 
 
 def check_shared(options: PipelineOptions, **paths: str) -> None:

@@ -80,7 +80,9 @@ class _Help(argparse.HelpFormatter):
     """Help texts whose examples, and words of SPECs, stand a line each."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return text if EXAMPLES in text else super()._fill_text(text, width, indent)
+        if EXAMPLES in text:
+            return text
+        return super()._fill_text(text, width, indent)
 
 
 def every_command() -> argparse.ArgumentParser:

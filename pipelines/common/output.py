@@ -102,7 +102,9 @@ def _write_csv(file: TextIO, names: list[str], rows: Iterable[dict[str, Any]]) -
 
 
 def _csv_value(value: Any) -> Any:
-    return _as_json(value) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        return _as_json(value)
+    return value
 
 
 def _write_array(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
@@ -133,7 +135,7 @@ def _named_when_whole(path: str) -> Iterator[str]:
     """The name of a file to write, which becomes `path` when the block ends and is removed where
     that fails.
 
-    Raises OptionError where it cannot be written.
+    Raises OptionError if it cannot be written.
     """
     temporary = f"{path}.tmp-{uuid.uuid4().hex}"
     try:

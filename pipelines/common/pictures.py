@@ -44,7 +44,8 @@ def _pyplot() -> Any:
 
 def draw_fit(found: dict[str, Any]) -> bytes:
     """A PNG of a fit's figures: spectrum and cosines before and after, and a flow's loss."""
-    pyplot, flow = _pyplot(), found.get("flow")
+    pyplot = _pyplot()
+    flow = found.get("flow")
     figure, axes = pyplot.subplots(1, 3 if flow else 2, figsize=(11.5 if flow else 8, 3.2))
     _spectra(axes[0], found)
     _cosines(axes[1], found)
@@ -112,7 +113,9 @@ def draw_heads(
         scores = head_scores(rows, task, grid)
         image = axes.imshow(scores, cmap="viridis", aspect="auto")
         for (block, head), value in np.ndenumerate(scores):
-            color = "black" if value > np.nanmean([scores.min(), scores.max()]) else "white"
+            color = "white"
+            if value > np.nanmean([scores.min(), scores.max()]):
+                color = "black"
             axes.text(
                 head, block, f"{value:.1f}", ha="center", va="center", color=color, fontsize=7
             )

@@ -1,4 +1,4 @@
-"""How far a run is: a bar or a clock where a line can move, and else a line a minute."""
+"""How far a run is: a bar or a clock if a line can move, and else a line a minute."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _unheard = ContextVar("_unheard", default=False)  # nothing is printed: a progra
 
 @contextlib.contextmanager
 def watched(out: TextIO | None) -> Iterator[None]:
-    """Show what is under way while the body runs; `out` is None where the process has no such
+    """Show what is under way while the body runs; `out` is None if the process has no such
     stream.
     """
     global _watching
@@ -64,7 +64,7 @@ def unheard() -> Iterator[None]:
 
 
 def news(text: str) -> None:
-    """Print a line on stderr if a run is watched there, and nothing where nobody wants to know how
+    """Print a line on stderr if a run is watched there, and nothing if nobody wants to know how
     far it is.
     """
     if _watching:
@@ -78,13 +78,16 @@ def aside(text: str) -> None:
 
 
 def _show(out: TextIO, stop: threading.Event) -> None:
-    moves, first_batch, stands = _moves(out), 0.0, False
+    moves = _moves(out)
+    first_batch = 0.0
+    stands = False
     while not stop.wait(SECONDS if moves else SECONDS_APART):
         if _silent:
             _write(out, _erased(out) if stands else "")
             stands = False
             continue
-        state, now = progress.current(), time.monotonic()
+        state = progress.current()
+        now = time.monotonic()
         if not state.tokens:
             first_batch = 0.0
         elif not first_batch:
@@ -109,7 +112,7 @@ def _write(out: TextIO, text: str) -> None:
 
 
 def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
-    """The line of a terminal of `width` characters: a bar where it is known how much there is to
+    """The line of a terminal of `width` characters: a bar if it is known how much there is to
     do, else a clock.
 
     >>> bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
@@ -122,14 +125,15 @@ def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str
     if state.message or not (state.total or (state.expected and state.tokens and not state.stage)):
         return line(state, seconds)
     if state.stage:
-        done, total, unit, rows = state.done, state.total, state.things, None
+        done = state.done
+        total = state.total
+        unit = state.things
+        rows = None
     else:
-        done, total, unit, rows = (
-            state.tokens,
-            max(state.tokens, state.expected),
-            "tokens",
-            f"{state.rows:,} rows",
-        )
+        done = state.tokens
+        total = max(state.tokens, state.expected)
+        unit = "tokens"
+        rows = f"{state.rows:,} rows"
     named = state.stage or "embedding"
     shown = tqdm.format_meter(
         done, total, seconds, ncols=width, prefix=named, ascii=not blocks, unit=f" {unit}",
@@ -191,7 +195,7 @@ def _blocks(out: TextIO) -> bool:
 
 
 def columns(out: TextIO) -> int:
-    """The width of a terminal in characters; 80 where it does not say."""
+    """The width of a terminal in characters; 80 if it does not say."""
     try:
         return os.get_terminal_size(out.fileno()).columns or 80
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ class Said:
     error: Exception | None = None
 
     def show(self, command: str, quiet: bool, as_json: bool) -> None:
-        """Print the values as one JSON object, or the lines; nothing where both are not wanted."""
+        """Print the values as one JSON object, or the lines; nothing if both are not wanted."""
         if as_json:
             # else JSON's own escapes
             as_it_is = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"

@@ -11,7 +11,7 @@ from transforms.space.spec import Option, Value
 from transforms.space.token_table import METHODS
 
 WIDTH = 79
-# What numbers of `--chunks` are where they are not given.
+# What numbers of `--chunks` are if they are not given.
 OPEN: dict[tuple[str, str], Value] = {
     ("budget", "tokens"): "what the model takes",
     ("late", "window"): "what the model takes",
@@ -58,7 +58,8 @@ def section(
     told = "what stands in () is the default" + (
         ", and a key in [] needs no name" if positional else ""
     )
-    lines, widest = [textwrap.fill(f"{heading}; {told}:", WIDTH)], max(map(len, words))
+    lines = [textwrap.fill(f"{heading}; {told}:", WIDTH)]
+    widest = max(map(len, words))
     for word, options in words.items():
         keys = (
             ", ".join(_key(key, option, positional.get(word)) for key, option in options.items())

@@ -28,7 +28,7 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
     block lasts.
 
     Its name is always the same, so that ids and units are. `local` says that this process does the
-    work; OptionError is raised where it does not.
+    work; OptionError is raised if it does not.
     """
     if asked.input is None or STDIN not in asked.input:
         yield asked

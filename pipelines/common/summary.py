@@ -28,8 +28,11 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
     """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes,
     recall, paths.
     """
-    n, root, job = result.ledger, resolved.job.root, resolved.job
-    seconds, things = max(result.seconds, 1e-9), things_of(n)
+    n = result.ledger
+    root = resolved.job.root
+    job = resolved.job
+    seconds = max(result.seconds, 1e-9)
+    things = things_of(n)
     lines = [
         *files_lines(result.input),
         rows_line(n),
@@ -46,31 +49,31 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
             f" {counted(n['lost'], 'token')} (limit {resolved.space.max_tokens})"
         ),
     ]
-    lines += trimmed_lines(root, result.run) if resolved.previous is None else []
-    lines += [f"unknown     {unknown_line(n)}"] if n["unknown"] else []
-    lines += [f"late        {note}"] if (note := late_note(resolved)) else []
-    lines += [f"stages      {stages_line(result)}"] if result.limit else []
-    lines += [f"resumed     {resumed_line(result)}"] if result.resumed else []
-    lines += (
-        [f"changes     {changes_line(result.changes, things)}"]
-        if result.previous and result.changes
-        else []
-    )
-    lines += (
-        [f"checked     {checked_line(result.checked)}"]
-        if result.checked and result.checked["shards"]
-        else []
-    )
+    if resolved.previous is None:
+        lines += trimmed_lines(root, result.run)
+    if n["unknown"]:
+        lines += [f"unknown     {unknown_line(n)}"]
+    if note := late_note(resolved):
+        lines += [f"late        {note}"]
+    if result.limit:
+        lines += [f"stages      {stages_line(result)}"]
+    if result.resumed:
+        lines += [f"resumed     {resumed_line(result)}"]
+    if result.previous and result.changes:
+        lines += [f"changes     {changes_line(result.changes, things)}"]
+    if result.checked and result.checked["shards"]:
+        lines += [f"checked     {checked_line(result.checked)}"]
     lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
     lines += moved_lines(result)
     lines += index_lines(result.index, resolved.previous.index if resolved.previous else None)
     lines += [f"store       {root} (snapshot {result.run})"]
-    lines += [f"rejects     {storage.join(root, 'rejects')}"] if n["rejected"] else []
+    if n["rejected"]:
+        lines += [f"rejects     {storage.join(root, 'rejects')}"]
     reported = summary_of(root, result.run)
-    lines += (
-        [f"money       {money_line(reported)}"] if reported and reported.spent is not None else []
-    )
-    lines += [f"report      {storage.join(root, layout.PAGE)}"] if reported else []
+    if reported and reported.spent is not None:
+        lines += [f"money       {money_line(reported)}"]
+    if reported:
+        lines += [f"report      {storage.join(root, layout.PAGE)}"]
     return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
 
 
@@ -79,7 +82,9 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     if found is None:
         return []
     bad = found.get("bad", {})
-    empty = f", {found['empty']:,} of them empty" if found["empty"] else ""
+    empty = ""
+    if found["empty"]:
+        empty = f", {found['empty']:,} of them empty"
     lines = [
         f"files       {found['files'] - len(bad):,} taken{empty}",
         *beside_lines(found["beside"]),
@@ -95,11 +100,9 @@ def bad_lines(bad: dict[str, str]) -> list[str]:
     """The lines about files that are left out, whose reasons are given by relative path."""
     lines = [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
-    return (
-        [*lines, f"bad files   {rest:,} more; result.json of the run lists them"]
-        if rest > 0
-        else lines
-    )
+    if rest > 0:
+        return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"]
+    return lines
 
 
 def trimmed_lines(root: str, run: str) -> list[str]:
@@ -114,7 +117,9 @@ def trimmed_lines(root: str, run: str) -> list[str]:
             with contextlib.suppress(SentenceBeamError):  # the file may be gone by now
                 (file,) = match_inputs(entry.source, entry.format)
                 names = ", ".join(f'"{name}"' for name in columns_of(file).trimmed_names)
-                return [f"columns     blanks around names left out: {names}"] if names else []
+                if names:
+                    return [f"columns     blanks around names left out: {names}"]
+                return []
             return []
     return []
 
@@ -125,8 +130,11 @@ def beside_lines(beside: dict[str, int]) -> list[str]:
     """
     shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
     rest = sum(list(beside.values())[REASONS:])
-    shown += [f"{rest:,} others"] if rest else []
-    return [f"beside      not taken: {', '.join(shown)}"] if shown else []
+    if rest:
+        shown += [f"{rest:,} others"]
+    if shown:
+        return [f"beside      not taken: {', '.join(shown)}"]
+    return []
 
 
 def moved_lines(result: Result) -> list[str]:
@@ -161,7 +169,8 @@ def late_note(resolved: Resolved) -> str | None:
     """What is to be said of late chunking by a model that takes no more than a piece; None where
     nothing is.
     """
-    chunks, limit = ChunksSpec.parse(resolved.job.chunks), resolved.space.max_tokens
+    chunks = ChunksSpec.parse(resolved.job.chunks)
+    limit = resolved.space.max_tokens
     window = min((n for n in (chunks.window, limit) if n is not None), default=None)
     if chunks.kind != "late" or window is None or window > (chunks.tokens or LATE_TOKENS):
         return None
@@ -185,7 +194,10 @@ def things_of(ledger: dict[str, Any]) -> str:
 
 def vectors_of(ledger: dict[str, Any]) -> str:
     """The number of rows, of documents with that of their pieces."""
-    pieces = "" if ledger.get("pieces") is None else f" ({counted(ledger['pieces'], 'piece')})"
+    if ledger.get("pieces") is None:
+        pieces = ""
+    else:
+        pieces = f" ({counted(ledger['pieces'], 'piece')})"
     return f"{ledger['written']:,}{pieces}"
 
 
@@ -226,7 +238,9 @@ def stages_line(result: Result) -> str:
     told = ", ".join(
         f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05
     )
-    return f"{told}; the limit is {result.limit}" if told else f"the limit is {result.limit}"
+    if told:
+        return f"{told}; the limit is {result.limit}"
+    return f"the limit is {result.limit}"
 
 
 def money_line(run: RunSummary) -> str:
@@ -238,12 +252,15 @@ def money_line(run: RunSummary) -> str:
 
 def padding(ledger: dict[str, int]) -> float:
     """Padded tokens over real tokens, less one, in percent."""
-    return 100 * (ledger["padded"] / ledger["real"] - 1) if ledger["real"] else 0.0
+    if ledger["real"]:
+        return 100 * (ledger["padded"] / ledger["real"] - 1)
+    return 0.0
 
 
 def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
-    """The line about --reembed, where the store had vectors before."""
-    previous, run = resolved.previous, resolved.job.run
+    """The line about --reembed, if the store had vectors before."""
+    previous = resolved.previous
+    run = resolved.job.run
     if previous is None or run.generation == previous.generation:
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
@@ -259,7 +276,8 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
 
 
 def _rare(result: Result) -> list[tuple[str, str]]:
-    n, found = result.ledger, []
+    n = result.ledger
+    found = []
     if result.duplicate_ids:
         what = "row" if things_of(n) == "rows" else "document"
         found.append(
@@ -284,7 +302,9 @@ def _rare(result: Result) -> list[tuple[str, str]]:
             )
         )
     if result.damaged:
-        others = f" and {len(result.damaged) - 1:,} more" if len(result.damaged) > 1 else ""
+        others = ""
+        if len(result.damaged) > 1:
+            others = f" and {len(result.damaged) - 1:,} more"
         found.append(
             (
                 "damaged",
@@ -300,12 +320,15 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
     """
     if index is None:
         return []
-    found, change = index.recall, index.change
+    found = index.recall
+    change = index.change
     lines = [f"index       {index.factory}, {index.metric}, {len(index.segments)} segments"]
-    lines[0] += _recall(found) if found else " (too few rows to measure recall)"
-    lines[0] += (
-        f", below the target of {found.target:g}" if found and found.value < found.target else ""
-    )
+    if found:
+        lines[0] += _recall(found)
+    else:
+        lines[0] += " (too few rows to measure recall)"
+    if found and found.value < found.target:
+        lines[0] += f", below the target of {found.target:g}"
     deep = index.recall_100
     if deep and deep.value < deep.target:
         lines[0] += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
@@ -318,14 +341,16 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
         )
         lines.append(f"chosen      {costs}: {index.choice.why}")
     if change.what == "trained":
-        return [*lines, f"trained     anew: {change.why}"] if change.why else lines
+        if change.why:
+            return [*lines, f"trained     anew: {change.why}"]
+        return lines
     rows = (
         f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
     )
     why = f"; {change.why}" if change.why else ""
-    again = (
-        f"; of the rows added{_recall(index.recall_changed)[1:]}" if index.recall_changed else ""
-    )
+    again = ""
+    if index.recall_changed:
+        again = f"; of the rows added{_recall(index.recall_changed)[1:]}"
     return [*lines, f"{change.what:<11} {rows}{why}{again}"]
 
 

@@ -26,7 +26,7 @@ Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 class Column:
     """A column of a table.
 
-    `cut` shortens a cell to so many columns of the terminal, `least` at least; None where cells
+    `cut` shortens a cell to so many columns of the terminal, `least` at least; None if cells
     must stand whole. A column is never wider than `most`. Where a table is still too wide, the
     column with the largest `spare` goes first; those without never do.
     """
@@ -40,29 +40,25 @@ class Column:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None where it is none."""
-    return (
-        os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
-        if sys.stdout.isatty()
-        else None
-    )
+    """The columns of the terminal that standard output is; None if it is none."""
+    if sys.stdout.isatty():
+        return os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
+    return None
 
 
 def id_column(full: bool = False) -> Column:
     """The column `id`: on a terminal at most a third of it, unless ids are wanted in `full`."""
     width = terminal_width()
-    return (
-        Column("id") if full or width is None else Column("id", middle, most=max(LEAST, width // 3))
-    )
+    if full or width is None:
+        return Column("id")
+    return Column("id", middle, most=max(LEAST, width // 3))
 
 
 def text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column:
     """A column of texts, which takes what room there is, unless they are wanted in `full`."""
-    return (
-        Column(head)
-        if full
-        else Column(head, cut or end, most=None if terminal_width() else TEXT_WIDTH)
-    )
+    if full:
+        return Column(head)
+    return Column(head, cut or end, most=None if terminal_width() else TEXT_WIDTH)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -95,13 +91,14 @@ def _fitted(
         ]
     while True:
         widths = [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
-        over = 0 if width is None else sum(widths) + len(GAP) * (len(widths) - 1) - width
+        if width is None:
+            over = 0
+        else:
+            over = sum(widths) + len(GAP) * (len(widths) - 1) - width
         for at in sorted(range(len(shown)), key=lambda at: -widths[at]) if over > 0 else ():
-            taken = (
-                min(over, max(0, widths[at] - columns[shown[at]].least))
-                if columns[shown[at]].cut
-                else 0
-            )
+            taken = 0
+            if columns[shown[at]].cut:
+                taken = min(over, max(0, widths[at] - columns[shown[at]].least))
             widths[at], over = widths[at] - taken, over - taken
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
@@ -117,11 +114,15 @@ def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
     if column.cut is None:
         sizes = [size for size in sizes if size <= (width or WIDEST)]
     largest = max([columns_of(column.head), *sizes])
-    return largest if column.most is None else min(largest, max(column.most, len(column.head)))
+    if column.most is None:
+        return largest
+    return min(largest, max(column.most, len(column.head)))
 
 
 def _cell(column: Column, cell: str, size: int) -> str:
-    text = column.cut(cell, size) if column.cut and columns_of(cell) > size else cell
+    text = cell
+    if column.cut and columns_of(cell) > size:
+        text = column.cut(cell, size)
     blank = " " * (size - columns_of(text))
     return blank + text if column.right else text + blank
 
@@ -148,7 +149,9 @@ def columns_of(text: str) -> int:
     """The columns of a terminal that a text takes: two for East Asian characters, none for
     combining ones.
     """
-    return len(text) if text.isascii() else sum(map(_columns_of_one, text))
+    if text.isascii():
+        return len(text)
+    return sum(map(_columns_of_one, text))
 
 
 def _columns_of_one(character: str) -> int:
@@ -158,7 +161,7 @@ def _columns_of_one(character: str) -> int:
 
 
 def dots() -> str:
-    """What stands for what was cut: one character, where the output's encoding has it."""
+    """What stands for what was cut: one character, if the output's encoding has it."""
     try:
         "…".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -195,7 +198,7 @@ def _first(text: str, width: int) -> str:
 
 
 def excerpt(text: str, width: int, query: str = "") -> str:
-    """So many columns of a text: where it has most of a query's words, else its beginning."""
+    """So many columns of a text: if it has most of a query's words, else its beginning."""
     whole = columns_of(text)
     if whole <= width:
         return text

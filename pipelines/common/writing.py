@@ -61,16 +61,15 @@ class Writer:
 
 @contextlib.contextmanager
 def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
-    """Hold the store's lease while the body runs, and longer where an engine still works for the
+    """Hold the store's lease while the body runs, and longer if an engine still works for the
     run.
 
     Such a job outlives this process, and only its own end gives the lease back.
     """
-    local, writer = engines.in_process(beam_options), Writer(beam_options)
-    runner, job = (
-        beam_options.view_as(StandardOptions).runner,
-        engine_jobs.name_job(beam_options, run),
-    )
+    local = engines.in_process(beam_options)
+    writer = Writer(beam_options)
+    runner = beam_options.view_as(StandardOptions).runner
+    job = engine_jobs.name_job(beam_options, run)
     own = lease.Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
     try:
         lease.acquire(root, own, engine_jobs.state_of)
@@ -171,7 +170,8 @@ def _recorded_result(root: str, run: str) -> Result:
     try:
         result = read_result(root, run)
     except OSError as error:
-        result, note = None, f"the record of it cannot be read ({first_line(error)})"
+        result = None
+        note = f"the record of it cannot be read ({first_line(error)})"
     if result is not None:
         return result
     current = read_manifest(root)
@@ -181,7 +181,7 @@ def _recorded_result(root: str, run: str) -> Result:
 
 
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
-    """The result of a run, None where nobody waits for it. Raises the error that a failed run ended
+    """The result of a run, None if nobody waits for it. Raises the error that a failed run ended
     with.
     """
     if writer.is_elsewhere():

@@ -23,7 +23,10 @@ PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings"
 def fields_of(element_type: Any) -> dict[str, Any] | None:
     """The fields of rows with a schema, with their types; None for all other elements."""
     is_row = isinstance(element_type, RowTypeConstraint)
-    row = element_type if is_row else RowTypeConstraint.from_user_type(element_type)
+    if is_row:
+        row = element_type
+    else:
+        row = RowTypeConstraint.from_user_type(element_type)
     return None if row is None else dict(row._fields)
 
 
@@ -46,13 +49,15 @@ class Chunks(beam.PTransform):
         self._chunks = ChunksSpec.parse(spec)
         if not self._chunks.cuts:
             raise OptionError(f"chunks {spec!r} cuts nothing; say budget or sentences")
-        self._model, self._text = as_text(model), text
+        self._model = as_text(model)
+        self._text = text
 
     def expand(self, documents: beam.PCollection) -> beam.PCollection:
         fields = fields_of(documents.element_type)
-        kind = (
-            typehints.Dict[str, typehints.Any] if fields is None else row_type(fields, PIECE_TYPES)
-        )
+        if fields is None:
+            kind = typehints.Dict[str, typehints.Any]
+        else:
+            kind = row_type(fields, PIECE_TYPES)
         cut = beam.ParDo(CutFn(self._chunks, self._model, self._text, Shared()))
         return documents | "Cut" >> cut.with_output_types(kind)
 
@@ -61,7 +66,10 @@ class CutFn(beam.DoFn):
     """A document -> its pieces; one tokenizer a process."""
 
     def __init__(self, chunks: ChunksSpec, model: str, text: str, shared: Shared):
-        self._chunks, self._model, self._text, self._shared = chunks, model, text, shared
+        self._chunks = chunks
+        self._model = model
+        self._text = text
+        self._shared = shared
 
     def setup(self) -> None:
         self._cutter: Cutter = self._shared.acquire(self._load)

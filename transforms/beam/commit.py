@@ -28,7 +28,9 @@ class Commit(beam.PTransform):
 
     def __init__(self, run: Run, raises: bool = False, ids: bool = False):
         super().__init__()
-        self._run, self._raises, self._ids = run, raises, ids
+        self._run = run
+        self._raises = raises
+        self._ids = ids
 
     def expand(self, parts: Any) -> beam.PCollection:
         settled, *others = parts
@@ -39,18 +41,17 @@ class Commit(beam.PTransform):
             | "Finish" >> beam.ParDo(CommitFn(self._run))
         )
         # A stage of its own: what raises is tried again, and the commit should not be.
-        return (
-            result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
-            if self._raises
-            else result
-        )
+        if self._raises:
+            return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
+        return result
 
 
 class CommitFn(beam.DoFn):
     """All facts about a run -> its Result."""
 
     def __init__(self, run: Run):
-        self._run, self._metrics = run, StageMetrics("commit")
+        self._run = run
+        self._metrics = StageMetrics("commit")
 
     def process(self, facts: list[RunFact]) -> Iterator[Result]:
         result = keeping_lease(facts, self._run.key, commit_run, self._run)
@@ -64,13 +65,14 @@ class CountRows(beam.PTransform):
     `ids`, duplicate ids.
 
     16 bytes a row of changed units travel, and eight bytes a row for the ids, packed by bucket. Of
-    ids nothing is read where the last snapshot has the same rows; else a shard's are read once, and
+    ids nothing is read if the last snapshot has the same rows; else a shard's are read once, and
     their hashes kept. Where the run is to fail nothing is read.
     """
 
     def __init__(self, run: Run, ids: bool):
         super().__init__()
-        self._run, self._ids = run, ids
+        self._run = run
+        self._ids = ids
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         return (

@@ -48,14 +48,18 @@ class Embed(beam.PTransform):
 
     def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
         super().__init__()
-        self._job, self._hints = job, hints or {}
+        self._job = job
+        self._hints = hints or {}
         # one for all steps of a process, so that it loads one model
         self._shared = JobsObject(job.run.space.id)
 
     def expand(self, spans: beam.PCollection) -> Any:
         # Without it a runner may fuse planning and embedding, and one worker would do everything.
         spread = spans | "Spread" >> beam.Reshuffle()
-        made = self._by_content(spread) if self._job.by_content else self._by_file(spread)
+        if self._job.by_content:
+            made = self._by_content(spread)
+        else:
+            made = self._by_file(spread)
         return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
@@ -89,7 +93,8 @@ class EmbedFn(beam.DoFn):
     """Encodes and writes units; one model a process, loaded once there is work."""
 
     def __init__(self, job: EmbedJob, shared: JobsObject):
-        self._job, self._shared = job, shared
+        self._job = job
+        self._shared = shared
         self._metrics = StageMetrics("embed", ("units", *COUNTED))
 
     def setup(self) -> None:

@@ -129,7 +129,8 @@ class EmbedRowsFn(beam.DoFn):
     """
 
     def __init__(self, job: RowsJob, shared: Shared):
-        self._job, self._shared = job, shared
+        self._job = job
+        self._shared = shared
         self._metrics = StageMetrics("embed", COUNTED)
 
     def setup(self) -> None:
@@ -139,7 +140,7 @@ class EmbedRowsFn(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = RowEmbedder(self._job, self._load, beam.Row, self._measured)
 
-    # Beam gives an element of several windows once for each where a window is asked for.
+    # Beam gives an element of several windows once for each if a window is asked for.
     def process(
         self,
         element: Any,
@@ -164,15 +165,17 @@ class EmbedRowsFn(beam.DoFn):
 
 
 def _sent(result: EmbeddedElement) -> Any:
-    """A result where it belongs, with the window and time of what it was made of."""
+    """A result if it belongs, with the window and time of what it was made of."""
     value = result.place.with_value(result.value)
-    return TaggedOutput(REJECTED, value) if result.rejected else value
+    if result.rejected:
+        return TaggedOutput(REJECTED, value)
+    return value
 
 
 def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
     """The types of embedded and rejected elements, by the type of those that are given.
 
-    Raises OptionError where that is a row without the text, or with a field that is to be added.
+    Raises OptionError if that is a row without the text, or with a field that is to be added.
     """
     fields = fields_of(given)
     if fields is not None:
@@ -180,7 +183,9 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
     if isinstance(given, typehints.TupleHint.TupleConstraint) and len(given.tuple_types) == 2:
         job.check_prefix([])
         name, text = given.tuple_types
-        name_of_vector = typehints.Tuple[name, int] if job.adds_pieces else name
+        name_of_vector = name
+        if job.adds_pieces:
+            name_of_vector = typehints.Tuple[name, int]
         return typehints.Tuple[name_of_vector, np.ndarray], typehints.Tuple[name, text, str]
     if isinstance(given, typehints.DictHint.DictConstraint):
         return typehints.Dict[str, typehints.Any], typehints.Dict[str, typehints.Any]

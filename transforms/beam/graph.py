@@ -84,7 +84,7 @@ def _call_by_type(
 def keeping_lease(
     element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """What the step makes of an element, a list where that is several; the lease of the run of a
+    """What the step makes of an element, a list if that is several; the lease of the run of a
     key is renewed then.
 
     Where nobody waits for the job nobody else renews it, however short each element's work is.
@@ -104,7 +104,7 @@ def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
 
 
 class Together(beam.PTransform):
-    """All elements of a collection -> one list of them; no list where there is no element."""
+    """All elements of a collection -> one list of them; no list if there is no element."""
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
         return (
@@ -124,7 +124,9 @@ class Spread(beam.PTransform):
     """
 
     def expand(self, items: beam.PCollection) -> beam.PCollection:
-        return items if slots_of(items.pipeline) == 1 else items | "Spread" >> beam.Reshuffle()
+        if slots_of(items.pipeline) == 1:
+            return items
+        return items | "Spread" >> beam.Reshuffle()
 
 
 class Merge(beam.PTransform):
@@ -166,10 +168,11 @@ class MergeAll(beam.CombineFn):
 
 
 def check_worker(run: Run) -> None:
-    """Raise SentenceBeamError where this worker has another Beam than the machine that submitted
+    """Raise SentenceBeamError if this worker has another Beam than the machine that submitted
     the job.
     """
-    wanted, found = run.versions.get("apache-beam"), beam.__version__
+    wanted = run.versions.get("apache-beam")
+    found = beam.__version__
     if wanted not in (None, found):
         raise SentenceBeamError(
             f"a worker has apache-beam {found}, the machine that submitted the job {wanted}; "
@@ -178,7 +181,7 @@ def check_worker(run: Run) -> None:
 
 
 def slots_of(pipeline: beam.Pipeline) -> int | None:
-    """The number of elements that are worked off at once, None where that is not known.
+    """The number of elements that are worked off at once, None if that is not known.
 
     In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be,
     times their threads.
@@ -189,10 +192,8 @@ def slots_of(pipeline: beam.Pipeline) -> int | None:
     parallelism = options.view_as(FlinkRunnerOptions).parallelism
     if parallelism and parallelism > 0:
         return int(parallelism)
-    workers, threads = (
-        options.view_as(WorkerOptions).max_num_workers,
-        options.view_as(DebugOptions).number_of_worker_harness_threads,
-    )
+    workers = options.view_as(WorkerOptions).max_num_workers
+    threads = options.view_as(DebugOptions).number_of_worker_harness_threads
     return workers * threads if workers and threads else None
 
 

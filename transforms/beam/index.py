@@ -1,7 +1,7 @@
 """BuildIndex: written units -> one index in segments that share a quantizer, with its recall
 measured.
 
-An index that exists is updated with what has changed (`UpdateIndex`); where it cannot be, or its
+An index that exists is updated with what has changed (`UpdateIndex`); if it cannot be, or its
 quantizer serves its rows no longer, one is trained and built (`TrainIndex`).
 """
 
@@ -50,7 +50,7 @@ class BuildIndex(beam.PTransform):
 
     Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is
     built. `merge` makes one segment of an index that has several; a `remembered` request, which
-    nobody made for this run, becomes `auto` where the rows are too few for it. `hints` are Beam
+    nobody made for this run, becomes `auto` if the rows are too few for it. `hints` are Beam
     resource hints (`accelerator`) for the steps that find its lists.
     """
 
@@ -64,7 +64,8 @@ class BuildIndex(beam.PTransform):
     ):
         super().__init__()
         self._hints = hints
-        self._run, self._how = run, (request or IndexRequest(), merge, remembered)
+        self._run = run
+        self._how = (request or IndexRequest(), merge, remembered)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = (
@@ -145,7 +146,8 @@ class TrainIndex(beam.PTransform):
 
     def __init__(self, key: tuple[str, str], hints: Hints | None = None):
         super().__init__()
-        self._key, self._hints = key, hints or {}
+        self._key = key
+        self._hints = hints or {}
 
     def expand(self, groups: Any) -> beam.PCollection:
         sampled = (
@@ -173,13 +175,14 @@ class TrainIndex(beam.PTransform):
 
 
 class FindLists(beam.PTransform):
-    """Sampled groups -> the cells whose lists have been found by their rows; nothing where an index
+    """Sampled groups -> the cells whose lists have been found by their rows; nothing if an index
     has no lists.
     """
 
     def __init__(self, key: tuple[str, str], hints: Hints):
         super().__init__()
-        self._key, self._hints = key, hints
+        self._key = key
+        self._hints = hints
 
     def expand(self, sampled: beam.PCollection) -> beam.PCollection:
         works = (

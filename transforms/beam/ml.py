@@ -58,10 +58,12 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
         job = RowsJob.of(Recipe.of({"model": model, **said}), Machine(device), "")
         # Plain values: MLTransform keeps handlers as JSON.
-        self._recipe, self._device, self._space = vars(job.recipe), device, job.space.to_json()
+        self._recipe = vars(job.recipe)
+        self._device = device
+        self._space = job.space.to_json()
 
     def load_model(self) -> Encoder:
-        """The encoder. Raises SpaceMismatchError where the files here make another space."""
+        """The encoder. Raises SpaceMismatchError if the files here make another space."""
         space = Space.from_json(self._space)
         return RowsJob(Recipe(**self._recipe), Machine(self._device), "", space).load()
 

@@ -26,7 +26,7 @@ class Neighbours(beam.PTransform):
     """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the
     Problem that ends it.
 
-    Groups of a store's rows are shared among the workers, and a block is put together where it is
+    Groups of a store's rows are shared among the workers, and a block is put together if it is
     written.
     """
 
@@ -95,7 +95,7 @@ class CompareFn(NeighboursFn):
 
 
 class FinishFn(NeighboursFn):
-    """All of a block -> the BlockRecord of its file; nothing where a group is missing, which has a
+    """All of a block -> the BlockRecord of its file; nothing if a group is missing, which has a
     Problem.
     """
 

@@ -36,7 +36,7 @@ def quantized(made: Any, run: Run) -> Made:
 
 
 class Quantize(beam.PTransform):
-    """(units of floats, problems so far) -> `Made`; where there is a problem, nothing is
+    """(units of floats, problems so far) -> `Made`; if there is a problem, nothing is
     written.
     """
 

@@ -20,7 +20,7 @@ def read_calibration(folder: str) -> Calibration:
 
 
 def keep_calibration(root: str, calibration: Calibration) -> None:
-    """Write a calibration into a store, where its copy is not there or is damaged."""
+    """Write a calibration into a store, if its copy is not there or is damaged."""
     folder = storage.join(root, layout.calibration(calibration.digest))
     for name, data in calibration.to_files().items() if not _is_whole(folder) else ():
         storage.replace(storage.join(folder, name), data)
@@ -35,7 +35,7 @@ def _is_whole(folder: str) -> bool:
 
 
 def kept_calibration(root: str, digest: str) -> Calibration:
-    """A store's copy of a calibration. Raises SentenceBeamError naming the file where it is missing
+    """A store's copy of a calibration. Raises SentenceBeamError naming the file if it is missing
     or damaged.
     """
     folder = storage.join(root, layout.calibration(digest))
@@ -50,4 +50,6 @@ def kept_calibration(root: str, digest: str) -> Calibration:
 
 def entry(digest: str | None) -> CalibrationEntry | None:
     """The manifest's entry of a calibration, None for a store without one."""
-    return CalibrationEntry(digest, layout.calibration(digest)) if digest else None
+    if digest:
+        return CalibrationEntry(digest, layout.calibration(digest))
+    return None

@@ -20,7 +20,9 @@ def stored(kind: str) -> Reader:
 
 
 def _run(value: Any, where: str) -> str:
-    return value if layout.is_run(value) else fail(where, "the name of a run")
+    if layout.is_run(value):
+        return value
+    return fail(where, "the name of a run")
 
 
 RunName = Annotated[str, _run]  # part of paths
@@ -33,7 +35,7 @@ IndexPath = Annotated[str, stored("index")]
 
 @dataclass(frozen=True)
 class RowCounts(JsonEntry):
-    """The rows of a snapshot's input; where these are documents, with the `pieces` that they were
+    """The rows of a snapshot's input; if these are documents, with the `pieces` that they were
     cut into.
     """
 
@@ -127,7 +129,7 @@ class Options(JsonEntry):
     @property
     def kept_text(self) -> str | None:
         """The column of a shard that has the rows' text: the kept column itself, else `text`; None
-        where none has.
+        if none has.
         """
         if self.keeps_text_column:
             return self.text_column
@@ -158,7 +160,7 @@ class InputEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class Input(JsonEntry):
-    """The patterns that name a snapshot's input, and its files; none here where they are in the
+    """The patterns that name a snapshot's input, and its files; none here if they are in the
     manifest's parts.
 
     `tables` are the versions of those patterns that name a table.
@@ -239,7 +241,9 @@ class IndexRequest(JsonEntry):
     @property
     def target(self) -> float:
         """The recall to tune for."""
-        return 0.95 if self.target_recall is None else self.target_recall
+        if self.target_recall is None:
+            return 0.95
+        return self.target_recall
 
     @property
     def kind(self) -> tuple[object, ...]:
@@ -251,7 +255,7 @@ class IndexRequest(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexFileEntry(JsonEntry):
-    """A file of an index; "" where an earlier version has none."""
+    """A file of an index; "" if an earlier version has none."""
 
     path: IndexPath = ""
     sha256: str = ""
@@ -264,7 +268,7 @@ class SegmentEntry(JsonEntry):
     `number` never changes and is not given again before the quantizer is retrained; it orders the
     segments. `kind` is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the
     mean score with the nearest centroid; the checksums are what the storage says of both files, ""
-    where it says nothing. `locator_bytes` and the sha256 of its footer are those of a locator that
+    if it says nothing. `locator_bytes` and the sha256 of its footer are those of a locator that
     can be read in parts: 0 and "" for one of an earlier version. `refine` has the rows' vectors
     where candidates are scored again.
     """
@@ -395,9 +399,9 @@ class IndexEntry(JsonEntry):
         """How many lists to search for k rows: as tuned for 10, or for 100 where more than 10 are
         wanted.
         """
-        return (
-            max(self.nprobe, self.recall_100.nprobe) if k > 10 and self.recall_100 else self.nprobe
-        )
+        if k > 10 and self.recall_100:
+            return max(self.nprobe, self.recall_100.nprobe)
+        return self.nprobe
 
     @property
     def files(self) -> list[tuple[str, str]]:
@@ -405,7 +409,8 @@ class IndexEntry(JsonEntry):
         named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
         for segment in self.segments:
             named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
-            named += [(segment.refine.path, segment.refine.sha256)] if segment.refine else []
+            if segment.refine:
+                named += [(segment.refine.path, segment.refine.sha256)]
         return named
 
 

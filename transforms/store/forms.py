@@ -35,7 +35,9 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
 
     `ranges` is the digest of those bounds.
     """
-    columns = [[field.name, kind_of(field.type)] for field in kept] if kept is not None else []
+    columns = []
+    if kept is not None:
+        columns = [[field.name, kind_of(field.type)] for field in kept]
     return of_run + _digest([columns, ranges])
 
 

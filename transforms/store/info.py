@@ -127,7 +127,9 @@ def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
     if result is None and run == manifest.run:
         result = result_of_snapshot(manifest, NO_RESULT)
     if result is None:
-        status = RUNNING if lease.is_alive(manifest.root, run) else UNFINISHED
+        status = UNFINISHED
+        if lease.is_alive(manifest.root, run):
+            status = RUNNING
         return {"run": run, "status": status, "started": start_of(run)}
     return _ended(result)
 

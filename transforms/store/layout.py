@@ -142,7 +142,9 @@ def kind(path: str) -> str | None:
     """
     whole = _TEMPORARY.fullmatch(path)
     if whole is not None:
-        return "temporary" if kind(whole[1]) or whole[1] in BESIDE else None
+        if kind(whole[1]) or whole[1] in BESIDE:
+            return "temporary"
+        return None
     return next((name for name, pattern in _COMPILED.items() if pattern.fullmatch(path)), None)
 
 

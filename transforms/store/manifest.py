@@ -136,11 +136,9 @@ class Manifest(JsonEntry):
         """All units and files. What parts say of a unit is not held beside its record, which is a
         third of that.
         """
-        return (
-            self._listed(self.parts)
-            if self.parts
-            else (self._records(self.shards), [*self.input.files])
-        )
+        if self.parts:
+            return self._listed(self.parts)
+        return (self._records(self.shards), [*self.input.files])
 
     def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
@@ -166,7 +164,9 @@ class Manifest(JsonEntry):
     @property
     def unit_count(self) -> int:
         """The number of units of the snapshot; no part is read for it."""
-        return sum(part.units for part in self.parts) if self.parts else len(self.shards)
+        if self.parts:
+            return sum(part.units for part in self.parts)
+        return len(self.shards)
 
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
         """The records of all units but those in some of its parts, which are not read. Raises as
@@ -291,7 +291,9 @@ class Manifest(JsonEntry):
     @property
     def metric(self) -> str:
         """The metric of the index; without one, that of the model."""
-        return self.index.metric if self.index else self.options.metric or "cosine"
+        if self.index:
+            return self.index.metric
+        return self.options.metric or "cosine"
 
     @property
     def shard_paths(self) -> list[str]:
@@ -356,7 +358,7 @@ def sealed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
-    """The current snapshot, or that of a run; None where there is none. Raises SentenceBeamError if
+    """The current snapshot, or that of a run; None if there is none. Raises SentenceBeamError if
     it is corrupt.
     """
     path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
@@ -389,7 +391,7 @@ def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
 
 
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """The snapshot that a run began with, as it was then; None where it began with none.
+    """The snapshot that a run began with, as it was then; None if it began with none.
 
     `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says
     something else, `manifest.json` is read, which is what the run began with. Raises
@@ -412,7 +414,7 @@ _SHARED: Kept[Manifest] = Kept()
 
 
 def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """As `read_resolved`; one that is held in this process already is not read again, where the
+    """As `read_resolved`; one that is held in this process already is not read again, if the
     digest is known.
     """
     if run is None:
@@ -466,7 +468,9 @@ def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> 
 def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
     """The items, in order, in runs of about equal length."""
     count = -(-len(items) // UNITS_IN_A_PART)
-    ends = [len(items) * number // count for number in range(count + 1)] if count else []
+    ends = []
+    if count:
+        ends = [len(items) * number // count for number in range(count + 1)]
     return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
 
 
@@ -474,7 +478,10 @@ def _write_part(root: str, part: ManifestPart) -> PartEntry:
     data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     storage.ensure(storage.join(root, layout.part(sha256)), data)
-    names = [part.shards[place]["unit"] for place in (0, -1)] if part.shards else ["", ""]
+    if part.shards:
+        names = [part.shards[place]["unit"] for place in (0, -1)]
+    else:
+        names = ["", ""]
     return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)
 
 

@@ -39,7 +39,9 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
     Raises SentenceBeamError naming a shard that cannot be read.
     """
     dataset = dataset_of(manifest)
-    fragments = list(dataset.get_fragments()) if manifest.shard_paths else []
+    fragments = []
+    if manifest.shard_paths:
+        fragments = list(dataset.get_fragments())
     local = storage.is_local(manifest.root)
 
     def read(fragment: "ds.Fragment") -> np.ndarray:
@@ -54,7 +56,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
 def _matching(
     fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool
 ) -> np.ndarray:
-    """bool [rows of a shard], True where the filter is."""
+    """bool [rows of a shard], True if the filter is."""
     try:
         table = fragment.to_table(schema=schema, columns={"wanted": where}, use_threads=threads)
     except (pa.ArrowException, OSError) as error:

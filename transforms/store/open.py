@@ -69,7 +69,7 @@ class Store:
         """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without
         any shard.
 
-        What is read is compared with the checksum of its page; pyarrow raises OSError where it
+        What is read is compared with the checksum of its page; pyarrow raises OSError if it
         differs.
 
         Of a remote store the first shard's footer is read at once, each shard when its rows are,
@@ -200,7 +200,7 @@ class Store:
 
 def open_store(path: StrPath, snapshot: str | None = None) -> Store:
     """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError
-    where there is none.
+    if there is none.
     """
     root = storage.absolute(path)
     manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
@@ -225,7 +225,10 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
             raise no_snapshot(root, name)
         return manifest.run
     runs = sorted({*snapshots(root), *others}, reverse=True)
-    found = [name] if name in runs else [run for run in runs if name and run.startswith(name)]
+    if name in runs:
+        found = [name]
+    else:
+        found = [run for run in runs if name and run.startswith(name)]
     if len(found) > 1:
         what = "runs" if others else "snapshots"
         raise OptionError(

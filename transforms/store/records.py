@@ -62,7 +62,9 @@ def _file(value: Any, where: str) -> str:
 
 def _run(value: Any, where: str) -> str:
     """The name of a run, or ""."""
-    return value if value == "" or layout.is_run(value) else fail(where, "the name of a run")
+    if value == "" or layout.is_run(value):
+        return value
+    return fail(where, "the name of a run")
 
 
 UnitName = Annotated[str, matching(r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?", "the name of a unit")]
@@ -79,7 +81,7 @@ class UnitRecord:
     """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the
     rest say how the rows were made.
 
-    `path` and `rejects` are relative to the store and None where there is no such file; `range` is
+    `path` and `rejects` are relative to the store and None if there is no such file; `range` is
     [start, stop) in rows (Parquet) or bytes of the uncompressed text, stop None for "to the end";
     of a group of small files `file` is "", and `range` counts rows. `tokens` counts before
     truncation, `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`.
@@ -87,8 +89,8 @@ class UnitRecord:
     that are the texts' own, neither special tokens nor a prompt, `known` are in the vocabulary and
     `unknown` stand for text that it lacks (both 0 in sidecars of earlier versions). `worker` is
     host and process id, `run` the run that computed it ("" where only the shard is left to tell, or
-    where an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be
-    reused. `checksum` is the shard's as listings of its storage have it, None where they have none.
+    if an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be
+    reused. `checksum` is the shard's as listings of its storage have it, None if they have none.
     Where rows are pieces, `documents` of these begin here, `pieces_sum` and `documents_sum` are the
     sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
     `blank` rejected rows are blank lines of text files. `measures` say what its work took, by the
@@ -142,13 +144,11 @@ class UnitRecord:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What was measured of the unit's work, with its size; empty where nothing was."""
+        """What was measured of the unit's work, with its size; empty if nothing was."""
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
-        return (
-            {**self.measures, **size, **tokens_a_second(self.measures | size)}
-            if self.measures
-            else {}
-        )
+        if self.measures:
+            return {**self.measures, **size, **tokens_a_second(self.measures | size)}
+        return {}
 
     @property
     def has_whole_form(self) -> bool:
@@ -173,7 +173,7 @@ class UnitRecord:
     def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
         """The record of an entry or a sidecar.
 
-        Raises SentenceBeamError where a field is missing, unknown or of another type, or a path is
+        Raises SentenceBeamError if a field is missing, unknown or of another type, or a path is
         none of the layout.
         """
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:

@@ -52,9 +52,9 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     seconds.
 
     A snapshot's age counts from when another took its place. A file that no kept snapshot names
-    goes if it is older than that, or, where no age is given, than the run that made the current
+    goes if it is older than that, or, if no age is given, than the run that made the current
     snapshot: a younger one may be the work of a run that another one will take up. What a run that
-    began within a day and did not end has planned stays too. Raises SentenceBeamError where a
+    began within a day and did not end has planned stays too. Raises SentenceBeamError if a
     manifest that has to be kept cannot be read.
     """
     with progress.stage("listing the store's files"):
@@ -62,7 +62,10 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
-    cutoff = now - older_than if older_than is not None else timestamp(current.started)
+    if older_than is not None:
+        cutoff = now - older_than
+    else:
+        cutoff = timestamp(current.started)
     named = _Named()
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
@@ -83,7 +86,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 def remove(rubbish: Rubbish) -> None:
-    """Remove the files. Raises SentenceBeamError, and removes nothing, where a run committed since
+    """Remove the files. Raises SentenceBeamError, and removes nothing, if a run committed since
     they were found.
 
     First the version of `manifest.json` moves, by a field that is nowhere else: a run that began
@@ -92,9 +95,13 @@ def remove(rubbish: Rubbish) -> None:
     """
     if not rubbish.files:
         return
-    store, path = storage.storage_of(rubbish.root), storage.join(rubbish.root, layout.MANIFEST)
-    current, fence = read_manifest(rubbish.root), uuid.uuid4().hex
-    fenced = to_bytes({**current.data, FENCE: fence}) if current else b""
+    store = storage.storage_of(rubbish.root)
+    path = storage.join(rubbish.root, layout.MANIFEST)
+    current = read_manifest(rubbish.root)
+    fence = uuid.uuid4().hex
+    fenced = b""
+    if current:
+        fenced = to_bytes({**current.data, FENCE: fence})
     if (
         current is None
         or current.version != rubbish.version
@@ -139,13 +146,15 @@ def _kept(
     written = {
         run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))
     }
-    manifest, count = current, 1
+    manifest = current
+    count = 1
     yield manifest
     replaced = written.pop(current.run, cutoff)  # when the next one, further back, lost its place
     while (run := manifest.previous) in written and (
         count < keep or (by_age and replaced >= cutoff)
     ):
-        manifest, count = _read(current.root, run), count + 1
+        manifest = _read(current.root, run)
+        count = count + 1
         replaced = written.pop(run)
         yield manifest
     for run, modified in written.items():
@@ -209,7 +218,10 @@ class _Named:
         self._unfinished.add(run)
         if plan is not None:
             self._spans |= {span.name for span in plan.spans}
-            self._bits |= {plan.buckets.bits} if plan.buckets else set()
+            if plan.buckets:
+                self._bits |= {plan.buckets.bits}
+            else:
+                self._bits |= set()
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)

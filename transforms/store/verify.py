@@ -59,9 +59,10 @@ class Extent:
 
     def read(self, manifest: Manifest) -> list[UnitRecord]:
         """The units of a snapshot whose files are read."""
-        before = (
-            None if self.since is None else {(unit.path, unit.sha256) for unit in self.since.units}
-        )
+        if self.since is None:
+            before = None
+        else:
+            before = {(unit.path, unit.sha256) for unit in self.since.units}
         return [
             unit
             for unit in manifest.units
@@ -95,7 +96,7 @@ class Finding:
     """What came of the check at `place`: a line for each fault; whether a file of the index is
     `broken`.
 
-    Of a segment: the rows of each shard, by path, that it has, None where its locator cannot be
+    Of a segment: the rows of each shard, by path, that it has, None if its locator cannot be
     read.
     """
 
@@ -106,8 +107,9 @@ class Finding:
 
 
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
-    """The parts of the check of a snapshot; those of its index, where that is read, come last."""
-    units, index = extent.read(manifest), manifest.index if extent.is_whole else None
+    """The parts of the check of a snapshot; those of its index, if that is read, come last."""
+    units = extent.read(manifest)
+    index = manifest.index if extent.is_whole else None
     starts = range(0, len(units), UNITS_IN_A_CHECK)
     parts = [Check(units=tuple(units[start : start + UNITS_IN_A_CHECK])) for start in starts]
     parts.append(Check(REST))
@@ -213,11 +215,12 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
 
 
 def _manifest_faults(manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the manifest of the run, or of `manifest.json` where that is to be the
+    """What is wrong with the manifest of the run, or of `manifest.json` if that is to be the
     same.
     """
     path = storage.join(manifest.root, layout.snapshot(manifest.run))
-    own, current = read_manifest(manifest.root, manifest.run), read_manifest(manifest.root)
+    own = read_manifest(manifest.root, manifest.run)
+    current = read_manifest(manifest.root)
     if own is None:
         yield (
             f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run"
@@ -300,7 +303,9 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
 
 def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
     path = storage.join(manifest.root, unit.rejects or "")
-    found = storage.storage_of(path).read_versioned(path) if unit.rejects else None
+    found = None
+    if unit.rejects:
+        found = storage.storage_of(path).read_versioned(path)
     if found is None:
         yield f"{path}: the reject file of unit {unit.unit} is missing"
         return
@@ -324,7 +329,8 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
             yield (
                 f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
             )
-    rows, work = manifest.rows, manifest.work
+    rows = manifest.rows
+    work = manifest.work
     totals = (
         rows.read,
         rows.written,
@@ -395,7 +401,8 @@ def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> F
     rows: dict[str, Ranges] = {}
     numbers, paths = locators.shards_of(live)
     for number in np.unique(numbers):
-        path, mine = paths[number], live.filter(pa.array(numbers == number))
+        path = paths[number]
+        mine = live.filter(pa.array(numbers == number))
         row = mine.column("row").to_numpy()
         if row.max() >= manifest.rows_of.get(path, 0) or row.min() < 0:
             lines.append(f"{segment.locator}: names rows of {path} that are not in the snapshot")
@@ -414,7 +421,8 @@ def _ranges(row: np.ndarray) -> Ranges:
     """
     row = np.sort(row)
     cut = np.flatnonzero(np.diff(row) != 1) + 1
-    starts, stops = row[np.concatenate([[0], cut])], row[np.concatenate([cut, [len(row)]]) - 1] + 1
+    starts = row[np.concatenate([[0], cut])]
+    stops = row[np.concatenate([cut, [len(row)]]) - 1] + 1
     return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 

@@ -102,7 +102,7 @@ class Differing:
 
 
 def differing_units(settled: Settled, run: Run) -> Differing | None:
-    """The units that differ from the last snapshot, None where there is none that can be read.
+    """The units that differ from the last snapshot, None if there is none that can be read.
 
     Parts that both manifests have are not read.
     """
@@ -110,7 +110,8 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
     if previous is None:
         return None
     both = set(previous.parts) & set(settled.parts)
-    before, units = previous.units_but(both), list(settled.units(run.root, both))
+    before = previous.units_but(both)
+    units = list(settled.units(run.root, both))
     return Differing(differing(before, units), differing(units, before))
 
 
@@ -136,7 +137,9 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
         return
     last = last_snapshot(run)
     files = [file_of(entry) for entry in shared_plan(run.root, run.id).files]
-    keys = row_keys(run.options, last, files) if last is not None else None
+    keys = None
+    if last is not None:
+        keys = row_keys(run.options, last, files)
     if keys is not None:
         yield from (ShardOfGate(shard, keys) for shard in changed_shards(run.root, differ))
 

@@ -37,10 +37,10 @@ class Death:
 
 @contextmanager
 def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
-    """Do the body's work under a mark that stays where this process dies; from the third attempt
+    """Do the body's work under a mark that stays if this process dies; from the third attempt
     on, `work` runs alone first.
 
-    Raises SentenceBeamError where that dies too. The mark stays as well where the body fails.
+    Raises SentenceBeamError if that dies too. The mark stays as well if the body fails.
     """
     paths = [
         storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")
@@ -61,7 +61,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
 
 
 def died_of(work: Work) -> Death | None:
-    """Do the work in a process of its own, which tells what it is at; None where it came to an end
+    """Do the work in a process of its own, which tells what it is at; None if it came to an end
     by itself.
     """
     here, there = PROCESSES.Pipe(duplex=False)
@@ -76,7 +76,9 @@ def died_of(work: Work) -> Death | None:
             break
     process.join()
     code = process.exitcode or 0
-    return Death(last, signal.Signals(-code).name) if code < 0 else None
+    if code < 0:
+        return Death(last, signal.Signals(-code).name)
+    return None
 
 
 def _do(work: Work, there: Connection, options: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
-    """The units of the spans, in order; their rows are pieces where the run cuts documents."""
+    """The units of the spans, in order; their rows are pieces if the run cuts documents."""
     for span in spans:
         units = _read(span, job)
         yield from units if job.chunks == "none" else numbered(_cut(units, job), span.name)
@@ -48,7 +48,9 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     if not chunks.cuts:
         return rows
     found = cut_texts(rows, cutter_of(job))
-    text_column = job.columns.text if job.columns.of_text is None else None
+    text_column = None
+    if job.columns.of_text is None:
+        text_column = job.columns.text
     return with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.run.space), text_column)
 
 

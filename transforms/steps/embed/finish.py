@@ -1,4 +1,4 @@
-"""Final vectors from pooled ones, where no text is read and no model is needed."""
+"""Final vectors from pooled ones, if no text is read and no model is needed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,9 @@ class Finisher:
 
     @cached_property
     def _fitted(self) -> FittedMoments | None:
-        return FittedMoments.from_info(self._calibration.info) if self._calibration else None
+        if self._calibration:
+            return FittedMoments.from_info(self._calibration.info)
+        return None
 
     def moved(self, vectors: Vectors) -> tuple[float, ...]:
         """The sums that say how far final vectors are from those of the calibration's fit; none

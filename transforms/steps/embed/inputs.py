@@ -58,7 +58,8 @@ class PieceMeans:
 
     def vectors(self, embedded: "Embedded") -> Vectors:
         """The vectors as shards hold them, with the counts of all pieces of a document."""
-        used, starts = np.diff(self.tokenized.offsets), self.bounds[:-1]
+        used = np.diff(self.tokenized.offsets)
+        starts = self.bounds[:-1]
         counts = np.asarray(self.tokenized.counts, np.int64)
         tokens, lost = (
             np.add.reduceat(n, starts).astype(np.int32)
@@ -113,7 +114,9 @@ def hashes_of(rows: UnitRows) -> list[bytes]:
     if rows.parts is not None:
         parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
         return pieces_hashes(zip(texts, tokens, strict=True) for texts, tokens in parts)
-    return rows.windows.keys if rows.windows is not None else row_hashes(rows.texts)
+    if rows.windows is not None:
+        return rows.windows.keys
+    return row_hashes(rows.texts)
 
 
 def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:

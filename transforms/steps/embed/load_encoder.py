@@ -30,7 +30,7 @@ def load_checked_encoder(job: EmbedJob) -> "Encoder":
 
 
 def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
-    """Embed the store's canary; raises DataGateError where its vectors moved by more than the run
+    """Embed the store's canary; raises DataGateError if its vectors moved by more than the run
     allows.
 
     The first worker of a store's first run keeps what it finds.
@@ -50,7 +50,7 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
 
 
 def load_encoder(job: EmbedJob) -> "Encoder":
-    """The run's encoder. Raises SpaceMismatchError where the files here make another space than the
+    """The run's encoder. Raises SpaceMismatchError if the files here make another space than the
     run's.
     """
     encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
@@ -61,7 +61,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
 def encoder_of(
     recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space
 ) -> "Encoder":
-    """A recipe's encoder, with this calibration. Raises SpaceMismatchError where its space is not
+    """A recipe's encoder, with this calibration. Raises SpaceMismatchError if its space is not
     the one given.
     """
     from transforms.encoder import Encoder
@@ -73,7 +73,7 @@ def encoder_of(
 
 
 def check_chunks(encoder: "Encoder", chunks: ChunksSpec) -> None:
-    """Raise OptionError for a model that late chunking does not go with, where that is asked
+    """Raise OptionError for a model that late chunking does not go with, if that is asked
     for.
     """
     if chunks.kind == "late":

@@ -142,7 +142,7 @@ class Pair:
         return [self.row[1]]
 
     def before(self, prefix: Template) -> list[Before]:
-        """What stands before its pieces, which can name no field. Raises OptionError where it
+        """What stands before its pieces, which can name no field. Raises OptionError if it
         does.
         """
         check_prefix(prefix, [])
@@ -152,7 +152,10 @@ class Pair:
         """(id, vector); of a piece ((id, piece), vector)."""
         for place in range(first, first + len(owners)):
             found = columns.fields(place)
-            name = (self.row[0], found["piece"]) if "piece" in found else self.row[0]
+            if "piece" in found:
+                name = (self.row[0], found["piece"])
+            else:
+                name = self.row[0]
             yield name, found["embedding"]
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
@@ -171,7 +174,7 @@ class ArrowRows:
         return list(self.rows.schema.names)
 
     def texts(self, field: str) -> list[Any]:
-        """The texts of its rows. Raises OptionError where it has no such column."""
+        """The texts of its rows. Raises OptionError if it has no such column."""
         if field not in self.rows.schema.names:
             named = ", ".join(self.rows.schema.names)
             raise OptionError(
@@ -211,7 +214,7 @@ class ArrowRows:
         return found
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """One batch of all its rows that are embedded, with columns more; none where none is."""
+        """One batch of all its rows that are embedded, with columns more; none if none is."""
         if not owners:
             return
         stop = first + len(owners)
@@ -265,13 +268,15 @@ def elements_of(
 
 
 def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
-    """Raise OptionError where what is to stand before pieces names none of these fields of rows."""
+    """Raise OptionError if what is to stand before pieces names none of these fields of rows."""
     known = list(fields)
     lacking = [
         name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
     ]
     if lacking:
-        said = f"but {', '.join(known)}" if known else "being pairs of id and text"
+        said = "being pairs of id and text"
+        if known:
+            said = f"but {', '.join(known)}"
         raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")
 
 
@@ -282,9 +287,11 @@ def text_tokens(text: Any) -> int:
 
 def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
     """Bounds of parts of about `most` tokens; one part at least."""
-    start, held = 0, 0
+    start = 0
+    held = 0
     for place, ends in enumerate(accumulate(tokens)):
         if ends - held >= most and place + 1 < len(tokens):
             yield start, place + 1
-            start, held = place + 1, ends
+            start = place + 1
+            held = ends
     yield start, len(tokens)

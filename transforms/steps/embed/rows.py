@@ -76,7 +76,9 @@ class RowsJob:
         files = recipe.files()
         said = recipe.as_exported(files)
         said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
-        fitted = read_calibration(said.calibration) if said.calibration else None
+        fitted = None
+        if said.calibration:
+            fitted = read_calibration(said.calibration)
         space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
         return cls(said, machine, text, space, prefix)
 
@@ -87,7 +89,7 @@ class RowsJob:
 
     @property
     def before_pieces(self) -> Template | None:
-        """The template of what stands before every piece, None where nothing does."""
+        """The template of what stands before every piece, None if nothing does."""
         return parse(self.prefix) if self.prefix else None
 
     @property
@@ -101,16 +103,18 @@ class RowsJob:
         return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
 
     def load(self) -> "Encoder":
-        """The encoder. Raises SpaceMismatchError where this machine's files make another space than
+        """The encoder. Raises SpaceMismatchError if this machine's files make another space than
         the job's.
         """
-        calibration = read_calibration(self.recipe.calibration) if self.recipe.calibration else None
+        calibration = None
+        if self.recipe.calibration:
+            calibration = read_calibration(self.recipe.calibration)
         encoder = encoder_of(self.recipe, self.machine, calibration, self.space)
         check_chunks(encoder, self.chunks)
         return encoder
 
     def check_prefix(self, fields: list[str]) -> None:
-        """Raise OptionError where what stands before pieces names none of the fields."""
+        """Raise OptionError if what stands before pieces names none of the fields."""
         if self.before_pieces is not None:
             check_prefix(self.before_pieces, fields)
 
@@ -141,8 +145,8 @@ class Window:
     rows among all.
 
     `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row
-    of each text or piece, `inverse` [n] where it is among the distinct ones, of which `inputs` is
-    what goes into the model (None where there is none); `others` [n each] what rows get beside
+    of each text or piece, `inverse` [n] if it is among the distinct ones, of which `inputs` is
+    what goes into the model (None if there is none); `others` [n each] what rows get beside
     vectors.
     """
 
@@ -216,7 +220,9 @@ class RowEmbedder:
         """Begin to embed what is held; the results of windows that are through, or that have too
         many behind them.
         """
-        held, self._held, self._tokens = self._held, [], 0
+        held = self._held
+        self._held = []
+        self._tokens = 0
         if held:
             started = self._preparer.submit(self._started, held)
             self._ahead.append(self._finisher.submit(self._finished, started))
@@ -276,17 +282,19 @@ class RowEmbedder:
                 place: NOT_UTF8 for place, each in enumerate(before) if each is None
             } | reasons
         good = [place for place in range(len(texts)) if place not in reasons]
-        prefixes = (
-            [each for place in good if (each := before[place]) is not None] if before else None
-        )
-        own, none = [texts[place] for place in good], [""] * len(good)
+        prefixes = None
+        if before:
+            prefixes = [each for place in good if (each := before[place]) is not None]
+        own = [texts[place] for place in good]
+        none = [""] * len(good)
         return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
 
     def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
         """What goes into the model for the rows, the places of pieces in them, and reasons against
         what is not cut.
         """
-        job, chunks = self.job, self.job.chunks
+        job = self.job
+        chunks = self.job.chunks
         if not chunks.cuts:
             return rows, {}, {}
         tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, job.recipe.chunks))
@@ -329,25 +337,22 @@ class RowEmbedder:
         """What came of a window, once the model is through with it."""
         window, through = started.result()
         if window.inputs is None or through is None:
-            none, counts = (
-                np.empty((0, self.job.space.dim), np.float32),
-                {"rejected": len(window.reasons)},
-            )
+            none = np.empty((0, self.job.space.dim), np.float32)
+            counts = {"rejected": len(window.reasons)}
             columns = AddedColumns(none, {})
             return EmbeddedWindow(
                 window, columns, window.owners, window.reasons, counts, window.watch.figures
             )
         embedded = through()
         window.watch.set("forward_ms", 1000 * embedded.seconds)
-        vectors, status = (
-            window.inputs.vectors(embedded).take(window.inverse),
-            embedded.status[window.inverse],
-        )
+        vectors = window.inputs.vectors(embedded).take(window.inverse)
+        status = embedded.status[window.inverse]
         # A document of which one piece has no vector has none: half of it would be lost without a
         # word.
         bad = {int(window.owners[place]): reason for place, reason in reasons_of(status).items()}
         kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
-        vectors, reasons = vectors.take(kept), {**window.reasons, **bad}
+        vectors = vectors.take(kept)
+        reasons = {**window.reasons, **bad}
         measured = _measured(window, vectors, status, embedded.stats, len(reasons))
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
         others |= {
@@ -387,7 +392,9 @@ def faults(texts: list[Any], name: str) -> dict[int, str]:
     found = {}
     for place, text in enumerate(texts):
         if not isinstance(text, str):
-            missing = f"no field {name!r}" if text is NoField else TEXT_NOT_STRING
+            missing = TEXT_NOT_STRING
+            if text is NoField:
+                missing = f"no field {name!r}"
             found[place] = NULL_TEXT if text is None else missing
         elif not text or text.isspace():
             found[place] = EMPTY_TEXT

@@ -43,7 +43,7 @@ class UnitWork:
     """A unit ready for the forward pass.
 
     `inverse` says where every row's text is among the distinct ones; `found` has the vectors of
-    some of these, `inputs` is what goes into the model for the others (None where there are none),
+    some of these, `inputs` is what goes into the model for the others (None if there are none),
     of whose tokens so many are `known` and `unknown`; `watch` has measured the stages so far.
     """
 
@@ -79,8 +79,11 @@ class UnitEmbedder:
         cls, job: EmbedJob, encoder: Callable[[], "Encoder"], on_batch: Callable[[int, int], None]
     ) -> "UnitEmbedder":
         """The embedder of a run."""
-        run, space = job.run, job.run.first_space
-        ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
+        run = job.run
+        space = job.run.first_space
+        ranges = None
+        if run.ranges:
+            ranges = kept_ranges(job.root, run.ranges)
         store = UnitStore(
             job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
         )
@@ -128,9 +131,9 @@ class UnitEmbedder:
             unit = PreparedUnit(rows, hashes, digest)
             record = self.store.finished(unit)
         if record is not None:
-            return (
-                replace(reused(record), measures=watch.figures) if self.last.had(record) else record
-            )
+            if self.last.had(record):
+                return replace(reused(record), measures=watch.figures)
+            return record
         if not rows.ids:
             return self.store.write(
                 unit, no_vectors(self.store.space.dim), [], UnitCounts(0, 0, 0), watch
@@ -139,7 +142,9 @@ class UnitEmbedder:
             first, inverse = collapse(hashes)
             found = self._found(rows, taken(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
-        inputs = self._inputs(rows, taken(first, new.tolist()), watch) if len(new) else None
+        inputs = None
+        if len(new):
+            inputs = self._inputs(rows, taken(first, new.tolist()), watch)
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         if inputs is None:
             return UnitWork(unit, inverse, found, None, watch)
@@ -168,9 +173,9 @@ class UnitEmbedder:
         """Hand the unit to the model, behind those before it; what is returned waits until it is
         through.
         """
-        return (
-            _no_vectors if item.inputs is None else item.inputs.start(self.encoder(), self.on_batch)
-        )
+        if item.inputs is None:
+            return _no_vectors
+        return item.inputs.start(self.encoder(), self.on_batch)
 
     def _write(
         self, item: UnitWork, through: "Callable[[], Embedded | None]", first: bool
@@ -186,13 +191,15 @@ class UnitEmbedder:
 
     def _written(self, item: UnitWork, embedded: "Embedded | None") -> UnitRecord:
         vectors, status = merge_found_and_embedded(item, embedded)
-        unit, inverse = item.unit, item.inverse
+        unit = item.unit
+        inverse = item.inverse
         good, late = split_by_status(unit.rows, status)
         if late:
             unit = replace(
                 unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good]
             )
-            vectors, inverse = vectors.take(good), inverse[good]
+            vectors = vectors.take(good)
+            inverse = inverse[good]
         counts = count(inverse, item.found, status, embedded)
         counts = replace(
             counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors)
@@ -206,7 +213,9 @@ def _no_vectors() -> None:
 
 def calibration_of(job: EmbedJob) -> Calibration | None:
     """The calibration that a run applies."""
-    return read_calibration(job.calibration) if job.calibration else None
+    if job.calibration:
+        return read_calibration(job.calibration)
+    return None
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
@@ -258,7 +267,9 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
 
 def taken(items: list[Item], places: list[int]) -> list[Item]:
     """The items at these places, each there once and in order."""
-    return items if len(places) == len(items) else [items[i] for i in places]
+    if len(places) == len(items):
+        return items
+    return [items[i] for i in places]
 
 
 def merge_found_and_embedded(
@@ -267,7 +278,9 @@ def merge_found_and_embedded(
     """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
     from transforms.pooling import Status
 
-    parts, statuses, new = [], [], np.empty(0, np.int64)
+    parts = []
+    statuses = []
+    new = np.empty(0, np.int64)
     if item.found.vectors is not None:
         parts.append(item.found.vectors)
         statuses.append(np.full(len(item.found.places), int(Status.OK), np.uint8))
@@ -286,7 +299,8 @@ def count(
     new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
     new[inverse] = True
     new[found.places] = False
-    distinct, reused_rows = int(new.sum()), len(inverse) - int(new[inverse].sum())
+    distinct = int(new.sum())
+    reused_rows = len(inverse) - int(new[inverse].sum())
     return UnitCounts(
         embedded=distinct,
         reused=reused_rows,
@@ -351,7 +365,8 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
         zip(rows.ids, rows.positions, columns["doc_hash"], strict=True)
     ):
         documents.setdefault((row_id, place, doc, rows.file_of(row)), []).append(row)
-    first, all_of = [], np.zeros(len(bad), bool)
+    first = []
+    all_of = np.zeros(len(bad), bool)
     for (row_id, _, _, file), places in documents.items():
         found = [row for row in places if bad[row]]
         if found and len(places) != columns["pieces"][places[0]]:

@@ -37,7 +37,10 @@ def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
     accumulators.
     """
     count = min(PARTS, len(shards))
-    bounds = [len(shards) * number // count for number in range(count + 1)] if count else [0]
+    if count:
+        bounds = [len(shards) * number // count for number in range(count + 1)]
+    else:
+        bounds = [0]
     return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
 
 
@@ -59,7 +62,8 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
 
 
 def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
-    spec, rows = parse_calibration(job.method), take_sample(gathered, job.gather.want)
+    spec = parse_calibration(job.method)
+    rows = take_sample(gathered, job.gather.want)
     with progress.stage(f"fitting {job.method}"):
         return fit_calibration(
             spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell

@@ -15,7 +15,7 @@ RESULT = "fit.json"
 
 @dataclass(frozen=True)
 class FitResult:
-    """Exit status and message, 0 and empty where the fit is done; then its figures."""
+    """Exit status and message, 0 and empty if the fit is done; then its figures."""
 
     run: str
     exit_code: int

@@ -1,7 +1,7 @@
 """What a calibration is fitted on: moments of a store's pooled vectors, and a sample of them, from
 one pass.
 
-Shards are read where the work is. Moments travel as accumulators; a sample stays in a file and its
+Shards are read if the work is. Moments travel as accumulators; a sample stays in a file and its
 name travels.
 """
 
@@ -64,12 +64,14 @@ class Gathered:
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
         known = [found.moments for found in (self, other) if found.moments is not None]
-        moments = known[0].merge(known[1]) if len(known) == 2 else next(iter(known), None)
+        moments = next(iter(known), None)
+        if len(known) == 2:
+            moments = known[0].merge(known[1])
         return Gathered(moments, self.samples + other.samples)
 
 
 def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
-    """Read a numbered part's shards once; a Problem naming shard and row where a vector is not
+    """Read a numbered part's shards once; a Problem naming shard and row if a vector is not
     finite.
     """
     number, shards = part
@@ -92,7 +94,7 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
 def _left(
     sampled: list[tuple[np.ndarray, np.ndarray]], job: GatherJob, number: int
 ) -> tuple[str, ...]:
-    """The file that a part's sample is left in; none where it has none."""
+    """The file that a part's sample is left in; none if it has none."""
     if not any(len(keys) for keys, _ in sampled):
         return ()
     data = io.BytesIO()
@@ -131,9 +133,8 @@ def take_sample(gathered: Gathered, want: int) -> np.ndarray:
     """
     found = [_arrays_of(path) for path in sorted(gathered.samples)]
     keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in found)])
-    rows = (
-        np.concatenate([arrays["rows"] for arrays in found])
-        if found
-        else np.empty((0, 0), np.float32)
-    )
+    if found:
+        rows = np.concatenate([arrays["rows"] for arrays in found])
+    else:
+        rows = np.empty((0, 0), np.float32)
     return rows[np.argsort(keys, kind="stable")[:want]]

@@ -34,9 +34,13 @@ class Recalibration:
     """The units of one run, each written again from its pooled vectors."""
 
     def __init__(self, job: RecalibrateJob):
-        self._run, self._old, self._units = job.run, job.old, job.units
+        self._run = job.run
+        self._old = job.old
+        self._units = job.units
         space = job.run.first_space
-        ranges = kept_ranges(job.run.root, job.run.ranges) if job.run.ranges else None
+        ranges = None
+        if job.run.ranges:
+            ranges = kept_ranges(job.run.root, job.run.ranges)
         form = run_form(space, job.run.generation, job.run.options)
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
         digest = space.calibration

@@ -56,7 +56,9 @@ class Counted:
         known = [counted.statistics for counted in (self, other) if counted.statistics is not None]
         statistics = reduce(operator.add, known) if known else None
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
-        problem = min(problems, key=lambda found: found.message) if problems else None
+        problem = None
+        if problems:
+            problem = min(problems, key=lambda found: found.message)
         return Counted(statistics, self.rejected + other.rejected, problem)
 
 
@@ -96,7 +98,8 @@ class SpanCounter:
         tokenized = tokenizer(texts)
         plain = ~np.isin(tokenized.ids, tokenizer.special_ids)
         before = np.concatenate([[0], np.cumsum(plain)])
-        ids, offsets = tokenized.ids[plain], before[tokenized.offsets]
+        ids = tokenized.ids[plain]
+        offsets = before[tokenized.offsets]
         return TokenStatistics.count(
             self._job.method, self._job.tokenizer, ids, offsets, tokenizer.vocabulary
         )

@@ -62,7 +62,7 @@ class IndexJob:
     out.
 
     `times` counts the trainings up to this one, so that an index that is made again equals none
-    before it. `required`: the run fails where the recall that was asked for is not reached.
+    before it. `required`: the run fails if the recall that was asked for is not reached.
     `choice` and the `most_lists` that a search may look into are known when kinds were compared;
     `unit` says that all rows are of length 1.
     """
@@ -91,7 +91,7 @@ class IndexJob:
         return held_out.held_out_below(self.rows)
 
     def refine_writer(self) -> RefineWriter | None:
-        """The writer of a segment's vectors; None where candidates are not scored again."""
+        """The writer of a segment's vectors; None if candidates are not scored again."""
         return RefineWriter(self.plan.dim) if self.plan.rerank else None
 
     @property
@@ -100,7 +100,9 @@ class IndexJob:
         are left out.
         """
         wanted = min(self.plan.train_rows, MOST_SAMPLED)
-        return sample_threshold(wanted + wanted // 5 + 1, self.rows) if wanted else 0
+        if wanted:
+            return sample_threshold(wanted + wanted // 5 + 1, self.rows)
+        return 0
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class TrainingGroup:
 
 @dataclass(frozen=True)
 class Trained:
-    """The trained quantizer and the held-out segment (None where nothing is held out)."""
+    """The trained quantizer and the held-out segment (None if nothing is held out)."""
 
     path: str
     sha256: str
@@ -151,8 +153,8 @@ def begin(
 ) -> list[TrainingGroup]:
     """The groups of a build: shards in their order, cut into segments of even size.
 
-    `why` says in one line why the `last` index is not updated, where there is one, `unit` that all
-    rows are of length 1, `required` that the run fails where a recall that was asked for is not
+    `why` says in one line why the `last` index is not updated, if there is one, `unit` that all
+    rows are of length 1, `required` that the run fails if a recall that was asked for is not
     reached.
     """
     rows = sum(n for _, n, _ in shards)
@@ -170,7 +172,7 @@ def begin(
 
 
 def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
-    """Build and write the segment of a group; None where all of its rows are held out."""
+    """Build and write the segment of a group; None if all of its rows are held out."""
     return work, build_group(work.job, work.trained, work.group)
 
 
@@ -178,9 +180,11 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
     """Build and write the group's segment, and leave what it says of the queries; None if no row is
     left.
     """
-    folder, base = job.folder, group.number << 32
+    folder = job.folder
+    base = group.number << 32
     exact = ExactNeighbours(folder.take(scratch.QUERIES), DEEP, job.plan.metric)
-    texts, locator = as_keys(folder.take(scratch.TEXTS)), locators.LocatorBuilder()
+    texts = as_keys(folder.take(scratch.TEXTS))
+    locator = locators.LocatorBuilder()
     writer = SegmentWriter(index_files.read(folder.stored(trained.path), trained.sha256))
     refine = job.refine_writer()
     with progress.stage("index: adding rows", job.rows, "rows"):
@@ -211,18 +215,22 @@ def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[Run
     segments = [segment for _, segment in built if segment is not None]
     with progress.stage("index: measuring recall"):
         entry = index_entry(first.job, first.trained, segments)
-    missed = index_choice.missed(first.job.request, entry) if first.job.required else None
+    missed = None
+    if first.job.required:
+        missed = index_choice.missed(first.job.request, entry)
     yield RunFact(problem=Problem.of(missed)) if missed else RunFact(index=IndexRecord(entry))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
     """The manifest's entry of the index, with recall measured over all segments."""
-    segments, folder = sorted(built, key=lambda segment: segment.number), job.folder
+    segments = sorted(built, key=lambda segment: segment.number)
+    folder = job.folder
     texts = folder.take(scratch.TEXTS)
     exact, found, sizes = take_recall(
         folder, folder.take(scratch.QUERIES), job.plan.metric, segments
     )
-    target, half = job.request.target, held_out.tuning_half(texts)
+    target = job.request.target
+    half = held_out.tuning_half(texts)
     recall, deep = (
         tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None
         for k in (K, DEEP)
@@ -257,11 +265,9 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         recall_100=deep,
         change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
     )
-    return (
-        replace(entry, choice=index_choice.settled(job.choice, job.plan, entry))
-        if job.choice
-        else entry
-    )
+    if job.choice:
+        return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry))
+    return entry
 
 
 def tuned_recall(

@@ -30,7 +30,7 @@ def budgets_of(request: IndexRequest) -> Budgets:
 def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
     """The plan that is trained; where kinds are to be compared, the lists of all of them.
 
-    Raises OptionError where no index that is allowed can be built of so many rows, or is small
+    Raises OptionError if no index that is allowed can be built of so many rows, or is small
     enough.
     """
     budgets = budgets_of(request)
@@ -54,7 +54,10 @@ def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
 def as_asked(request: IndexRequest, plan: IndexPlan, rows: int) -> ChoiceEntry:
     """The choice where nothing was compared."""
     named = request.index not in ("auto", "compact")
-    why = "asked for by name" if named else f"{request.index}, for {rows:,} rows"
+    if named:
+        why = "asked for by name"
+    else:
+        why = f"{request.index}, for {rows:,} rows"
     return ChoiceEntry(why, held_bytes(plan))
 
 
@@ -72,7 +75,7 @@ def compared(
     """The kind that serves the budgets, as it did on a part of the sample, float32 [m, dim], and
     what was compared.
 
-    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError where no kind does,
+    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError if no kind does,
     if that is `required`.
     """
     budgets = budgets_of(request)
@@ -87,7 +90,10 @@ def compared(
             f"--target-recall {budgets.target:g}: no index reaches {budgets}; the best,"
             f" {kind.plan.factory} ({costs}), {does}; ask for less, or allow more"
         )
-    kinds_told = "the only kind" if len(tried) == 1 else f"of {len(tried)} kinds"
+    if len(tried) == 1:
+        kinds_told = "the only kind"
+    else:
+        kinds_told = f"of {len(tried)} kinds"
     why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
     if kind.plan.factory == "Flat":
         why = f"exact, for {budgets}"
@@ -116,10 +122,11 @@ def settled(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEn
 
 
 def missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
-    """What is said where a built index does not reach the recall it was asked for, by more than
+    """What is said if a built index does not reach the recall it was asked for, by more than
     chance.
     """
-    found, budgets = entry.recall, budgets_of(request)
+    found = entry.recall
+    budgets = budgets_of(request)
     if found is None or found.high >= budgets.target:
         return None
     lists = f" in {entry.nprobe} lists" if entry.nprobe else ""

@@ -71,7 +71,7 @@ def lines_of(data: bytes) -> list[str]:
 
 @dataclass(frozen=True)
 class Folder:
-    """The store and the run's folder for its index, where files of one purpose share a prefix.
+    """The store and the run's folder for its index, if files of one purpose share a prefix.
 
     `metric` is the index's.
     """
@@ -172,7 +172,7 @@ class Folder:
         )
 
     def _checksum(self, path: str) -> str:
-        """What the storage says of a file's content; "" where it says nothing."""
+        """What the storage says of a file's content; "" if it says nothing."""
         entry = storage.storage_of(self.root).stat(self.stored(path))
         return entry.checksum if entry else ""
 
@@ -189,7 +189,7 @@ class Folder:
         return str(error).replace(self.stored(""), "")
 
     def check(self, segment: SegmentEntry) -> None:
-        """Raise DamagedIndexError where a file of a segment is not what was written."""
+        """Raise DamagedIndexError if a file of a segment is not what was written."""
         index_files.check(self.stored(segment.path), segment.sha256, segment.checksum)
         index_files.check(
             self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum
@@ -221,18 +221,22 @@ def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) 
 
 def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
     """All rows float32 [n, dim] of some blocks."""
-    return np.concatenate(arrays) if arrays else np.empty((0, dim), np.float32)
+    if arrays:
+        return np.concatenate(arrays)
+    return np.empty((0, dim), np.float32)
 
 
 def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
     """Rows in one segment, at most: enough segments to build in parallel, few enough to search."""
-    return rows if merge else min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
+    if merge:
+        return rows
+    return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
 def group_by_size(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> list[list[Item]]:
-    """The items in order, in lists whose sizes sum to at most `most` where no item alone is
+    """The items in order, in lists whose sizes sum to at most `most` if no item alone is
     larger.
     """
     found: list[list[Item]] = []
@@ -270,7 +274,9 @@ def take_recall(
     folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
 ) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
     """What all segments say of the queries, and the length of each list over all of them."""
-    exact, found, sizes = ExactNeighbours(queries, DEEP, metric), None, np.zeros(0, np.int64)
+    exact = ExactNeighbours(queries, DEEP, metric)
+    found = None
+    sizes = np.zeros(0, np.int64)
     for segment in segments:
         exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
         exact = exact.merge(folder.parsed(scratch.exact(segment.number), exact_of))
@@ -282,9 +288,11 @@ def take_recall(
 
 
 def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
-    """Mean score of all live rows with their nearest centroid; None where no segment has lists."""
+    """Mean score of all live rows with their nearest centroid; None if no segment has lists."""
     known = [
         (segment.closeness, segment.live) for segment in segments if segment.closeness is not None
     ]
     rows = sum(live for _, live in known)
-    return sum(score * live for score, live in known) / rows if rows else None
+    if rows:
+        return sum(score * live for score, live in known) / rows
+    return None

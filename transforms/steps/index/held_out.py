@@ -38,7 +38,9 @@ def tuning_half(texts: np.ndarray) -> np.ndarray:
 def reporting_half(texts: np.ndarray) -> np.ndarray:
     """Which texts recall is reported on, bool [q]: all of them where either half would be empty."""
     tuning = tuning_half(texts)
-    return ~tuning if tuning.any() and not tuning.all() else np.ones(len(texts), bool)
+    if tuning.any() and not tuning.all():
+        return ~tuning
+    return np.ones(len(texts), bool)
 
 
 def newly_held_out(

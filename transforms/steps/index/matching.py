@@ -56,7 +56,9 @@ def _batch(table: pa.Table) -> bytes:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if column.num_chunks != 1:
+        return column.combine_chunks()
+    return column.chunk(0)
 
 
 def read(
@@ -71,7 +73,9 @@ def read(
     ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
     if ends[0] < 0 or (np.diff(ends) < 0).any():
         raise SentenceBeamError(f"{damaged}; run again")
-    data = fetch(int(ends[0]), int(ends[-1])) if ends[-1] > ends[0] else b""
+    data = b""
+    if ends[-1] > ends[0]:
+        data = fetch(int(ends[0]), int(ends[-1]))
     parts = [data[start:stop] for start, stop in pairwise((ends - ends[0]).tolist())]
     with refuse_damage(damaged, "run again"):
         return [_table(part, schema) for part in parts]
@@ -104,7 +108,7 @@ def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]
 
 
 def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """The values of two columns as small integers, equal where they are."""
+    """The values of two columns as small integers, equal if they are."""
     together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
     codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
     numbers = codes.indices.to_numpy().astype(np.int64)
@@ -115,8 +119,10 @@ def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places of equal integers in two arrays, the first in one with the first in the other, and so
     on.
     """
-    order_a, order_b = np.argsort(a, kind="stable"), np.argsort(b, kind="stable")
-    a, b = a[order_a], b[order_b]
+    order_a = np.argsort(a, kind="stable")
+    order_b = np.argsort(b, kind="stable")
+    a = a[order_a]
+    b = b[order_b]
     occurrence = np.arange(len(a)) - np.searchsorted(a, a, "left")
     place = np.searchsorted(b, a, "left") + occurrence
     there = place < len(b)

@@ -1,15 +1,15 @@
 """The training of an index: its sample, the lists, the codec.
 
 1. `sample`: each group of shards leaves its rows of the sample, in parts of so many bytes.
-2. `divide`: few lists are one cell; where they are many, coarse cells are found.
+2. `divide`: few lists are one cell; if they are many, coarse cells are found.
 3. `assign`: each part's rows are sorted by their cells.
 4. `allot`: each cell gets lists in proportion to its rows.
 5. `cluster`: the lists of a cell are found by its rows alone.
-6. Passes over all rows, where there are several cells: `again`, `assign` by the nearest list,
+6. Passes over all rows, if there are several cells: `again`, `assign` by the nearest list,
    `allot`, `cluster`.
 7. `finish`: all lists and the codec make the trained index, the held-out rows a Flat segment.
 
-No step but `sample` reads shards, and none holds more than the sample once: where there are several
+No step but `sample` reads shards, and none holds more than the sample once: if there are several
 cells, a part or a cell of it. Rows and lists are in an order that depends on the groups alone.
 """
 
@@ -114,7 +114,9 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
     """Leave the sampled vectors of a group, its held-out vectors, and the locator of the latter."""
     for path, sha256 in zip(group.shards, group.sha256s, strict=True):
         check_shard(job.folder.stored(path), sha256)
-    parts, queries, locator = PartWriter(job, group.number), [], locators.LocatorBuilder()
+    parts = PartWriter(job, group.number)
+    queries = []
+    locator = locators.LocatorBuilder()
     with progress.stage("index: sampling", job.rows, "rows"):
         for block in job.folder.blocks(group.shards):
             held = select(held_out_keys(block.hashes), job.held_out_below)
@@ -136,7 +138,8 @@ class PartWriter:
     """
 
     def __init__(self, job: IndexJob, group: int):
-        self._job, self._group = job, group
+        self._job = job
+        self._group = group
         self._most = max(1, PART_BYTES // (4 * job.plan.dim))
         self._rows: list[np.ndarray] = []
         self._keys: list[np.ndarray] = []
@@ -163,11 +166,12 @@ class PartWriter:
             np.concatenate(self._rows)[order],
         )
         self._written.append(len(order))
-        self._rows, self._keys = [], []
+        self._rows = []
+        self._keys = []
 
 
 def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
-    """All parts of the sample in order; where an index needs every row, those held out are parts
+    """All parts of the sample in order; if an index needs every row, those held out are parts
     too.
     """
     ordered = sorted(found, key=lambda sampled: sampled.group.number)
@@ -185,12 +189,13 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
 
 
 def divide(sampled: list[SampledGroup]) -> Iterator[PartWork | CellWork]:
-    """The one cell that few lists are, or the parts to be sorted by cells; nothing where no lists
+    """The one cell that few lists are, or the parts to be sorted by cells; nothing if no lists
     are to be found.
     """
     if any(group.problem for group in sampled) or not sampled[0].job.plan.nlist:
         return
-    job, parts = sampled[0].job, parts_of(sampled)
+    job = sampled[0].job
+    parts = parts_of(sampled)
     count = cells.cells_for(job.plan.nlist)
     job.folder.put(scratch.PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
     if not count:
@@ -211,7 +216,10 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
     """
     if isinstance(work, CellWork):
         return work
-    job, folder, dim, turn = work.job, work.job.folder, work.job.plan.dim, work.turn
+    job = work.job
+    folder = work.job.folder
+    dim = work.job.plan.dim
+    turn = work.turn
     with progress.stage("index: training"):
         coarse = folder.take(scratch.COARSE)
         if not turn:
@@ -239,20 +247,22 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
 
 
 def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
-    """The cells, each with its lists; where its rows are in each part's file is left in the run's
+    """The cells, each with its lists; if its rows are in each part's file is left in the run's
     folder.
     """
     if isinstance(found[0], CellWork):
         yield from (work for work in found if isinstance(work, CellWork))
         return
-    job, turn = found[0].job, found[0].turn or 0
+    job = found[0].job
+    turn = found[0].turn or 0
     counts = np.stack(
         [job.folder.take(scratch.counts(turn, part.name)) for part in known_parts(job.folder)]
     )
     if not turn:
         given = cells.allotted(job.plan.nlist, counts.sum(axis=0))
         job.folder.leave(scratch.BOUNDS, np.concatenate([[0], np.cumsum(given)]))
-    bounds, ends = job.folder.take(scratch.BOUNDS), np.cumsum(counts, axis=1)
+    bounds = job.folder.take(scratch.BOUNDS)
+    ends = np.cumsum(counts, axis=1)
     # What one cell needs of this lies together, so that it reads no more.
     places = np.stack([ends - counts, ends]).transpose(2, 0, 1)
     job.folder.put(scratch.places(turn), places.astype("<i8").tobytes())
@@ -266,7 +276,9 @@ def cluster(work: CellWork) -> CellWork:
     """
     if work.found:
         return work
-    folder, plan, lists = work.job.folder, work.job.plan, work.last - work.first
+    folder = work.job.folder
+    plan = work.job.plan
+    lists = work.last - work.first
     with progress.stage("index: training"):
         if work.turn is None:
             rows = read_rows(
@@ -290,7 +302,8 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them,
     int32 [n].
     """
-    folder, parts = work.job.folder, known_parts(work.job.folder)
+    folder = work.job.folder
+    parts = known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
     places = folder.part(scratch.places(turn), work.number * size, (work.number + 1) * size)
     starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
@@ -300,10 +313,11 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
-    """The parts for the next pass over all rows; the one cell as it is where it is the whole
+    """The parts for the next pass over all rows; the one cell as it is if it is the whole
     sample.
     """
-    job, turn = found[0].job, found[0].turn
+    job = found[0].job
+    turn = found[0].turn
     if turn is None:
         yield found[0]
         return
@@ -346,10 +360,13 @@ def _trained(
     """The trained index with the held-out rows as a Flat segment, written; the job has the plan
     that was chosen.
 
-    Raises DataGateError where no index does what is asked.
+    Raises DataGateError if no index does what is asked.
     """
     parts = parts_of(sampled)
-    lists = gathered(clustered) if clustered else np.empty((0, job.plan.dim), np.float32)
+    if clustered:
+        lists = gathered(clustered)
+    else:
+        lists = np.empty((0, job.plan.dim), np.float32)
     data = assembled(job.plan, lists, any_rows(job, parts, CODEC_ROWS))
     _lists_after.cache_clear()
     vectors, locator = _held_out(job, sampled)
@@ -373,10 +390,8 @@ def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[Ind
     request = job.request
     if not index_choice.budgets_of(request).choose:
         return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
-    queries, tuning = (
-        job.folder.take(scratch.QUERIES),
-        held_out.tuning_half(job.folder.take(scratch.TEXTS)),
-    )
+    queries = job.folder.take(scratch.QUERIES)
+    tuning = held_out.tuning_half(job.folder.take(scratch.TEXTS))
     few = np.concatenate(list(any_rows(job, parts, SAMPLE)))
     kind, choice = index_choice.compared(
         request, job.plan, trained, job.rows, job.unit, few, queries, tuning, job.required
@@ -433,7 +448,8 @@ def read_pieces(
     folder: Folder, wanted: list[tuple[str, int, int]], width: int
 ) -> Iterator[np.ndarray]:
     """The same rows, in pieces of a few megabytes that cannot be written to."""
-    size, most = 4 * width, max(1, PIECE_BYTES // (4 * width))
+    size = 4 * width
+    most = max(1, PIECE_BYTES // (4 * width))
     for name, start, last in wanted:
         for first in range(start, last, most):
             data = folder.part(name, first * size, min(first + most, last) * size)

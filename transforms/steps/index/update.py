@@ -1,7 +1,7 @@
 """An index brought up to date with its store: what is known of one update, kept in a file for all
 of its steps.
 
-The steps, each spread over workers where its line says so:
+The steps, each spread over workers if its line says so:
 
 1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are
    gone (removed).
@@ -112,7 +112,7 @@ class IndexUpdate(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexUpdateJob:
-    """Store, run, dimension and the index's metric: where the steps of an update find everything
+    """Store, run, dimension and the index's metric: if the steps of an update find everything
     else.
     """
 
@@ -181,7 +181,8 @@ class SegmentState:
 
     @cached_property
     def _moves(self) -> pa.Table:
-        place, folder = list(self.update.segments).index(self.segment.number), self.job.folder
+        place = list(self.update.segments).index(self.segment.number)
+        folder = self.job.folder
         buckets = range(self.update.buckets)
         found = [folder.tables(scratch.moved(bucket), matching.MOVED, place) for bucket in buckets]
         return pa.concat_tables([table for (table,) in found])
@@ -200,7 +201,7 @@ class SegmentState:
 
     @cached_property
     def keep(self) -> np.ndarray:
-        """bool [n], False where a row is deleted."""
+        """bool [n], False if a row is deleted."""
         if not self.touched and not self.segment.deleted:
             return np.ones(self.segment.rows, bool)
         return self.table.column("shard").is_valid().to_numpy()

@@ -58,7 +58,8 @@ def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) 
     A text whose neighbours are not known is left out, until there are so many that all rows are
     read for them.
     """
-    known, folder = job.known_queries(update), job.folder
+    known = job.known_queries(update)
+    folder = job.folder
     new_crowded = np.frombuffer(bytes.fromhex("".join(crowded)), np.uint8).reshape(-1, 16)
     all_crowded = np.concatenate([known.crowded, new_crowded])
     vectors, hashes = _held_out_rows(job, update)
@@ -67,7 +68,8 @@ def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) 
     first = first[held_out.reporting_half(hashes[first])]
     place = _places(as_keys(hashes[first]), as_keys(known.texts))
     if np.count_nonzero(place < 0) <= held_out.UNMEASURED * len(first):
-        first, place = first[place >= 0], place[place >= 0]
+        first = first[place >= 0]
+        place = place[place >= 0]
     folder.leave(scratch.QUERIES, vectors[first])
     folder.leave(scratch.TEXTS, hashes[first])
     folder.leave(scratch.KNOWN, place)
@@ -75,7 +77,7 @@ def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) 
 
 
 def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Place of each key among ascending distinct ones, -1 where it is not there."""
+    """Place of each key among ascending distinct ones, -1 if it is not there."""
     place = np.searchsorted(ordered, wanted)
     there = place < len(ordered)
     there[there] = ordered[place[there]] == wanted[there]
@@ -119,11 +121,14 @@ def known_neighbours(
     `locator` gives the target's locator as far as these rows go. For queries whose neighbours are
     not known all those rows are read.
     """
-    queries, place = job.folder.take(scratch.QUERIES), job.folder.take(scratch.KNOWN)
+    queries = job.folder.take(scratch.QUERIES)
+    place = job.folder.take(scratch.KNOWN)
     exact = ExactNeighbours(queries, DEEP, update.metric)
     gains, positions, bound = (array.copy() for array in exact.lists())
-    known, had = job.known_queries(update), np.flatnonzero(place >= 0)
-    theirs, bound[had] = known.positions[place[had]], known.bound[place[had]]
+    known = job.known_queries(update)
+    had = np.flatnonzero(place >= 0)
+    theirs = known.positions[place[had]]
+    bound[had] = known.bound[place[had]]
     for number, local in numbers.items():
         here = (theirs >= 0) & (theirs >> 32 == number)
         here[here] = local[theirs[here] & 0xFFFFFFFF] >= 0
@@ -158,10 +163,10 @@ def _search(
 
 
 def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
-    """The updated index; or, where its quantizer serves its rows no longer, the groups of one to be
+    """The updated index; or, if its quantizer serves its rows no longer, the groups of one to be
     trained.
 
-    These too where a file of the last index is damaged, of which there is a line then instead of a
+    These too if a file of the last index is damaged, of which there is a line then instead of a
     segment.
     """
     job = found[0][0]
@@ -189,13 +194,16 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
     """The manifest's entry of the index, with recall measured again; and why to retrain instead, if
     at all.
     """
-    update, folder = job.update(), job.folder
+    update = job.update()
+    folder = job.folder
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
     exact, found, sizes = take_recall(folder, folder.take(scratch.QUERIES), update.metric, listed)
     recall, changed = _measured(update, exact.at(K), found, built)
-    deep = _measured(update, exact, found, built)[0] if update.current.recall_100 else None
+    deep = None
+    if update.current.recall_100:
+        deep = _measured(update, exact, found, built)[0]
     entry = replace(
         update.current,
         request=update.request,
@@ -209,7 +217,8 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
             scratch.DECISION, lambda data: ChangeEntry.from_json(json.loads(data)["change"])
         ),
     )
-    then, high = update.current.trained, recall.high if recall else None
+    then = update.current.trained
+    high = recall.high if recall else None
     before = Fit(then.imbalance, then.closeness, then.recall)
     now = Fit(imbalance(sizes), closeness_of(listed), recall.value if recall else None, high)
     return entry, drifted(before, now, update.metric)
@@ -218,24 +227,21 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
 def _measured(
     update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
-    """Recall of the index as it is searched, over all rows and over the new ones; None where none
+    """Recall of the index as it is searched, over all rows and over the new ones; None if none
     can be measured.
     """
     if found is None:
         return None, None
-    nprobe, depth = (
-        max(1, update.current.nprobe_for(exact.k)),
-        depth_for(exact.k, update.current.rerank),
-    )
+    nprobe = max(1, update.current.nprobe_for(exact.k))
+    depth = depth_for(exact.k, update.current.rerank)
     positions = found.positions(nprobe, depth)
-    recall, changed = (
-        recall_of(exact, positions),
-        recall_among(exact, positions, _new_positions(built)),
-    )
-    rerank, target = depth if depth > exact.k else 0, update.request.target
-    tuned = (
-        TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target) if recall else None
-    )
+    recall = recall_of(exact, positions)
+    changed = recall_among(exact, positions, _new_positions(built))
+    rerank = depth if depth > exact.k else 0
+    target = update.request.target
+    tuned = None
+    if recall:
+        tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target)
     return tuned, RecallEntry(**changed) if changed else None
 
 

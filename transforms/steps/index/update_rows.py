@@ -51,11 +51,10 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
         if kind == STANDING:
             job.folder.check(update.segments[number])
             return Reading()
-        found = (
-            _rows_of_group(job, update, number)
-            if kind == ADDED
-            else _rows_of_segment(job, update, number)
-        )
+        if kind == ADDED:
+            found = _rows_of_group(job, update, number)
+        else:
+            found = _rows_of_segment(job, update, number)
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error))
     except SentenceBeamError as error:
@@ -67,7 +66,8 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
 
 
 def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
-    first, tables = int(update.group_starts[group]), []
+    first = int(update.group_starts[group])
+    tables = []
     for place, shard in enumerate(update.added[group]):
         start = 0
         check_shard(job.folder.stored(shard), update.sha256_of[shard])
@@ -103,7 +103,8 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
     """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group
     those that are new.
     """
-    update, folder = job.update(), job.folder
+    update = job.update()
+    folder = job.folder
     by_segment = {
         n: folder.tables(scratch.rows(REMOVED, n), matching.REMOVED, bucket)[0]
         for n in update.segments

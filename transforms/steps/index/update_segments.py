@@ -71,15 +71,16 @@ def decide(
 
     1. A segment that has no row left goes.
     2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
-       piled up; where one segment is asked for, it is all of them. A segment that would be
+       piled up; if one segment is asked for, it is all of them. A segment that would be
        rewritten alone, and for no deleted rows, stays: it is a base segment from now on.
     3. The other segments stay as files. Those to rewrite are packed in order into new base
        segments, together with the new rows if the compaction takes these in; otherwise new rows
        become delta segments. Each gets a new number.
-    4. The held-out segment is written again as a whole where rows join it: it is small, and every
+    4. The held-out segment is written again as a whole if rows join it: it is small, and every
        search scans it.
     """
-    job, found = matches[0][0], [match for _, match in matches]
+    job = matches[0][0]
+    found = [match for _, match in matches]
     update = job.update()
     deleted = {number: sum(match.deleted[number] for match in found) for number in update.segments}
     new = {group: sum(match.new[group] for match in found) for group in range(len(update.added))}
@@ -104,14 +105,18 @@ def decide(
     targets = []
     for part in parts:
         if part not in rewritten:
-            kind = "base" if part.number in due.numbers else update.segments[part.number].kind
+            if part.number in due.numbers:
+                kind = "base"
+            else:
+                kind = update.segments[part.number].kind
             targets.append(TargetSegment(part.number, kind, (part.number,), rewrite=False))
 
     limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
     into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
     into_deltas = [RowSource(new[group], group=group) for group in groups]
     if due.with_new:
-        into_base, into_deltas = [*into_base, *into_deltas], []
+        into_base = [*into_base, *into_deltas]
+        into_deltas = []
     written = [("base", items) for items in group_by_size(into_base, attrgetter("rows"), limit)]
     written += [("delta", items) for items in group_by_size(into_deltas, attrgetter("rows"), limit)]
     for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
@@ -143,15 +148,16 @@ def decide(
 
 
 def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
-    """The segments due to be rewritten; all of them where one segment is wanted and there is a
+    """The segments due to be rewritten; all of them if one segment is wanted and there is a
     reason to rewrite.
     """
-    due, everything = compaction(parts, new_rows), frozenset(part.number for part in parts)
+    due = compaction(parts, new_rows)
+    everything = frozenset(part.number for part in parts)
     if update.merge and len(parts) + (new_rows > 0) > 1:
         return Compaction(everything, True, "one segment was asked for")
-    return (
-        replace(due, numbers=everything, with_new=True) if due.why and update.request.merge else due
-    )
+    if due.why and update.request.merge:
+        return replace(due, numbers=everything, with_new=True)
+    return due
 
 
 @progress.stage("index: writing segments")
@@ -190,8 +196,11 @@ def _rewritten(
     job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, sources: list[SegmentState]
 ) -> BuiltSegment:
     """A new segment: the live rows of its sources by their codes, then new rows."""
-    writer, numbers = SegmentWriter(_empty(job, update, target)), {}
-    refine = RefineWriter(job.dim) if update.current.rerank else None
+    writer = SegmentWriter(_empty(job, update, target))
+    numbers = {}
+    refine = None
+    if update.current.rerank:
+        refine = RefineWriter(job.dim)
     for source in sources:
         numbers[source.segment.number] = np.where(
             source.keep, np.cumsum(source.keep) - 1 + writer.rows, -1
@@ -204,7 +213,10 @@ def _rewritten(
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
     locator = locators.LocatorBuilder([copied] if len(copied) else [])
     held = target.kind == HELD_OUT
-    exact = None if held else known_neighbours(job, update, target.number, numbers, lambda: copied)
+    if held:
+        exact = None
+    else:
+        exact = known_neighbours(job, update, target.number, numbers, lambda: copied)
     for vectors in _new_vectors(job, _new_rows(job, update, target.groups, held), locator):
         if exact is not None:
             exact.add(vectors, (target.number << 32) + writer.rows)
@@ -234,7 +246,8 @@ def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWrite
     numbers, names = locators.shards_of(live)
     places = live.column("row").to_numpy()
     for start in range(0, len(live), BLOCK_ROWS):
-        shard, row = numbers[start : start + BLOCK_ROWS], places[start : start + BLOCK_ROWS]
+        shard = numbers[start : start + BLOCK_ROWS]
+        row = places[start : start + BLOCK_ROWS]
         vectors = np.empty((len(row), job.dim), np.float32)
         for number in np.unique(shard):
             here = shard == number
@@ -253,7 +266,7 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
 
 
 def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
-    """The trained index that the segments share. Raises DamagedIndexError where its file is not
+    """The trained index that the segments share. Raises DamagedIndexError if its file is not
     what was written.
     """
     trained = update.current.trained

@@ -53,20 +53,21 @@ def _work(
     shards = sorted(
         (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
     )
-    space, before = run.space, last_with_index(run)
+    space = run.space
+    before = last_with_index(run)
     metric = metric_of(request, run, before)
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     rows = sum(rows for _, rows, _ in shards)
-    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
+    lack = None
+    if remembered:
+        lack = index_choice.lack_of_rows(request.index, rows)
     if lack:
         request = replace(request, index="auto")
     asked = not remembered and request.target_recall is not None
-    why = (
-        f"{lack}; from now on it is as auto chooses"
-        if lack
-        else why_retrain(run, before, request, rows)
-    )
+    why = why_retrain(run, before, request, rows)
+    if lack:
+        why = f"{lack}; from now on it is as auto chooses"
     last = before.index if before else None
     if why is not None or before is None or last is None:
         yield from index_build.begin(
@@ -86,10 +87,8 @@ def _update(
     unit: bool,
 ) -> IndexUpdate:
     """The update that brings the index of a snapshot to these shards."""
-    old, new = (
-        {unit.path: unit.rows for unit in before.units if unit.path},
-        {path for path, _, _ in shards},
-    )
+    old = {unit.path: unit.rows for unit in before.units if unit.path}
+    new = {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
     removed = sorted(set(old) - new)
     rows = max(sum(n for _, n, _ in added), sum(old[path] for path in removed))
@@ -130,10 +129,10 @@ def _compared_alike(a: str, b: str, space: Space) -> bool:
 def buckets_to_match(
     read: list[tuple[IndexUpdateJob, Reading]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
-    """The buckets to match; the groups to train on, where a file of the index is damaged; or what
+    """The buckets to match; the groups to train on, if a file of the index is damaged; or what
     needs neither.
 
-    That is the last index, where it stays as it is, or the problem that a shard is damaged.
+    That is the last index, if it stays as it is, or the problem that a shard is damaged.
     """
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
@@ -164,7 +163,7 @@ def last_with_index(run: Run) -> Manifest | None:
 
 
 def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
-    """Why the index of an earlier snapshot cannot be updated, in one line; None where it can, ""
+    """Why the index of an earlier snapshot cannot be updated, in one line; None if it can, ""
     without one.
     """
     current = before.index if before else None
@@ -192,7 +191,7 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
 
 
 def _damage(root: str, index: IndexEntry) -> str | None:
-    """Which file of an index is not there, is of another size, or, where it is needed as a whole,
+    """Which file of an index is not there, is of another size, or, if it is needed as a whole,
     has other bytes.
     """
     sizes = {segment.path: segment.bytes for segment in index.segments}

@@ -51,7 +51,8 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     stored = StoreVectors.read(selection, folder)
     plan = plan_for(f"IVF{clusters},Flat", len(stored), stored.vectors.shape[1], "ip")
     trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
-    label, score = np.empty(len(stored), np.int64), np.empty(len(stored), np.float32)
+    label = np.empty(len(stored), np.int64)
+    score = np.empty(len(stored), np.float32)
     for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
         part = slice(start, start + BLOCK)
         found = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
@@ -107,7 +108,9 @@ def _clustered(
     order = np.argsort(-size, kind="stable")
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order))
-    label, size, centres = number[label], size[order], centres[order]
+    label = number[label]
+    size = size[order]
+    centres = centres[order]
     distance = np.maximum(1 - score, 0).astype(np.float32)
     nearest = np.lexsort((distance, label))
     starts = np.cumsum([0, *size[:-1]])

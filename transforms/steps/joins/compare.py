@@ -1,6 +1,6 @@
 """What queries are compared with: the rows of a snapshot, in groups that workers share among them.
 
-By its index, whose segments make the groups, or row by row, with shards for groups, where it has
+By its index, whose segments make the groups, or row by row, with shards for groups, if it has
 none.
 """
 
@@ -39,7 +39,7 @@ class ComparedRows(Protocol):
         """The groups, in order; there is one at least."""
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """The lists to look into, once for all groups; None where there are none."""
+        """The lists to look into, once for all groups; None if there are none."""
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
         """Gains and positions of the best candidates of a group."""
@@ -68,10 +68,13 @@ class ByIndex:
     """
 
     def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
-        self._index, self._searcher, self._k = index, searcher, k + spare
+        self._index = index
+        self._searcher = searcher
+        self._k = k + spare
         # one hit more would have some indexes look into several times as many
         self._nprobe = index.nprobe_for(k)
-        self._depth, self._metric = depth_for(self._k, index.rerank), scored_by(index.metric)
+        self._depth = depth_for(self._k, index.rerank)
+        self._metric = scored_by(index.metric)
         self._opened: tuple[Group, SegmentedIndex] | None = None
 
     @property
@@ -83,12 +86,15 @@ class ByIndex:
         if self._trained is None:
             return None
         live = sum(segment.live for segment in self._index.segments)
-        nprobe = self._trained.index.nlist if self._k >= live else self._nprobe
+        if self._k >= live:
+            nprobe = self._trained.index.nlist
+        else:
+            nprobe = self._nprobe
         return coarse_search(self._trained, queries, nprobe)
 
     @cached_property
     def _trained(self) -> TrainedIndex | None:
-        """What the lists were built from; None where there are none."""
+        """What the lists were built from; None if there are none."""
         trained = self._searcher.index.trained
         if trained is None:  # segments of earlier versions have the quantizer themselves
             lists = [
@@ -120,10 +126,8 @@ class ByIndex:
         few, by more lists.
         """
         gains, positions = found
-        segment, row = (
-            (positions >> 32).astype(np.int32),
-            np.where(positions >= 0, positions & 0xFFFFFFFF, -1),
-        )
+        segment = (positions >> 32).astype(np.int32)
+        row = np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
         result = SearchResult(gains_to_scores(gains, self._metric), segment, row)
         short = np.flatnonzero(row[:, min(self._k, row.shape[1]) - 1] < 0)
         if short.size and self._trained is not None:
@@ -142,7 +146,9 @@ class ByRow:
     """All rows of a snapshot without an index."""
 
     def __init__(self, manifest: Manifest, k: int):
-        self._manifest, self._k, self._metric = manifest, k, scored_by(manifest.metric)
+        self._manifest = manifest
+        self._k = k
+        self._metric = scored_by(manifest.metric)
 
     @property
     def groups(self) -> list[Group]:

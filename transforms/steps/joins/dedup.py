@@ -52,7 +52,8 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     """
     stored = StoreVectors.read(selection, folder)
     near = _lists(stored, min_score)
-    components, alone = Components(len(stored)), near
+    components = Components(len(stored))
+    alone = near
     # With late chunks, pieces of one text have vectors of their own.
     if not selection.manifest.chunks.startswith("late"):
         copies, originals = _copies(stored.hashes)
@@ -85,7 +86,7 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
 
 
 def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
-    """The lists near each row: one for all where every pair can be compared, else those of the
+    """The lists near each row: one for all if every pair can be compared, else those of the
     index, or new ones.
     """
     if len(stored) < FLAT_BELOW:
@@ -98,10 +99,12 @@ def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
 
 
 def _of_index(manifest: Manifest) -> TrainedIndex | None:
-    """What the store's index was trained to, where its lists are about vectors of length 1."""
+    """What the store's index was trained to, if its lists are about vectors of length 1."""
     alike = manifest.metric == "cosine" or manifest.space.normalize
     trained = Searcher(manifest).index.trained if alike else None
-    return trained if trained is not None and hasattr(trained.index, "quantizer") else None
+    if trained is not None and hasattr(trained.index, "quantizer"):
+        return trained
+    return None
 
 
 def _copies(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -118,7 +121,8 @@ def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
     rank[order] = np.arange(len(order))
     least = np.full(int(component.max()) + 1, len(order))
     np.minimum.at(least, component, rank)
-    keeper, rows = order[least[component]].astype(np.int64), np.arange(len(order))
+    keeper = order[least[component]].astype(np.int64)
+    rows = np.arange(len(order))
     score = np.ones(len(order), np.float32)
     others = np.flatnonzero(keeper != rows)
     score[others] = np.minimum(cosines(stored.vectors, others, keeper[others]), 1)
@@ -126,8 +130,6 @@ def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:
     table = stored.columns.select(["id"])
     for name, column in columns.items():
         table = table.append_column(name, pa.array(column))
-    return (
-        table.append_column("piece", stored.columns["piece"])
-        if "piece" in stored.columns.column_names
-        else table
-    )
+    if "piece" in stored.columns.column_names:
+        return table.append_column("piece", stored.columns["piece"])
+    return table

@@ -115,7 +115,7 @@ class Queries:
     """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row
     in it, int64 [q].
 
-    `piece` int32 [q] are their numbers where they are pieces of documents; `texts` are None if
+    `piece` int32 [q] are their numbers if they are pieces of documents; `texts` are None if
     unknown.
     """
 
@@ -154,7 +154,10 @@ def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
     columns = ["id", "embedding"]
     if text is not None:
         columns.append(text)
-    vectors, shards, places, numbers = [], [], [], []
+    vectors = []
+    shards = []
+    places = []
+    numbers = []
     for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
         with open_shard(path) as parquet:
             pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
@@ -235,9 +238,14 @@ class NeighbourSearch:
     def _texts(self, unit: UnitRows) -> Queries:
         names = unit.ids if self._job.columns.id else unit.texts
         _, searcher, _ = self._open()
-        vectors = searcher.queries.vectors(unit.texts) if names else np.empty((0, 1), np.float32)
+        if names:
+            vectors = searcher.queries.vectors(unit.texts)
+        else:
+            vectors = np.empty((0, 1), np.float32)
         none = np.full(len(names), -1)
-        texts = list[str | None](unit.texts) if self._job.texts and self._job.columns.id else None
+        texts = None
+        if self._job.texts and self._job.columns.id:
+            texts = list[str | None](unit.texts)
         return Queries(names, vectors, none, none, texts=texts)
 
     def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
@@ -247,11 +255,10 @@ class NeighbourSearch:
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
-        arrays = (
-            {}
-            if coarse is None
-            else {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
-        )
+        if coarse is None:
+            arrays = {}
+        else:
+            arrays = {"lists": coarse.lists.astype(np.int32), "scores": coarse.scores}
         names = np.frombuffer(json.dumps(queries.names).encode(), np.uint8)
         own = {"names": names, "vectors": vectors, "shard": queries.shard, "row": queries.row}
         if queries.piece is not None:
@@ -280,7 +287,9 @@ class NeighbourSearch:
         arrays = _take(path)
         with _refuse_damage(path):
             names = json.loads(arrays["names"].tobytes())
-            texts = json.loads(arrays["texts"].tobytes()) if "texts" in arrays else None
+            texts = None
+            if "texts" in arrays:
+                texts = json.loads(arrays["texts"].tobytes())
             queries = Queries(
                 names, arrays["vectors"], arrays["shard"], arrays["row"], arrays.get("piece"), texts
             )
@@ -303,17 +312,18 @@ class NeighbourSearch:
     def _finished(self, work: Comparison) -> BlockRecord:
         manifest, _, rows = self._open()
         none = np.empty(0, np.int64)
-        queries, hits = (
-            Queries([], none, none, none),
-            Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2),
-        )
+        queries = Queries([], none, none, none)
+        hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
             queries, _ = self._taken(work.block)
             with progress.stage("scoring again", len(queries.names), "queries"):
                 hits = rows.hits(
                     queries.vectors, _best(self._found(work.block, group) for group in work.groups)
                 )
-            hits = _without_itself(hits, queries) if self._job.itself else hits
+            if self._job.itself:
+                hits = _without_itself(hits, queries)
+            else:
+                hits = hits
         table = _table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
@@ -326,7 +336,9 @@ class NeighbourSearch:
 
 
 def _mended(error: SentenceBeamError) -> SentenceBeamError:
-    return damaged(error) if isinstance(error, DamagedIndexError) else error
+    if isinstance(error, DamagedIndexError):
+        return damaged(error)
+    return error
 
 
 def _leave(path: str, **arrays: Any) -> None:
@@ -366,10 +378,10 @@ def _without_itself(hits: Hits, queries: Queries) -> Hits:
 
 
 def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
-    """The rows of a file, query by query, best first; `query_piece` and `piece` where these are
+    """The rows of a file, query by query, best first; `query_piece` and `piece` if these are
     pieces.
 
-    The texts of queries and rows, `query_text` and `text`, are there where the job wants and knows
+    The texts of queries and rows, `query_text` and `text`, are there if the job wants and knows
     them.
     """
     there = hits.shard >= 0
@@ -403,7 +415,8 @@ def _columns_of(
 ) -> pa.Table:
     """Some columns of rows, in these types, shard by shard read."""
     schema = pa.schema(kinds.items())
-    found, order = [schema.empty_table()], np.lexsort((row, shard))
+    found = [schema.empty_table()]
+    order = np.lexsort((row, shard))
     for number in np.unique(shard).tolist():
         rows, place = np.unique(row[shard == number], return_inverse=True)
         table = take_rows(manifest.shard_paths[number], rows, list(kinds)).select(list(kinds))

@@ -31,12 +31,16 @@ class Ended:
     @classmethod
     def of(cls, made: BlockRecord | Problem) -> "Ended":
         """What one block came to."""
-        return cls(problem=made) if isinstance(made, Problem) else cls((made,))
+        if isinstance(made, Problem):
+            return cls(problem=made)
+        return cls((made,))
 
     def merge(self, other: "Ended") -> "Ended":
         """What both came to; of two problems the one whose message sorts first."""
         problems = [each.problem for each in (self, other) if each.problem is not None]
-        problem = min(problems, key=lambda each: each.message) if problems else None
+        problem = None
+        if problems:
+            problem = min(problems, key=lambda each: each.message)
         return Ended(self.blocks + other.blocks, problem)
 
 

@@ -46,7 +46,7 @@ class Rule:
 
 
 def decide(option: str, case: Case) -> Any:
-    """The value of an option. Raises `OptionError` where it has to be given."""
+    """The value of an option. Raises `OptionError` if it has to be given."""
     return next(rule.value(case) for rule in RULES[option] if rule.holds(case))
 
 

@@ -43,7 +43,8 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
-    options, chunks = choice.options, ChunksSpec.parse(choice.options.chunks)
+    options = choice.options
+    chunks = ChunksSpec.parse(choice.options.chunks)
     chunks.check_prefix(options.chunk_prefix)
     for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
         if name in PIECE_COLUMNS:
@@ -59,7 +60,8 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
     if previous is None or asked.reembed or not previous.rows.written:
         return
     for name in ("chunks", "chunk_prefix"):
-        before, now = getattr(previous.options, name), getattr(options, name)
+        before = getattr(previous.options, name)
+        now = getattr(options, name)
         if before != now:
             raise OptionError(
                 f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"
@@ -112,9 +114,10 @@ def _check_required(asked: EmbedOptions, choice: Choice) -> None:
 
 def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -> None:
     space = choice.space
-    fields = (
-        [] if space.pooled_id == previous.space.pooled_id else space.differences(previous.space)
-    )
+    if space.pooled_id == previous.space.pooled_id:
+        fields = []
+    else:
+        fields = space.differences(previous.space)
     if choice.partition != previous.partition:
         fields.append("partition")
     if fields:

@@ -59,10 +59,11 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     """What the options come to, beside a store's last snapshot; `local` says that this process does
     the work.
     """
-    asked, remembered = (
-        _as_exported(asked),
-        previous.options if previous else Options.of_a_new_store(),
-    )
+    asked = _as_exported(asked)
+    if previous:
+        remembered = previous.options
+    else:
+        remembered = Options.of_a_new_store()
     chosen = {
         name: _chosen(asked, remembered, name)
         for name in (*CONTENT, *REMEMBERED)
@@ -73,7 +74,8 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
-    files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)
+    files = resolve_model(chosen["model"], chosen["revision"])
+    index = _index(asked, previous)
     case = _case(asked, files, local, index is not None)
 
     def decided(option: str, given: Any, remembered: Any) -> Any:
@@ -113,7 +115,7 @@ def _case(asked: EmbedOptions, files: ModelFiles, local: bool, indexed: bool) ->
 
 
 def _as_exported(asked: EmbedOptions) -> EmbedOptions:
-    """The options; where the model is an export, those that are not given are as it was
+    """The options; if the model is an export, those that are not given are as it was
     exported.
     """
     if asked.model is None:
@@ -130,11 +132,9 @@ def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     )
     given = {name: getattr(asked, name) for name in names}
     files = resolve_model(asked.model, asked.revision)
-    stated = (
-        files.as_exported({**given, "pooler": given["pooler"] or "auto"})
-        if files.exported
-        else given
-    )
+    stated = given
+    if files.exported:
+        stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"})
     return replace(asked, **stated)
 
 
@@ -186,9 +186,15 @@ def _full_path(model: str) -> str:
 def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
     if asked.calibration is None:
-        digest = previous.space.calibration if previous is not None else None
-        return kept_calibration(previous.root, digest) if previous is not None and digest else None
-    return read_calibration(asked.calibration) if asked.calibration else None
+        digest = None
+        if previous is not None:
+            digest = previous.space.calibration
+        if previous is not None and digest:
+            return kept_calibration(previous.root, digest)
+        return None
+    if asked.calibration:
+        return read_calibration(asked.calibration)
+    return None
 
 
 def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
@@ -221,9 +227,13 @@ def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | Non
     if asked.index is not None:
         check_request(asked.index)
         return IndexRequest(asked.index, asked.metric or "auto", **given)
-    request = previous.index.request if previous is not None and previous.index else None
+    request = None
+    if previous is not None and previous.index:
+        request = previous.index.request
     if request is None:
-        return IndexRequest(metric=asked.metric or "auto", **given) if given else None
+        if given:
+            return IndexRequest(metric=asked.metric or "auto", **given)
+        return None
     if asked.metric:
         given["metric"] = asked.metric
     return replace(request, **given)

@@ -373,7 +373,9 @@ class EmbedOptions:
         """The columns to keep, with the types that they are given; None if the option is not
         given.
         """
-        return None if self.keep_columns is None else parse_columns(",".join(self.keep_columns))
+        if self.keep_columns is None:
+            return None
+        return parse_columns(",".join(self.keep_columns))
 
     @property
     def asks_for_index(self) -> bool:

@@ -19,7 +19,7 @@ class EmbedJob:
     are taken over too, `reuse` that texts which it holds take their vectors from it. `read_again`
     names what keeps the run from taking anything over: options and fields of the space that would
     change. `calibration` is the folder of the one to apply, `max_drift` the cosine distance by
-    which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to
+    which the canary's vectors may have moved. `buckets` are the last snapshot's if they are to
     be kept, `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files
     and folders whose names begin with a dot are input too. `index_asked` is the index asked for
     now, not remembered. `retried` says that an engine does work again whose worker died. `chunks`

@@ -97,12 +97,12 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
 def _job(
     asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
 ) -> EmbedJob:
-    chosen, calibration, reuse = (
-        choice.options,
-        choice.calibration,
-        previous is not None and not asked.reembed,
-    )
-    differing = read_again(run, previous, asked.reembed) if previous is not None else ()
+    chosen = choice.options
+    calibration = choice.calibration
+    reuse = previous is not None and not asked.reembed
+    differing: tuple[str, ...] = ()
+    if previous is not None:
+        differing = read_again(run, previous, asked.reembed)
     return EmbedJob(
         run=run,
         columns=Columns(
@@ -171,7 +171,8 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
         name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)
     ]
     found = [KEPT[0] if name in KEPT else name for name in differ]
-    found += ["limit"] if run.options.limit is not None else []
+    if run.options.limit is not None:
+        found += ["limit"]
     found += run.space.differences(previous.space)
     found += [
         name
@@ -182,8 +183,11 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
 
 
 def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
-    """The store's ranges, where they are of this run's vectors; else the run fits its own."""
-    entry = None if previous is None or asked.reembed else fitting(previous.ranges, space)
+    """The store's ranges, if they are of this run's vectors; else the run fits its own."""
+    if previous is None or asked.reembed:
+        entry = None
+    else:
+        entry = fitting(previous.ranges, space)
     if previous is not None and entry is not None:
         kept_ranges(previous.root, entry)  # better found out here than by a worker
     return entry
@@ -198,11 +202,9 @@ def _generation(asked: EmbedOptions, previous: Manifest | None) -> int:
     current = previous.generation if previous is not None else 0
     if not asked.reembed:
         return current
-    kept = (
-        [read_manifest(previous.root, run) for run in snapshots(previous.root)]
-        if previous is not None
-        else []
-    )
+    kept = []
+    if previous is not None:
+        kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)]
     return 1 + max([current, *(manifest.generation for manifest in kept if manifest)])
 
 

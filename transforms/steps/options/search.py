@@ -126,7 +126,7 @@ class ServeOptions:
 
 
 def refuse_without_queries(asked: object, *names: str) -> None:
-    """Raise OptionError for an option of files of queries, where there are none."""
+    """Raise OptionError for an option of files of queries, if there are none."""
     for name in names:
         if getattr(asked, name) is not None:
             raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")

@@ -42,9 +42,10 @@ def with_earlier(
     over.
 
     Raises OptionError for a file whose name stands for another file there, with other content;
-    SentenceBeamError where a shard is gone.
+    SentenceBeamError if a shard is gone.
     """
-    earlier, kept_types = dict(last.files_by_path), stored_types(last, job.columns.keep) or None
+    earlier = dict(last.files_by_path)
+    kept_types = stored_types(last, job.columns.keep) or None
     for item in named:
         was = earlier.pop(item.file.relative, None)
         if was is None or not was.checksum:  # one that was left out had none, and no rows
@@ -109,11 +110,10 @@ def still_there(items: list[PlannedFile]) -> list[PlannedFile]:
 
 def _file_now(file: InputFile, changed: str) -> InputFile:
     entry = storage.storage_of(file.path).stat(file.path)
-    now = (
-        file
-        if entry is None
-        else replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
-    )
+    if entry is None:
+        now = file
+    else:
+        now = replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
     if entry is not None and (now.version == file.version or checksum_of(now) == file.checksum):
         return replace(now, checksum=file.checksum)
     why = "is gone" if entry is None else "has changed too"

@@ -64,7 +64,7 @@ class ToRead:
 def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
 ) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
-    """All units of the last snapshot where the corpus is unchanged; else the files, of which some
+    """All units of the last snapshot if the corpus is unchanged; else the files, of which some
     are to be opened.
     """
     shards = carried_shards(job.run)
@@ -87,7 +87,9 @@ def begin(
 
 def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
     """What `begin` gave an attempt before this one, whose plan is on record."""
-    last = last_snapshot(job.run) if read_work(job.root, job.run.id).unchanged else None
+    last = None
+    if read_work(job.root, job.run.id).unchanged:
+        last = last_snapshot(job.run)
     if last is None:
         yield Standing()
     else:
@@ -126,8 +128,8 @@ def to_count(
 def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """The files, which were opened, with the types that their kept columns are read as.
 
-    Raises OptionError where kept columns differ, their text is more than this process may group in
-    memory or their rows are too few for the index asked for, DataGateError where these are too few
+    Raises OptionError if kept columns differ, their text is more than this process may group in
+    memory or their rows are too few for the index asked for, DataGateError if these are too few
     after the last snapshot.
     """
     planned = with_types(planned, job, last_snapshot(job.run))
@@ -147,13 +149,15 @@ def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile
     """The files, with what was found out about the shards of all of them; the first one bears
     it.
     """
-    return [replace(files[0], checked=checked), *files[1:]] if files else files
+    if files:
+        return [replace(files[0], checked=checked), *files[1:]]
+    return files
 
 
 def unchanged(
     planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards
 ) -> tuple[Manifest | None, Checked]:
-    """The last snapshot, where its input was the same (but for names, if these show nowhere) and
+    """The last snapshot, if its input was the same (but for names, if these show nowhere) and
     all shards are sound.
 
     And what came of looking at the shards.
@@ -178,11 +182,10 @@ def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
     """The span of an item with its rows counted, or why it cannot be read."""
     try:
         with progress.stage("counting rows", things="pieces of the input"):
-            found = (
-                counted(item.span, job.columns, job.run.unit_tokens)
-                if item.exact
-                else with_rows(item.span)
-            )
+            if item.exact:
+                found = counted(item.span, job.columns, job.run.unit_tokens)
+            else:
+                found = with_rows(item.span)
             progress.step()
         return found
     except SentenceBeamError as error:
@@ -265,7 +268,8 @@ def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
     """The buckets of a run over these spans, whose rows are known."""
-    rows, tokens = sum(span.rows or 0 for span in spans), sum(span.tokens for span in spans)
+    rows = sum(span.rows or 0 for span in spans)
+    tokens = sum(span.tokens for span in spans)
     if job.buckets is None:
         return Buckets.choose(rows, tokens, job.run.unit_tokens)
     return job.buckets.for_rows(rows, tokens, job.run.unit_tokens)
@@ -281,13 +285,19 @@ def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator
     most = min(READ_TOKENS, sum(span.tokens for span in spans) // wanted)
     least = buckets.block_rows * buckets.groups
     current: list[Span] = []
-    used, rows, first = 0, 0, True
+    used = 0
+    rows = 0
+    first = True
     for span in spans:
         if rows >= least and used + span.tokens > most:
             yield ToRead(tuple(current), buckets, first)
-            current, used, rows, first = [], 0, 0, False
+            current = []
+            used = 0
+            rows = 0
+            first = False
         current.append(span)
-        used, rows = used + span.tokens, rows + (span.rows or 0)
+        used = used + span.tokens
+        rows = rows + (span.rows or 0)
     if current or first:
         yield ToRead(tuple(current), buckets, first)
 
@@ -328,7 +338,8 @@ class Group:
     @classmethod
     def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
         """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
-        buckets, number = Buckets(*key[:-1]), key[-1]
+        buckets = Buckets(*key[:-1])
+        number = key[-1]
         rows = np.zeros(buckets.per_group)
         read_ms = 0.0
         for block in blocks:
@@ -342,11 +353,9 @@ class Group:
     def light(self, blocks: Iterable[PackedRows]) -> list[bytes]:
         """The blocks without the rows of heavy buckets."""
         packed = (block.data for block in blocks if block.counts)
-        return (
-            [without(data, self.buckets, self.heavy) for data in packed]
-            if self.heavy
-            else list(packed)
-        )
+        if self.heavy:
+            return [without(data, self.buckets, self.heavy) for data in packed]
+        return list(packed)
 
     def units(self, packed: list[bytes]) -> Iterator[UnitRows]:
         """Every bucket that is not heavy, from the light blocks."""

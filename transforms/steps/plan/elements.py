@@ -46,7 +46,7 @@ def spans_per_element(spans: int, slots: int | None) -> int:
     """The number of spans that one element lists: enough to overlap read, encode and write, few
     enough to spread.
 
-    `slots` are the elements that are worked off at once, None where that is not known.
+    `slots` are the elements that are worked off at once, None if that is not known.
     """
     if slots == 1:
         return SPANS_FOR_ONE_PROCESS

@@ -50,12 +50,16 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
         return
     try:
         with kept_alive(job.root, job.run.id), progress.stage("listing the input"):
-            part, bad_too = job.table_part(pattern), job.max_bad_files > 0
+            part = job.table_part(pattern)
+            bad_too = job.max_bad_files > 0
             found = find_inputs(
                 pattern, job.input_format, job.hidden, job.delimiter, part, bad_too, job.root
             )
             check_were_no_files(found.folders, job)
-            files = by_names_on_record(found.files, job) if job.append else found.files
+            if job.append:
+                files = by_names_on_record(found.files, job)
+            else:
+                files = found.files
         yield from files
         if found.beside:
             yield Beside.of(found.beside, frozenset(job.run.globs), job.hidden)
@@ -67,8 +71,13 @@ def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
     """Raise SentenceBeamError for a folder that nothing is taken from in the place of a file that
     the store has.
     """
-    last = last_snapshot(job.run) if folders and not job.append else None
-    files = {entry.source for entry in last.files if entry.size} if last is not None else set()
+    last = None
+    if folders and not job.append:
+        last = last_snapshot(job.run)
+    if last is not None:
+        files = {entry.source for entry in last.files if entry.size}
+    else:
+        files = set()
     for folder in folders:
         if folder in files:
             raise SentenceBeamError(
@@ -78,8 +87,8 @@ def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
 
 
 class FilePlanner:
-    """What to do with each file of a run: carried over where it has not changed, cut into spans
-    where it has.
+    """What to do with each file of a run: carried over if it has not changed, cut into spans
+    if it has.
     """
 
     def __init__(self, job: EmbedJob):
@@ -103,7 +112,9 @@ class FilePlanner:
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Planned files as they travel: what the last snapshot has of them need not."""
         # without files it may be unreadable
-        last = self._last_snapshot() if planned and self._job.carry else None
+        last = None
+        if planned and self._job.carry:
+            last = self._last_snapshot()
         short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
         others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(others, tuple(filter(None, short)))
@@ -152,7 +163,10 @@ class FilePlanner:
         checked = self._shards.check(units)
         if checked.damaged or (file.version == BROKEN and self._was_folder(file)):
             raise error
-        kept = file_of(old) if old and has_rows else replace(file, size=0, checksum="", version="")
+        if old and has_rows:
+            kept = file_of(old)
+        else:
+            kept = replace(file, size=0, checksum="", version="")
         carried_over = tuple(map(self._shards.current, units))
         return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
@@ -173,7 +187,7 @@ class FilePlanner:
             ) from error
 
     def _planned(self, file: InputFile) -> PlannedFile:
-        """The file's units to carry over, or its spans. Raises OptionError where it cannot be
+        """The file's units to carry over, or its spans. Raises OptionError if it cannot be
         read.
         """
         same, units = self._unchanged(file)
@@ -217,7 +231,8 @@ class FilePlanner:
 
     def _last_snapshot(self) -> Manifest | None:
         if not self._is_known:
-            self._known, self._is_known = last_snapshot(self._job.run), True
+            self._known = last_snapshot(self._job.run)
+            self._is_known = True
         return self._known
 
 
@@ -237,7 +252,9 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
         if _stands(found, job):
             return list(content.begin_again(job))
         planned, problems = _whole_plan(found, job, last)
-        return [*problems] if problems else list(content.begin(planned, merged(found), job))
+        if problems:
+            return [*problems]
+        return list(content.begin(planned, merged(found), job))
     except SentenceBeamError as error:
         return [Problem.of(error)]
 
@@ -266,7 +283,9 @@ def record(
     try:
         with kept_alive(job.root, job.run.id):
             # Held, since all that follows looks into it too.
-            last = last_snapshot(job.run) if job.reuse or job.carry else None
+            last = None
+            if job.reuse or job.carry:
+                last = last_snapshot(job.run)
             spans, units, problems = _handed_out(found, job, last)
     except SentenceBeamError as error:
         yield Problem.of(error)
@@ -311,7 +330,7 @@ def _stands(found: list[Any], job: EmbedJob) -> bool:
 def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
     """The spans to embed and the units to carry over as the plan on record has them.
 
-    Raises SentenceBeamError where it, or the last snapshot, is not as it was.
+    Raises SentenceBeamError if it, or the last snapshot, is not as it was.
     """
     work = read_work(job.root, job.run.id, job.delimiter)
     manifest = last_snapshot(job.run) if work.carried else None
@@ -358,11 +377,12 @@ def _in_full(
 def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
     """Files sorted by relative path, each once, the small ones in groups, cut to the run's limit.
 
-    Raises OptionError where two do not fit or have too few rows for the index asked for,
-    DataGateError where they have too few after the last snapshot.
+    Raises OptionError if two do not fit or have too few rows for the index asked for,
+    DataGateError if they have too few after the last snapshot.
     """
     check_distinct([item.file for item in planned])
-    last, shards = None if job.by_content else last_snapshot(job.run), carried_shards(job.run)
+    last = None if job.by_content else last_snapshot(job.run)
+    shards = carried_shards(job.run)
     check_bad([item for item in planned if item.bad], len(planned), job)
     once = {
         item.file.path: item
@@ -384,7 +404,9 @@ def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]
     check_files_left(job, files)
     if not job.by_content:
         check_plan_rows(job, files)
-    return _limited(files, job.limit) if job.limit is not None else files
+    if job.limit is not None:
+        return _limited(files, job.limit)
+    return files
 
 
 def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:

@@ -29,7 +29,7 @@ def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
-    """Type of each kept column; raises OptionError where the file lacks a named column or has it in
+    """Type of each kept column; raises OptionError if the file lacks a named column or has it in
     a wrong type.
     """
     columns = job.columns
@@ -45,10 +45,15 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     spans = plan_file(
         item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens
     )
-    keys = there.existing(columns.keep) if columns.keep or templates(job) else None
+    keys = None
+    if columns.keep or templates(job):
+        keys = there.existing(columns.keep)
     for names, option in templates(job):
         named = there.template_names(names, option)
-        keys = None if named is None or keys is None else (*keys, *named)
+        if named is None or keys is None:
+            keys = None
+        else:
+            keys = (*keys, *named)
     open_types = there.open_types(columns.keep, columns.kinds)
     found = replace(
         item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types

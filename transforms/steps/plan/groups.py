@@ -1,6 +1,6 @@
 """Small files of a plan put into groups, which are carried over or read as one.
 
-The last snapshot says which files its groups have. Sizes only decide where files go that are read.
+The last snapshot says which files its groups have. Sizes only decide if files go that are read.
 """
 
 from dataclasses import dataclass, replace
@@ -29,12 +29,13 @@ def in_groups(
     snapshot, and new files stay alone. Every other file whose rows nothing planned would count is
     opened.
     """
-    stuck = stuck_groups(files, last) if last is not None and job.carry else {}
-    groups = (
-        groups_on_record(files, last)
-        if job.append
-        else groups_by_size(files, last, job, bool(stuck))
-    )
+    stuck = {}
+    if last is not None and job.carry:
+        stuck = stuck_groups(files, last)
+    if job.append:
+        groups = groups_on_record(files, last)
+    else:
+        groups = groups_by_size(files, last, job, bool(stuck))
     planner = GroupPlanner({item.file.relative: item for item in files}, last, job, shards)
     grouped: list[PlannedFile] = []
     for name in {**groups, **stuck}:
@@ -51,7 +52,9 @@ def stuck_groups(files: list[PlannedFile], last: Manifest) -> Groups:
     """The groups that have rows of files which cannot be read now, each with these."""
     found: Groups = {}
     for item in files:
-        entry = last.files_by_path.get(item.file.relative) if item.bad else None
+        entry = None
+        if item.bad:
+            entry = last.files_by_path.get(item.file.relative)
         if entry is not None and entry.size and last.group_of(entry):
             found.setdefault(last.group_of(entry), []).append(item)
     return found
@@ -170,10 +173,14 @@ class GroupPlanner:
         )
 
     def _entries(self, name: str) -> list[InputEntry]:
-        return self.last.files_by_group.get(name, []) if self.last is not None else []
+        if self.last is not None:
+            return self.last.files_by_group.get(name, [])
+        return []
 
     def _units(self, name: str) -> list[UnitRecord]:
-        return self.last.units_by_group.get(name, []) if self.last is not None else []
+        if self.last is not None:
+            return self.last.units_by_group.get(name, [])
+        return []
 
     def _is_unchanged(self, name: str, items: list[PlannedFile]) -> bool:
         before = {(entry.path, entry.checksum) for entry in self._entries(name)}

@@ -25,7 +25,7 @@ def with_types(
 ) -> list[PlannedFile]:
     """The plan with the types that kept columns of JSON and CSV are read as.
 
-    Raises OptionError where the types of kept columns differ, or no file has a column that is kept
+    Raises OptionError if the types of kept columns differ, or no file has a column that is kept
     or that a template names.
     """
     items = [item for item in planned if not item.bad]
@@ -62,7 +62,9 @@ def _found_types(opened: list[PlannedFile], job: EmbedJob, last: Manifest | None
     names = [name for name in job.columns.keep if name in open_names]
     if not names:
         return {}
-    stored = dict(stored_types(last, names)) if last is not None else {}
+    stored = {}
+    if last is not None:
+        stored = dict(stored_types(last, names))
     return {name: _found_type(name, opened, stored.get(name), job.root) for name in names}
 
 
@@ -70,7 +72,7 @@ def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: 
     """The word for a column's type: that of other files, else the store's, else the one for its
     first values.
 
-    Raises OptionError where values are of several types, or of another than files or store have.
+    Raises OptionError if values are of several types, or of another than files or store have.
     """
     tables = [
         (word_for(kind), item.file.path)

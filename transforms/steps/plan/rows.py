@@ -28,15 +28,18 @@ def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
     Rows with ids from a column may be in other files now: they are compared when all rows have been
     read.
     """
-    run, files = job.run, [item.file for item in planned]
+    run = job.run
+    files = [item.file for item in planned]
     last = last_snapshot(run) if run.has_delete_gate else None
-    keys = row_keys(run.options, last, files) if last is not None else None
+    keys = None
+    if last is not None:
+        keys = row_keys(run.options, last, files)
     if last is not None and keys is not None:
         check_deletes(run, rows_of_files_left(last, files, keys))
 
 
 def check_rows(job: EmbedJob, rows: int) -> None:
-    """Raise DataGateError where rows are too few after the last snapshot, OptionError for the index
+    """Raise DataGateError if rows are too few after the last snapshot, OptionError for the index
     asked for.
     """
     check_rows_left(job.run, rows)

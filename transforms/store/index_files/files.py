@@ -1,4 +1,4 @@
-"""The files of an index as they are read: compared with their sha256 where they are read as a
+"""The files of an index as they are read: compared with their sha256 if they are read as a
 whole.
 """
 
@@ -11,7 +11,7 @@ from transforms.base.errors import DamagedIndexError
 
 
 def read(path: str, sha256: str) -> bytes:
-    """The bytes of a file. Raises DamagedIndexError where it is missing or has another sha256."""
+    """The bytes of a file. Raises DamagedIndexError if it is missing or has another sha256."""
     with _missing_named(path):
         data = storage.read_bytes(path)
     if hashed(data).hexdigest() != sha256:
@@ -20,7 +20,7 @@ def read(path: str, sha256: str) -> bytes:
 
 
 def part(path: str, start: int, stop: int) -> bytes:
-    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError where they
+    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError if they
     are not there.
     """
     with _missing_named(path):
@@ -31,12 +31,14 @@ def part(path: str, start: int, stop: int) -> bytes:
 
 
 def check(path: str, sha256: str, checksum: str = "") -> None:
-    """Raise DamagedIndexError where a file is missing or has another sha256.
+    """Raise DamagedIndexError if a file is missing or has another sha256.
 
-    `checksum` is what its storage said of the file that was written, where it does say such things:
+    `checksum` is what its storage said of the file that was written, if it does say such things:
     while it still says the same, nothing is read.
     """
-    entry = storage.storage_of(path).stat(path) if checksum else None
+    entry = None
+    if checksum:
+        entry = storage.storage_of(path).stat(path)
     if entry is not None and entry.checksum == checksum:
         return
     with _missing_named(path):

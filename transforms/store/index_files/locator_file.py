@@ -52,7 +52,7 @@ class LocatorFile:
 
     @classmethod
     def open(cls, root: str, segment: SegmentEntry) -> "LocatorFile":
-        """The locator of a segment in the store `root`. Raises DamagedIndexError where it is not
+        """The locator of a segment in the store `root`. Raises DamagedIndexError if it is not
         what was written.
 
         One of an earlier version, whose manifest says nothing of its footer, is read whole.
@@ -77,16 +77,15 @@ class LocatorFile:
         """Where local rows int64 [m] are: names of shards, each row's among them (-1: deleted), and
         its row there.
 
-        Raises DamagedIndexError where what is read of the file is not what was written.
+        Raises DamagedIndexError if what is read of the file is not what was written.
         """
         group = np.searchsorted(self._starts, rows, "right") - 1
-        names, shard, place = (
-            list[str](),
-            np.full(len(rows), -1, np.int64),
-            np.full(len(rows), -1, np.int64),
-        )
+        names = list[str]()
+        shard = np.full(len(rows), -1, np.int64)
+        place = np.full(len(rows), -1, np.int64)
         for number in np.unique(group).tolist():
-            found, here = self._group(number), np.flatnonzero(group == number)
+            found = self._group(number)
+            here = np.flatnonzero(group == number)
             local = rows[here] - self._starts[number]
             numbers = found.shard[local]
             shard[here], place[here] = (
@@ -97,7 +96,7 @@ class LocatorFile:
         return names, shard, place
 
     def keep(self) -> np.ndarray:
-        """bool [n], False where a row is deleted."""
+        """bool [n], False if a row is deleted."""
         return np.concatenate(
             [self._group(number).shard >= 0 for number in range(len(self._starts))]
         )
@@ -120,7 +119,7 @@ class LocatorFile:
 def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
     """Id, hash and number (`local`) of a segment's rows that are in any of the shards.
 
-    Only the groups that may have such rows are read. Raises DamagedIndexError where they are not
+    Only the groups that may have such rows are read. Raises DamagedIndexError if they are not
     what was written.
     """
     path = storage.join(root, segment.locator)
@@ -150,7 +149,7 @@ def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
 
 
 def _metadata_of(path: str, segment: SegmentEntry) -> tuple[pq.FileMetaData, list[list[int]]]:
-    """The footer of a locator's file, parsed, and where its groups of rows are, with their
+    """The footer of a locator's file, parsed, and if its groups of rows are, with their
     checksums.
     """
     footer = _footer(path, segment)
@@ -163,7 +162,9 @@ def _footer(path: str, segment: SegmentEntry) -> bytes:
     """The end of a locator's file from its footer on, checked."""
     size = segment.locator_bytes
     tail = index_files.part(path, max(0, size - TAIL), size)
-    length = struct.unpack("<I", tail[-8:-4])[0] + 8 if len(tail) >= 8 else 0
+    length = 0
+    if len(tail) >= 8:
+        length = struct.unpack("<I", tail[-8:-4])[0] + 8
     if length > len(tail):
         tail = index_files.part(path, max(0, size - length), size)
     footer = tail[-length:]
@@ -200,7 +201,9 @@ class _OpenRange(io.RawIOBase):
     """A file of which the bytes from `start` on are here, and no others are asked for."""
 
     def __init__(self, data: bytes, start: int):
-        self._data, self._start, self._position = data, start, 0
+        self._data = data
+        self._start = start
+        self._position = 0
 
     def readable(self) -> bool:
         return True

@@ -70,7 +70,8 @@ class Moves:
 
 def to_bytes(table: pa.Table) -> bytes:
     """The bytes of a locator table's file."""
-    sink, groups = io.BytesIO(), []
+    sink = io.BytesIO()
+    groups = []
     with pq.ParquetWriter(sink, table.schema.remove_metadata(), compression="zstd") as writer:
         for first in range(0, len(table), GROUP_ROWS):
             start = sink.tell()
@@ -112,13 +113,17 @@ def checks_of(locator: pa.Table) -> str | None:
 def concat(tables: Iterable[pa.Table]) -> pa.Table:
     """The rows of several locator tables, one table after the other."""
     found = list(tables)
-    return pa.concat_tables(found).unify_dictionaries() if found else SCHEMA.empty_table()
+    if found:
+        return pa.concat_tables(found).unify_dictionaries()
+    return SCHEMA.empty_table()
 
 
 def keep_mask(locator: pa.Table) -> np.ndarray | None:
-    """bool [n], False where a row is deleted (null shard); None where no row is."""
+    """bool [n], False if a row is deleted (null shard); None if no row is."""
     shard = locator.column("shard")
-    return None if shard.null_count == 0 else shard.is_valid().to_numpy()
+    if shard.null_count == 0:
+        return None
+    return shard.is_valid().to_numpy()
 
 
 def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
@@ -139,7 +144,8 @@ def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
 def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     """The locator table with some rows deleted or in other places; row order and hashes stay."""
     numbers, names = shards_of(locator)
-    numbers, rows = numbers.copy(), locator.column("row").to_numpy().copy()
+    numbers = numbers.copy()
+    rows = locator.column("row").to_numpy().copy()
     numbers[moves.local] = np.where(moves.shard >= 0, moves.shard + len(names), -1)
     rows[moves.local] = moves.row
     order = np.arange(len(locator))

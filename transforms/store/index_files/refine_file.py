@@ -1,4 +1,4 @@
-"""Vectors of a segment's rows read for candidates: mapped where the file is local, else by a few
+"""Vectors of a segment's rows read for candidates: mapped if the file is local, else by a few
 ranges at once.
 """
 
@@ -21,18 +21,22 @@ class RefineFile:
     """The file of a segment with `rows` rows of `dim` components."""
 
     def __init__(self, path: str, dim: int, rows: int):
-        self._path, self._type = path, row_type(dim)
+        self._path = path
+        self._type = row_type(dim)
         self._checked = np.zeros(rows, bool)
         self._mapped: np.ndarray | None = None
 
     def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` where it is
+        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` if it is
         given.
 
-        Raises DamagedIndexError where the file is missing, or what is read of it is not what was
+        Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
         """
-        found = self._from_disk(rows) if storage.is_local(self._path) else self._by_ranges(rows)
+        if storage.is_local(self._path):
+            found = self._from_disk(rows)
+        else:
+            found = self._by_ranges(rows)
         new = ~self._checked[rows]
         check_rows(found[new], rows[new], self._path)
         # what is fetched again may be changed by then
@@ -49,7 +53,8 @@ class RefineFile:
         return np.asarray(self._mapped[rows])
 
     def _by_ranges(self, rows: np.ndarray) -> np.ndarray:
-        size, runs = self._type.itemsize, list(_runs(rows, GAP // self._type.itemsize))
+        size = self._type.itemsize
+        runs = list(_runs(rows, GAP // self._type.itemsize))
 
         def fetch(run: np.ndarray) -> np.ndarray:
             data = index_files.part(self._path, int(run[0]) * size, (int(run[-1]) + 1) * size)

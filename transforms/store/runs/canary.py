@@ -51,7 +51,8 @@ class Canary:
         """The largest cosine distance between a text's vector and the given one; infinite for a
         vector that is lost.
         """
-        a, b = self.pooled.astype(np.float64), pooled.astype(np.float64)
+        a = self.pooled.astype(np.float64)
+        b = pooled.astype(np.float64)
         lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         same = ((a == b) | (np.isnan(a) & np.isnan(b))).all(axis=1)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -90,11 +91,9 @@ class CanaryFile:
         cls, root: str, pooled_id: str, generation: int, named: CanaryEntry | None
     ) -> "CanaryFile":
         """The file that the last snapshot names, else the one for these pooled vectors."""
-        return (
-            cls(root, named.path, named.sha256)
-            if named
-            else cls(root, layout.canary(pooled_id, generation))
-        )
+        if named:
+            return cls(root, named.path, named.sha256)
+        return cls(root, layout.canary(pooled_id, generation))
 
     @property
     def full_path(self) -> str:
@@ -102,13 +101,15 @@ class CanaryFile:
         return storage.join(self.root, self.path)
 
     def read(self) -> Canary | None:
-        """The canary, None where there is none yet. Raises SentenceBeamError where it is missing or
+        """The canary, None if there is none yet. Raises SentenceBeamError if it is missing or
         changed.
         """
         found = storage.storage_of(self.full_path).read_versioned(self.full_path)
         sha256 = hashlib.sha256(found[0]).hexdigest() if found else None
         if self.sha256 and sha256 != self.sha256:
-            what = "was changed after it was written (sha256 differs)" if found else "is missing"
+            what = "is missing"
+            if found:
+                what = "was changed after it was written (sha256 differs)"
             raise SentenceBeamError(
                 f"{self.full_path} {what}; restore it, or embed everything anew with --reembed"
             )
@@ -127,7 +128,7 @@ class CanaryFile:
         return self.read() or canary
 
     def entry(self) -> CanaryEntry | None:
-        """The manifest's entry: path and sha256 of the file, None where there is no file."""
+        """The manifest's entry: path and sha256 of the file, None if there is no file."""
         if self.sha256:
             return CanaryEntry(self.path, self.sha256)
         if storage.storage_of(self.full_path).stat(self.full_path) is None:

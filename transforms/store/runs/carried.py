@@ -2,7 +2,7 @@
 
 Where listings of the storage have checksums, every shard is compared with its unit's record, and
 none is read. Elsewhere a part of them is read in each run: every shard has a place on a round, by a
-hash of its path, and a run begins where the last one stopped, and goes a fraction of the round, but
+hash of its path, and a run begins if the last one stopped, and goes a fraction of the round, but
 on to the next shard at least. After 1 / fraction runs every shard was read, or after as many runs
 as there are shards, if these are fewer.
 """
@@ -85,11 +85,13 @@ class CarriedShards:
     """The shards that a run may carry over; each is looked at once, and the store is listed at the
     first one.
 
-    `start` is the place on the round where the run begins, `stride` how far it goes.
+    `start` is the place on the round if the run begins, `stride` how far it goes.
     """
 
     def __init__(self, root: str, start: int = 0, stride: int = 0):
-        self._root, self._start, self._stride = root, start, stride
+        self._root = root
+        self._start = start
+        self._stride = stride
         self._seen: dict[str, Checked] = {}
         self._checksums: dict[str, str] = {}
 
@@ -122,10 +124,12 @@ class CarriedShards:
         for it.
         """
         checksum = self._checksums.get(unit.path or "")
-        return unit if checksum in (None, unit.checksum) else replace(unit, checksum=checksum)
+        if checksum in (None, unit.checksum):
+            return unit
+        return replace(unit, checksum=checksum)
 
     def _look(self, unit: UnitRecord) -> bool:
-        """Note what the listing says of a shard; False where it has to be read."""
+        """Note what the listing says of a shard; False if it has to be read."""
         path = unit.path or ""
         entry = self._entries.get(storage.join(self._root, path))
         if entry is None or entry.size != unit.bytes:
@@ -147,7 +151,8 @@ class CarriedShards:
         try:
             sha256, size = storage.sha256_of(full)
         except (OSError, SentenceBeamError):
-            sha256, size = "", 0
+            sha256 = ""
+            size = 0
         if sha256 != unit.sha256:
             self._seen[path] = Checked(shards=1, read=1, bytes=size, damaged=(path,))
             return

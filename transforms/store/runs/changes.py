@@ -97,12 +97,15 @@ def read_side(
     """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that
     is known.
     """
-    ids, rows = [], []
+    ids = []
+    rows = []
     for batch in read_shard(path, ["id", "row_hash"], size):
         ids.append(hash_ids(batch.column(0)))
         rows.append(hash_prefixes(as_hashes(batch.column(1))))
     all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)
-    all_rows = all_ids * MIX + np.concatenate(rows) if rows else all_ids
+    all_rows = all_ids
+    if rows:
+        all_rows = all_ids * MIX + np.concatenate(rows)
     for number, places in in_buckets(all_ids % np.uint64(buckets), buckets):
         yield number, ShardSide(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
 
@@ -188,5 +191,8 @@ def _of_one_id(
     row_id: str, removed: dict[str, list[bytes]], added: dict[str, list[bytes]]
 ) -> Iterator[dict[str, object]]:
     for old, new in zip_longest(sorted(removed.get(row_id, [])), sorted(added.get(row_id, []))):
-        change = "added" if old is None else "deleted" if new is None else "changed"
+        if old is None:
+            change = "added"
+        else:
+            change = "deleted" if new is None else "changed"
         yield {"id": row_id, "change": change, "old_row_hash": old, "new_row_hash": new}

@@ -138,7 +138,7 @@ class Run:
 def last_snapshot(run: Run) -> Manifest | None:
     """The snapshot that a run goes on from, as it was when the run began; None for a new store.
 
-    Raises SentenceBeamError where that one is not there any more.
+    Raises SentenceBeamError if that one is not there any more.
     """
     return read_shared(run.root, run.previous, run.previous_digest)
 
@@ -188,7 +188,9 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
     """Raise DataGateError if too many of the tokens that a run embedded stand for text that the
     vocabulary lacks.
     """
-    least = LEAST_UNKNOWN_FIRST if run.previous is None else LEAST_UNKNOWN
+    least = LEAST_UNKNOWN
+    if run.previous is None:
+        least = LEAST_UNKNOWN_FIRST
     if ledger.has_too_many_unknown(run.max_unknown, least):
         raise DataGateError(
             f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model,"
@@ -223,8 +225,8 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a
     line about it.
 
-    Raises SentenceBeamError where the current manifest is no longer the one that this run began
-    with, and where an earlier execution of the run had other units.
+    Raises SentenceBeamError if the current manifest is no longer the one that this run began
+    with, and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
     made = _manifest(run, plan, settled.tally.ledger, index)
@@ -237,7 +239,10 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
-        data = _with_equal_units(earlier, data).data if earlier else data
+        if earlier:
+            data = _with_equal_units(earlier, data).data
+        else:
+            data = data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
     try:
@@ -252,7 +257,7 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
-    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError where its units
+    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError if its units
     are others.
     """
     if any(
@@ -392,7 +397,8 @@ def _record_committed(root: str, result: Result) -> Result:
 
 
 def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
-    checked, ledger = plan.checked, tally.ledger
+    checked = plan.checked
+    ledger = tally.ledger
     moved = Moved.of([tally.moved])
     return replace(
         _ended(run, COMMITTED, message),
@@ -413,7 +419,9 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
 def _measures(
     run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
 ) -> Measures:
-    planned = 1000 * (timestamp(plan.written) - timestamp(run.started)) if plan.written else None
+    planned = None
+    if plan.written:
+        planned = 1000 * (timestamp(plan.written) - timestamp(run.started))
     return {
         "plan": (
             plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}]))
@@ -432,7 +440,9 @@ def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
 
 def failed(run: Run, error: Exception) -> Result:
     """The result of a run that left the manifest alone."""
-    exit_code = error.exit_code if isinstance(error, SentenceBeamError) else 1
+    exit_code = 1
+    if isinstance(error, SentenceBeamError):
+        exit_code = error.exit_code
     return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
 
 

@@ -3,7 +3,7 @@ coming one lacks.
 
 A row is known by its id if ids come from a column. Else rows are known by their file, so they are
 deleted if that left the input or has fewer rows now; files that were renamed or moved count as the
-same. Rows are known by their texts where files do not matter: with `--partition content`, and of
+same. Rows are known by their texts if files do not matter: with `--partition content`, and of
 input that has no name of its own, which is what a program holds and standard input.
 """
 
@@ -47,7 +47,10 @@ class RowKeys:
         """(bucket, its rows) for the rows of a shard; for documents, whose first pieces stand for
         them.
         """
-        columns = ["row_hash", "doc_hash", "piece"] if self.by_text else ["id", "piece"]
+        if self.by_text:
+            columns = ["row_hash", "doc_hash", "piece"]
+        else:
+            columns = ["id", "piece"]
         parts = [self._keys(batch, is_new) for batch in read_shard(path, columns, size)]
         keys, rows = np.unique(
             np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True

@@ -59,11 +59,11 @@ SILENCE = {
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None where the work outlives the submitting
+    """One writer: run id, host and process (pid None if the work outlives the submitting
     process).
 
-    `job` is the name that an engine has its job by, `engine` where that can be asked for ("" where
-    it cannot be). `boot` and `pid_namespace` say where the process has this id, `process_start`
+    `job` is the name that an engine has its job by, `engine` if that can be asked for ("" where
+    it cannot be). `boot` and `pid_namespace` say if the process has this id, `process_start`
     which of all that ever have it is meant (`transforms.store.runs.process`); all three are None in
     leases of earlier versions. `renewed` is by the clock of the host that renewed it: no taking
     over rests on it.
@@ -85,7 +85,8 @@ class Lease:
         cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
     ) -> "Lease":
         """A lease for a run that starts now."""
-        host, here = socket.gethostname(), (process.boot_id(), process.pid_namespace())
+        host = socket.gethostname()
+        here = (process.boot_id(), process.pid_namespace())
         if not in_process:
             return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
         return cls(
@@ -127,7 +128,7 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
 
 
 def _parsed(root: str) -> tuple[Lease | None, str | None]:
-    """The lease, None where there is none or it cannot be parsed, and its version."""
+    """The lease, None if there is none or it cannot be parsed, and its version."""
     path = storage.join(root, layout.LEASE)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -142,15 +143,15 @@ def _parsed(root: str) -> tuple[Lease | None, str | None]:
 
 
 def no_word(_: Lease) -> JobState:
-    """What is known of a lease's job where no engine can be asked."""
+    """What is known of a lease's job if no engine can be asked."""
     return JobState.UNKNOWN
 
 
 def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
     """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job
-    where it may not.
+    if it may not.
 
-    `ask` says what the engine knows of its job, where an engine has it.
+    `ask` says what the engine knows of its job, if an engine has it.
     """
     current, version = _read(root)
     if (
@@ -158,7 +159,9 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
         and not current.is_of_the_dead
         and (root, current.run) not in _ENDED_HERE
     ):
-        limit = STALE_SECONDS if current.pid is not None else SILENCE[ask(current)]
+        limit = float(STALE_SECONDS)
+        if current.pid is None:
+            limit = SILENCE[ask(current)]
         if not _is_silent(root, limit):
             raise _held(root, current)
     return version
@@ -180,7 +183,7 @@ def holds(root: str, run: str) -> bool:
 
 
 def writer(root: str) -> str | None:
-    """The run that holds the lease of a store, alive or not; None where none does."""
+    """The run that holds the lease of a store, alive or not; None if none does."""
     lease, _ = _read(root)
     return lease.run if lease is not None else None
 
@@ -197,7 +200,9 @@ def is_alive(root: str, run: str) -> bool:
         return False
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
-    limit = STALE_SECONDS if lease.pid is not None else ENGINE_STALE_SECONDS
+    limit = ENGINE_STALE_SECONDS
+    if lease.pid is not None:
+        limit = STALE_SECONDS
     return written is not None and time.time() - written.modified <= limit
 
 
@@ -214,7 +219,10 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
 
 def _held(root: str, lease: Lease) -> SentenceBeamError:
-    where = f"process {lease.pid} on {lease.host}" if lease.pid else f"submitted from {lease.host}"
+    if lease.pid:
+        where = f"process {lease.pid} on {lease.host}"
+    else:
+        where = f"submitted from {lease.host}"
     until = f"{STALE_SECONDS // 60} minutes after its last sign of life"
     if lease.pid is None:
         until = (
@@ -245,7 +253,8 @@ class Looks:
     """
 
     def __init__(self, root: str, run: str):
-        self._root, self._run = root, run
+        self._root = root
+        self._run = run
         self._lock = threading.Lock()
         self._pause = 1.0
         self.is_lost = False
@@ -278,11 +287,10 @@ class Looks:
             # A job that an engine does again after its commit has no lease any more, and is to find
             # that commit.
             self.is_lost = found is Renewed.LOST and not has_committed(self._root, self._run)
-            self._pause = (
-                min(SELDOM, 2 * self._pause)
-                if found is Renewed.BY_OTHERS
-                else max(1, self._pause / 2)
-            )
+            if found is Renewed.BY_OTHERS:
+                self._pause = min(SELDOM, 2 * self._pause)
+            else:
+                self._pause = max(1, self._pause / 2)
 
 
 @functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
@@ -300,10 +308,12 @@ class Renewal:
     """
 
     def __init__(self, root: str, run: str, leased: bool):
-        self._root, self._leased, self._looks = root, leased, looks_of(root, run)
+        self._root = root
+        self._leased = leased
+        self._looks = looks_of(root, run)
 
     def __call__(self) -> None:
-        """Renew the lease if it is time. Raises SentenceBeamError where it was taken from the
+        """Renew the lease if it is time. Raises SentenceBeamError if it was taken from the
         run.
         """
         self._looks.look_if_due()
@@ -345,7 +355,8 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
 
     No body ends because the lease was lost: the commit looks whose it is.
     """
-    done, looks = threading.Event(), looks_of(root, run)
+    done = threading.Event()
+    looks = looks_of(root, run)
 
     def beat() -> None:
         looks.look_if_due()  # also where each body is over in no time: they may be many

@@ -77,7 +77,7 @@ class PlannedFile:
 
     `kept` is the type of each kept column, None for a file that was not opened, since it has not
     changed; `open_types` has the columns whose type the plan is to find out, with the word for
-    their first values. `keys` are those columns that it is seen to have, None where there was no
+    their first values. `keys` are those columns that it is seen to have, None if there was no
     row to tell. `checked` is what came of looking at the shards that might be carried over. `ms`
     are the milliseconds that planning it took. `was` is the relative path under which the last
     snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but
@@ -119,7 +119,9 @@ class PlannedFile:
     @property
     def work(self) -> list[AnySpan]:
         """The spans to embed, that of a group too."""
-        return [*self.spans, self.group] if self.group else [*self.spans]
+        if self.group:
+            return [*self.spans, self.group]
+        return [*self.spans]
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
@@ -150,7 +152,7 @@ def file_of(entry: InputEntry) -> InputFile:
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
-    """The rows of all files, those that may be rejected included; None where a file's are not
+    """The rows of all files, those that may be rejected included; None if a file's are not
     known.
     """
     items = list(planned)
@@ -210,7 +212,7 @@ class RecordedPlan:
     checks them.
 
     Files and spans are made of the table when they are asked for, all of them or those of one
-    stretch. `measures` say what planning took, `written` when it ended ("" where an earlier version
+    stretch. `measures` say what planning took, `written` when it ended ("" if an earlier version
     wrote it). `beside` are the files that lie beside those of the input and were not taken, by
     reason; `bad` are files that were left out, by relative path, with the reason. `types` are those
     of kept columns that the plan found out.
@@ -244,7 +246,7 @@ class RecordedPlan:
 
     @property
     def rows(self) -> int | None:
-        """The rows of the corpus, None where the plan does not know them all."""
+        """The rows of the corpus, None if the plan does not know them all."""
         rows = self._table.column("rows").take(pa.array(self._span_rows))
         return None if rows.null_count else pc.sum(rows).as_py() or 0
 
@@ -353,20 +355,26 @@ def write_plan(
         ),
         WRITTEN: now(),
     }
-    metadata |= {BUCKETS: json.dumps(asdict(buckets))} if buckets else {}
-    metadata |= {BESIDE: json.dumps(beside.total())} if beside else {}
+    if buckets:
+        metadata |= {BUCKETS: json.dumps(asdict(buckets))}
+    if beside:
+        metadata |= {BESIDE: json.dumps(beside.total())}
     bad = {file.file.relative: file.bad for file in listed if file.bad}
-    metadata |= {BAD: json.dumps(bad)} if bad else {}
+    if bad:
+        metadata |= {BAD: json.dumps(bad)}
     types = next((file.file.types for file in listed if file.file.types), ())
-    metadata |= {TYPES: json.dumps(dict(types))} if types else {}
-    metadata |= {UNCHANGED: "true"} if unchanged else {}
+    if types:
+        metadata |= {TYPES: json.dumps(dict(types))}
+    if unchanged:
+        metadata |= {UNCHANGED: "true"}
     path = storage.join(root, layout.plan(run))
     return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, metadata))
 
 
 def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
     """The plan as a Parquet file, put together from some of its rows at a time."""
-    sink, schema = io.BytesIO(), SCHEMA.with_metadata(metadata)
+    sink = io.BytesIO()
+    schema = SCHEMA.with_metadata(metadata)
     rows = (row for file in files for row in _table_rows(file))
     with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
         while some := list(islice(rows, ROWS_AT_ONCE)):
@@ -411,7 +419,7 @@ def has_plan(root: str, run: str) -> bool:
 
 
 def read_plan(root: str, run: str) -> RecordedPlan:
-    """The plan of a run. Raises SentenceBeamError where it has none, or where that was changed."""
+    """The plan of a run. Raises SentenceBeamError if it has none, or if that was changed."""
     return read_as(root, run, RecordedPlan)
 
 

@@ -53,7 +53,8 @@ def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork
 
 def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
     notes = PlanNotes.of(table.schema)
-    rows, types = values_of(table.select(FILE)), tuple(notes.types.items())
+    rows = values_of(table.select(FILE))
+    types = tuple(notes.types.items())
     files = {
         row["file"]: replace(file_of(entry_of(row)), delimiter=delimiter, types=types)
         for row in rows

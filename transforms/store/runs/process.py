@@ -11,12 +11,14 @@ DEAD = {"Z", "X"}  # states of a process that has ended and only waits to be cou
 
 
 def boot_id() -> str:
-    """The id of the machine's present boot, empty where Linux does not tell it."""
-    return _read(PROC / "sys/kernel/random/boot_id").strip() if _is_linux() else sys.platform
+    """The id of the machine's present boot, empty if Linux does not tell it."""
+    if _is_linux():
+        return _read(PROC / "sys/kernel/random/boot_id").strip()
+    return sys.platform
 
 
 def pid_namespace() -> str:
-    """What the process ids seen here belong to, a container's or the machine's; empty where Linux
+    """What the process ids seen here belong to, a container's or the machine's; empty if Linux
     does not tell it.
     """
     if not _is_linux():
@@ -28,8 +30,8 @@ def pid_namespace() -> str:
 
 
 def start_of(pid: int) -> int | None:
-    """The start of a process in clock ticks since the boot, 0 where that cannot be known; None
-    where there is none.
+    """The start of a process in clock ticks since the boot, 0 if that cannot be known; None
+    if there is none.
     """
     if pid < 1:  # to the system: a group of processes
         return None

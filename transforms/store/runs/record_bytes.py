@@ -109,7 +109,10 @@ def unpack(data: bytes) -> UnitRecord:
         as_they_are["form"] = sys.intern(as_they_are["form"])  # that of all units of a run
     of = key_of(file) if optional["of"] is None else optional["of"]
     unit = _join_name(of, place, optional["part"])
-    rejects = optional["shard"] if optional["rejects"] == SAME else optional["rejects"]
+    if optional["rejects"] == SAME:
+        rejects = optional["shard"]
+    else:
+        rejects = optional["rejects"]
     return UnitRecord(
         path=_path_of(optional["shard"], optional["shard_path"], unit, layout.shard),
         unit=unit,
@@ -155,7 +158,9 @@ def _split_name(unit: str) -> tuple[str, str, str | None]:
 
 
 def _join_name(of: str, place: str, part: str | None) -> str:
-    return f"{of}-{place}" if part is None else f"{of}-{place}.{part}"
+    if part is None:
+        return f"{of}-{place}"
+    return f"{of}-{place}.{part}"
 
 
 def _expected(counts: Mapping[str, int]) -> dict[str, int]:
@@ -214,7 +219,10 @@ class _ByteWriter:
             self.number(0)
             return
         is_hex = _HEX.fullmatch(value) is not None
-        data = bytes.fromhex(value) if is_hex else value.encode("utf-8", "surrogatepass")
+        if is_hex:
+            data = bytes.fromhex(value)
+        else:
+            data = value.encode("utf-8", "surrogatepass")
         self.number(1 + 2 * len(data) + is_hex)
         self.data += data
 
@@ -275,7 +283,8 @@ class _ByteReader:
     """The values that a `_ByteWriter` was given, read in the same order."""
 
     def __init__(self, data: bytes):
-        self._data, self._at = data, 0
+        self._data = data
+        self._at = 0
 
     def number(self) -> int:
         value = shift = 0
@@ -296,7 +305,9 @@ class _ByteReader:
             return None
         length, is_hex = divmod(head - 1, 2)
         data = self._bytes(length)
-        return data.hex() if is_hex else data.decode("utf-8", "surrogatepass")
+        if is_hex:
+            return data.hex()
+        return data.decode("utf-8", "surrogatepass")
 
     def optional(self) -> dict[str, Any]:
         present = self.number()

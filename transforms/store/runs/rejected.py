@@ -1,4 +1,4 @@
-"""The rejected rows of a run: how many for which reason, and the list of their files where a run
+"""The rejected rows of a run: how many for which reason, and the list of their files if a run
 ended for them.
 """
 
@@ -72,7 +72,9 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
                 example.setdefault(row.reason, row.file)
     except SentenceBeamError as error:
         return f"reasons unknown, {error}"
-    keys = _keys(plan, example[NULL_TEXT]) if NULL_TEXT in example else ""
+    keys = ""
+    if NULL_TEXT in example:
+        keys = _keys(plan, example[NULL_TEXT])
     return ", ".join(
         f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common()
     )
@@ -98,7 +100,7 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
     """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or
     was ended by rejects.
 
-    Raises OptionError where there is no such run.
+    Raises OptionError if there is no such run.
     """
     current = read_manifest(root)
     runs = sorted(runs_of(root), reverse=True)
@@ -111,7 +113,9 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
         )
         if found is not None:
             return name, _listed(root, name, found[0])
-        manifest = current if current is not None and current.run == name else None
+        manifest = None
+        if current is not None and current.run == name:
+            manifest = current
         manifest = manifest or (read_manifest(root, run) if run else None)
         if manifest is not None:
             return name, reject_files(manifest)

@@ -64,7 +64,7 @@ class Result:
     `tables`. `resumed` are the units that unfinished runs before had made, by run, and `made` the
     units that were to be made; `own_rows` are the rows of the others. `moved` says how far the rows
     that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
-    `currency` is what `price_per_hour` is in, `command` the one that was given; "" where they are
+    `currency` is what `price_per_hour` is in, `command` the one that was given; "" if they are
     not known.
     """
 
@@ -112,7 +112,7 @@ def record_result(root: str, result: Result) -> None:
 
 
 def remember_result(root: str, result: Result) -> None:
-    """Keep how a run ended in this process, which may be all that there is of it where a disk is
+    """Keep how a run ended in this process, which may be all that there is of it if a disk is
     full.
     """
     _HERE.append((root, result))
@@ -131,7 +131,9 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
     """The result of the run of a snapshot, as far as its manifest tells; its message ends with
     `note`.
     """
-    rows, work, tokens = manifest.rows, manifest.work.to_json(), manifest.tokens
+    rows = manifest.rows
+    work = manifest.work.to_json()
+    tokens = manifest.tokens
     counted = {**tokens.to_json(), "unknown": tokens.unknown or 0}
     ledger = Ledger(rows.read, rows.written, rows.rejected, pieces=rows.pieces, **work, **counted)
     return Result(

@@ -35,7 +35,7 @@ ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives on
 class Found:
     """Rows of old shards: `places` int64 [n] among the hashes asked for, and `vectors` of these.
 
-    `vectors` is None where nothing was found; `damaged` are shards that could not be used, by path
+    `vectors` is None if nothing was found; `damaged` are shards that could not be used, by path
     in the store.
     """
 
@@ -48,20 +48,22 @@ NOTHING = Found(np.empty(0, np.int64))
 
 
 class Known:
-    """The units of the snapshot of `run` by what they are of; none where that is None. Threads of a
+    """The units of the snapshot of `run` by what they are of; none if that is None. Threads of a
     process share one.
 
-    `digest` is that snapshot's, None where it is not known. Of a snapshot with very many units the
+    `digest` is that snapshot's, None if it is not known. Of a snapshot with very many units the
     parts are read that have those asked for.
     """
 
     def __init__(self, root: str, run: str | None, digest: str | None = None):
-        self._root, self._run, self._digest = root, run, digest
+        self._root = root
+        self._run = run
+        self._digest = digest
         self._committed: dict[str, bool] = {}
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The manifest of the snapshot; None where there is none."""
+        """The manifest of the snapshot; None if there is none."""
         return read_shared(self._root, self._run, self._digest)
 
     def had(self, unit: UnitRecord) -> bool:
@@ -104,14 +106,15 @@ _SHARED: Kept[Known] = Kept()
 
 
 class LastSnapshot:
-    """The vectors that a run in `space` may take from the snapshot of `run`; none where that is
+    """The vectors that a run in `space` may take from the snapshot of `run`; none if that is
     None.
 
-    `digest` is that snapshot's, None where it is not known.
+    `digest` is that snapshot's, None if it is not known.
     """
 
     def __init__(self, root: str, run: str | None, space: Space, digest: str | None = None):
-        self._root, self._wanted = root, space
+        self._root = root
+        self._wanted = space
         self._known = _SHARED.get((root, run, digest), lambda: Known(root, run, digest))
         self._last: tuple[str, OldShards] | None = None
 
@@ -134,7 +137,10 @@ class LastSnapshot:
         follow each other.
         """
         bucket = parse_name(unit.name)
-        key = unit.file.relative if unit.file else unit.name.partition(".")[0]
+        if unit.file:
+            key = unit.file.relative
+        else:
+            key = unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
             files = (unit.file,) if unit.file else unit.sources
             self._last = (
@@ -147,7 +153,10 @@ class LastSnapshot:
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
         """The shards of some of its units."""
-        space = self._known.manifest.space if self._known.manifest else self._wanted
+        if self._known.manifest:
+            space = self._known.manifest.space
+        else:
+            space = self._wanted
         return OldShards(self._root, space, units, self.is_final)
 
 
@@ -163,7 +172,9 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
     twins = {file.checksum: file.path for file in last.files if file.checksum}
 
     def known(file: InputFile) -> InputFile:
-        own = _named(file.relative, last) if file.relative in before else ""
+        own = ""
+        if file.relative in before:
+            own = _named(file.relative, last)
         other = twins.get(file.checksum, file.relative)
         twin = _named(other, last) if other != file.relative else ""
         return replace(file, before=(own, twin))
@@ -200,7 +211,9 @@ class OldShards:
     """
 
     def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
-        self._root, self._space, self._final = root, space, final
+        self._root = root
+        self._space = space
+        self._final = final
         self._units = [unit for unit in units if unit.path]
         self._damaged: set[str] = set()
         # A remote request takes longer than a megabyte does: a few shards are fetched whole, once.
@@ -224,7 +237,10 @@ class OldShards:
     def _rows_by_key(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         try:
             path = storage.join(self._root, self._units[number].path or "")
-            rows = self._table(number).to_batches() if self._few else read_shard(path, ["row_hash"])
+            if self._few:
+                rows = self._table(number).to_batches()
+            else:
+                rows = read_shard(path, ["row_hash"])
             hashes = np.concatenate([as_hashes(batch.column("row_hash")) for batch in rows])
         except Exception:  # a damaged footer, which has no checksum, raises what it likes
             hashes = np.empty((0, 16), np.uint8)
@@ -272,7 +288,8 @@ class OldShards:
             if part and len(taken):
                 parts.append((taken, part[1]))
             left = ~here & ~np.isin(place, taken)
-            place, entry = place[left], entry[left]
+            place = place[left]
+            entry = entry[left]
         damaged = tuple(sorted(self._damaged))
         if not parts:
             return Found(NOTHING.places, damaged=damaged)
@@ -282,10 +299,8 @@ class OldShards:
 
     def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Every (place among the keys, place in the index) with the same key."""
-        start, stop = (
-            np.searchsorted(self._keys, keys, "left"),
-            np.searchsorted(self._keys, keys, "right"),
-        )
+        start = np.searchsorted(self._keys, keys, "left")
+        stop = np.searchsorted(self._keys, keys, "right")
         count = stop - start
         place = np.repeat(np.arange(len(keys)), count)
         return place, np.arange(len(place)) + np.repeat(start - np.cumsum(count) + count, count)
@@ -310,10 +325,8 @@ def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
     """Rows of a shard of a space that have `REUSED_COLUMNS`, with their final vectors or with the
     pooled ones.
     """
-    truncated, tokens = (
-        batch.column("truncated").to_numpy(zero_copy_only=False),
-        batch.column("tokens").to_numpy(),
-    )
+    truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
+    tokens = batch.column("tokens").to_numpy()
     limit = space.max_tokens or 0  # nothing is cut where there is none
     return Vectors(
         embedding=as_matrix(batch.column("embedding"))

@@ -22,7 +22,7 @@ def new_run(root: str | None = None) -> str:
 
 def following(last: str | None, now: datetime) -> str:
     """An id for a run that starts at `now`, or a millisecond after the start of the run `last`
-    where that is later.
+    if that is later.
     """
     before = _moment(last) if last else None
     if before is not None:
@@ -31,7 +31,7 @@ def following(last: str | None, now: datetime) -> str:
 
 
 def last_run(root: str) -> str | None:
-    """The greatest id among the runs of a store, failed ones included; None where it has none."""
+    """The greatest id among the runs of a store, failed ones included; None if it has none."""
     return max(runs_of(root), default=None)
 
 

@@ -146,7 +146,8 @@ class Settler:
     """The stretches of a run against its plan, which is read once."""
 
     def __init__(self, root: str, run: str):
-        self._root, self._run = root, run
+        self._root = root
+        self._run = run
 
     @cached_property
     def _plan(self) -> RecordedPlan:
@@ -199,7 +200,7 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
     """All stretches of a run together; where units are very many, those that were sent are written
     into parts too.
 
-    Raises the error that the first fault is, and LedgerError where the sums do not add up.
+    Raises the error that the first fault is, and LedgerError if the sums do not add up.
     """
     found = sorted(stretches, key=lambda stretch: stretch.number)
     faults = [stretch.fault for stretch in found if stretch.fault]
@@ -231,5 +232,6 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
 def _in_parts(root: str, plan: RecordedPlan, stretch: SettledStretch) -> SettledStretch:
     if stretch.parts:
         return stretch
-    units, files = [unpack(data) for data in stretch.sent], plan.files_in(stretch.number)
+    units = [unpack(data) for data in stretch.sent]
+    files = plan.files_in(stretch.number)
     return replace(stretch, sent=(), parts=tuple(write_parts(root, units, files)))

@@ -24,7 +24,10 @@ def stretch_of(unit: str) -> int:
     bits = bits_of(unit) if bucket is None else bucket.bits
     if bits is None:
         return int(unit.partition("-")[0][:2], 16) >> 2
-    number = int(unit.partition("-")[2].partition(".")[0], 16) if bucket is None else bucket.number
+    if bucket is None:
+        number = int(unit.partition("-")[2].partition(".")[0], 16)
+    else:
+        number = bucket.number
     return min(number * STRETCHES >> bits, STRETCHES - 1)
 
 

@@ -24,7 +24,7 @@ class UnchangedFile:
 
 
 def by_name(item: PlannedFile, last: Manifest, delimiter: str | None) -> UnchangedFile | None:
-    """The file by name; None where anything of it, or of its units, is not as the last snapshot has
+    """The file by name; None if anything of it, or of its units, is not as the last snapshot has
     it.
     """
     relative = item.file.relative

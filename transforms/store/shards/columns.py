@@ -72,7 +72,9 @@ def check_kept(options: Options) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in own_columns(()):
-            mend = "say --id-column id" if name == "id" else "rename it in the input"
+            mend = "rename it in the input"
+            if name == "id":
+                mend = "say --id-column id"
             raise OptionError(
                 f"--keep-columns {name}: every shard has a column {name} of its own; {mend}"
             )

@@ -42,7 +42,10 @@ def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]
             hash_ids(_first_pieces(batch).column("id"))
             for batch in read_shard(storage.join(root, shard), ["id", "piece"])
         ]
-        hashes = np.concatenate(parts) if parts else np.empty(0, np.uint64)
+        if parts:
+            hashes = np.concatenate(parts)
+        else:
+            hashes = np.empty(0, np.uint64)
         # the count does not depend on it; the next run writes it
         with contextlib.suppress(Exception):
             _write(kept, hashes)
@@ -52,9 +55,9 @@ def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]
 
 def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows; of pieces of documents, the first of each."""
-    return (
-        batch.filter(pc.equal(batch.column("piece"), 0)) if "piece" in batch.schema.names else batch
-    )
+    if "piece" in batch.schema.names:
+        return batch.filter(pc.equal(batch.column("piece"), 0))
+    return batch
 
 
 def _write(path: str, hashes: np.ndarray) -> None:
@@ -65,7 +68,7 @@ def _write(path: str, hashes: np.ndarray) -> None:
 
 
 def _read(path: str) -> np.ndarray | None:
-    """The hashes; None where there are none, or others than were written."""
+    """The hashes; None if there are none, or others than were written."""
     found = storage.storage_of(path).read_versioned(path)
     head = len(MARK) + 8
     if found is None or found[0][:head] != MARK + xxh3_64_digest(found[0][head:]):

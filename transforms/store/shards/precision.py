@@ -69,7 +69,7 @@ class Ranges:
 
     @property
     def step(self) -> np.ndarray:
-        """The difference of two neighbouring codes, float64 [d]; 1 where the bounds are equal."""
+        """The difference of two neighbouring codes, float64 [d]; 1 if the bounds are equal."""
         width = self.high.astype(np.float64) - self.low
         return np.where(width > 0, width / _LEVELS, 1.0)
 
@@ -123,7 +123,9 @@ def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) 
         return np.clip(vectors, -largest, largest).astype(np.float16)
     if precision in _BITS:
         packed = np.packbits(vectors > 0, axis=1)
-        return packed if precision == "ubinary" else (packed ^ 0x80).view(np.int8)
+        if precision == "ubinary":
+            return packed
+        return (packed ^ 0x80).view(np.int8)
     if precision in RANGED:
         assert ranges is not None
         return _count_steps(vectors, precision, ranges)
@@ -131,7 +133,8 @@ def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) 
 
 
 def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndarray:
-    step, codes = ranges.step, np.empty(vectors.shape, CODES[precision])
+    step = ranges.step
+    codes = np.empty(vectors.shape, CODES[precision])
     for start in range(0, len(vectors), _BLOCK_ROWS):
         inside = np.clip(vectors[start : start + _BLOCK_ROWS], ranges.low, ranges.high)
         codes[start : start + _BLOCK_ROWS] = (
@@ -166,7 +169,7 @@ def embedding_type(space: Space) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Coding:
-    """The coding of a space's vectors as a column and back; `ranges` where its precision is int8 or
+    """The coding of a space's vectors as a column and back; `ranges` if its precision is int8 or
     uint8.
     """
 
@@ -182,7 +185,7 @@ class Coding:
     @classmethod
     def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
         """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file
-        where it has none.
+        if it has none.
         """
         found = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
@@ -206,7 +209,7 @@ class Coding:
         return pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), codes.shape[1])
 
     def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
-        """The vectors float32 [n, d] of a column, of length 1 where the space's are."""
+        """The vectors float32 [n, d] of a column, of length 1 if the space's are."""
         codes = values_of(column)
         if self.is_exact:
             return codes
@@ -227,10 +230,12 @@ def needs_ranges(space: Space) -> bool:
 
 
 def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
-    """The manifest's entry of its ranges, where they were fitted on the floats of this space; None
+    """The manifest's entry of its ranges, if they were fitted on the floats of this space; None
     otherwise.
     """
-    return entry if entry and needs_ranges(space) and entry.space == of_floats(space).id else None
+    if entry and needs_ranges(space) and entry.space == of_floats(space).id:
+        return entry
+    return None
 
 
 def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
@@ -241,7 +246,7 @@ def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
 
 
 def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
-    """The ranges that a manifest names. Raises SentenceBeamError naming the file where it is
+    """The ranges that a manifest names. Raises SentenceBeamError naming the file if it is
     missing or changed.
     """
     path = storage.join(root, entry.path)

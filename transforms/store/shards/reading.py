@@ -55,12 +55,17 @@ def inspect_shard(data: bytes) -> ShardInfo:
         parquet = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         table = parquet.read()
         metadata = parquet.schema_arrow.metadata or {}
-        space, counts = json.loads(metadata[b"space"]), json.loads(metadata[b"counts"])
-        ranges = json.loads(metadata[b"ranges"])["digest"] if b"ranges" in metadata else None
+        space = json.loads(metadata[b"space"])
+        counts = json.loads(metadata[b"counts"])
+        ranges = None
+        if b"ranges" in metadata:
+            ranges = json.loads(metadata[b"ranges"])["digest"]
         schema = parquet.schema_arrow.remove_metadata()
         if not _are_counts(counts):
             raise ValueError("its counts are none")
-        pieces = table.select(PIECE_COLUMNS) if "piece" in schema.names else None
+        pieces = None
+        if "piece" in schema.names:
+            pieces = table.select(PIECE_COLUMNS)
         return ShardInfo(parquet.metadata.num_rows, space["id"], ranges, counts, schema, pieces)
 
 
@@ -77,7 +82,7 @@ def _are_counts(found: Any) -> bool:
 
 @contextlib.contextmanager
 def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
-    """A shard, opened for reading. Raises SentenceBeamError naming it where it is missing or
+    """A shard, opened for reading. Raises SentenceBeamError naming it if it is missing or
     damaged.
 
     `size` (in bytes) is given where most of it will be read: a remote shard of ordinary size is
@@ -132,7 +137,8 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
     are not read.
     """
     with open_shard(path) as parquet:
-        decode, start = decoder(parquet.schema_arrow, path, columns), 0
+        decode = decoder(parquet.schema_arrow, path, columns)
+        start = 0
         for group in range(parquet.num_row_groups):
             here = wanted[start : start + parquet.metadata.row_group(group).num_rows]
             start += len(here)
@@ -147,7 +153,10 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
     """The function that decodes the column `embedding` of rows of a shard of this schema into
     float32 vectors.
     """
-    kind = schema.field("embedding").type.value_type if "embedding" in columns else pa.float32()
+    if "embedding" in columns:
+        kind = schema.field("embedding").type.value_type
+    else:
+        kind = pa.float32()
     # the latter is of another's making
     if kind == pa.float32() or (kind == pa.float16() and not schema.metadata):
         return lambda rows: rows
@@ -156,7 +165,9 @@ def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTa
 
 def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
     column = rows.column("embedding")
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = column
+    if isinstance(column, pa.ChunkedArray):
+        whole = column.combine_chunks()
     return rows.set_column(
         rows.schema.get_field_index("embedding"), "embedding", fixed_size(coding.decode(whole))
     )
@@ -166,7 +177,7 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     """The named columns that a shard has (None: all of its columns), once its sha256 is the one it
     was written with.
 
-    Raises SentenceBeamError where the shard is missing or changed.
+    Raises SentenceBeamError if the shard is missing or changed.
     """
     with _failing_in_a_line(path):
         data = storage.read_bytes(path)
@@ -177,7 +188,7 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
 
 
 def check_shard(path: str, sha256: str | None) -> None:
-    """Raise SentenceBeamError where a shard is missing, or its sha256 is not the one it was written
+    """Raise SentenceBeamError if a shard is missing, or its sha256 is not the one it was written
     with.
     """
     with _failing_in_a_line(path):
@@ -223,7 +234,9 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
 
 def pooled_columns(schema: pa.Schema) -> list[str]:
     """The columns of a shard that give its pooled vectors."""
-    return ["pooled"] if "pooled" in schema.names else ["embedding", "norm"]
+    if "pooled" in schema.names:
+        return ["pooled"]
+    return ["embedding", "norm"]
 
 
 def is_narrow(path: str) -> bool:
@@ -236,7 +249,7 @@ def is_narrow(path: str) -> bool:
 def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
     """Pooled vectors float32 [n, p] of a block that has `pooled_columns`.
 
-    Without a column `pooled` they are the embeddings, times their `norm` where the space is
+    Without a column `pooled` they are the embeddings, times their `norm` if the space is
     `normalized`.
     """
     if "pooled" in batch.schema.names:

@@ -37,10 +37,10 @@ def rejects_from_bytes(data: bytes) -> list[Rejected]:
 
 
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
-    """The rows of a reject file. Raises SentenceBeamError where it is missing, or not the one it
+    """The rows of a reject file. Raises SentenceBeamError if it is missing, or not the one it
     was written as.
 
-    `sha256` is None where that is not known, as of those that version 0.1.0 wrote.
+    `sha256` is None if that is not known, as of those that version 0.1.0 wrote.
     """
     found = storage.storage_of(path).read_versioned(path)
     if found is None:

@@ -1,4 +1,4 @@
-"""Units: written once, found where they are written already, read back to be written with other
+"""Units: written once, found if they are written already, read back to be written with other
 final vectors.
 """
 
@@ -74,10 +74,14 @@ class PreparedUnit:
         """The path of the unit's reject file within the store; rows rejected in other places have
         another one.
         """
-        places = (
-            [] if self.rows.file else [[reject.file, reject.row] for reject in self.rows.rejects]
-        )
-        digest = _sha256(json.dumps([self.digest, places]).encode())[:16] if places else self.digest
+        if self.rows.file:
+            places = []
+        else:
+            places = [[reject.file, reject.row] for reject in self.rows.rejects]
+        if places:
+            digest = _sha256(json.dumps([self.digest, places]).encode())[:16]
+        else:
+            digest = self.digest
         return layout.rejects(self.rows.name, digest)
 
 
@@ -92,11 +96,15 @@ class UnitStore:
     def __init__(
         self, root: str, space: Space, ranges: Ranges | None = None, run: str = "", form: str = ""
     ):
-        self._root, self.space, self.ranges, self._run, self._form = root, space, ranges, run, form
+        self._root = root
+        self.space = space
+        self.ranges = ranges
+        self._run = run
+        self._form = form
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a unit that is in the store, checked byte for byte; None where work is
+        """The record of a unit that is in the store, checked byte for byte; None if work is
         left.
         """
         if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
@@ -110,7 +118,9 @@ class UnitStore:
             record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows)
         )
         here = replace(here, blank=blank_lines(unit.rows.rejects), form=self._form_of(unit))
-        return here if here.rejects in (None, unit.rejects) else self._with_rejects(unit, here)
+        if here.rejects in (None, unit.rejects):
+            return here
+        return self._with_rejects(unit, here)
 
     def write(
         self,
@@ -143,9 +153,13 @@ class UnitStore:
         return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
 
     def _form_of(self, unit: PreparedUnit) -> str | None:
-        kept = unit.rows.kept.schema if unit.rows.kept is not None else None
+        kept = None
+        if unit.rows.kept is not None:
+            kept = unit.rows.kept.schema
         ranges = self.ranges.digest if self.ranges else None
-        return shard_form(self._form, kept, ranges) if self._form and unit.rows.ids else None
+        if self._form and unit.rows.ids:
+            return shard_form(self._form, kept, ranges)
+        return None
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
         """The record of a unit whose shard has these bytes, with the checksum by which listings
@@ -162,7 +176,8 @@ class UnitStore:
         """The record with a reject file that holds these rows: the one that stands, or another in
         its place.
         """
-        data, path = rejects_bytes(rejects), storage.join(self._root, unit.rejects)
+        data = rejects_bytes(rejects)
+        path = storage.join(self._root, unit.rejects)
         if not self._put(unit.rejects, data):
             found = self._storage.read_versioned(path)
             if found is not None and _holds(found[0], data):
@@ -212,7 +227,7 @@ class UnitStore:
         )
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a shard that has none, rebuilt from the shard; None where the shard fails
+        """The record of a shard that has none, rebuilt from the shard; None if the shard fails
         its check.
         """
         found = self._storage.read_versioned(storage.join(self._root, unit.shard))
@@ -236,17 +251,15 @@ class UnitStore:
             **sums_of(info.pieces), blank=blank_lines(unit.rows.rejects),
         )  # fmt: skip
         record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
-        return (
-            self._with_rejects(unit, record)
-            if record.rejected
-            else self._write_sidecar(unit, record)
-        )
+        if record.rejected:
+            return self._with_rejects(unit, record)
+        return self._write_sidecar(unit, record)
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
-        """The record with a reject file that names the present places; None where the unit has to
+        """The record with a reject file that names the present places; None if the unit has to
         be made again for it.
 
-        That is where rows were rejected for their vectors: which rows these were is in another
+        That is if rows were rejected for their vectors: which rows these were is in another
         file, or nowhere.
         """
         if len(unit.rows.rejects) == record.rejected:
@@ -295,7 +308,10 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
 
 
 def _counts_of(record: UnitRecord) -> dict[str, int]:
-    documents = {} if record.documents is None else {"documents": record.documents}
+    if record.documents is None:
+        documents = {}
+    else:
+        documents = {"documents": record.documents}
     return {name: getattr(record, name) for name in COUNTED} | documents
 
 
@@ -337,11 +353,12 @@ def read_written(
     """A unit that has a shard, prepared to be written again with other vectors, and all columns of
     its rows.
 
-    The rows come from the shard, without their texts. Raises SentenceBeamError where it is missing
+    The rows come from the shard, without their texts. Raises SentenceBeamError if it is missing
     or changed.
     """
     table = reading.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
-    own, is_cut = own_columns(table.column_names), "piece" in table.column_names
+    own = own_columns(table.column_names)
+    is_cut = "piece" in table.column_names
     kept = table.select([name for name in table.column_names if name not in own])
     rows = UnitRows(
         name=unit.unit,

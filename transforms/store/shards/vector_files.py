@@ -21,7 +21,7 @@ COLUMN = "embedding"
 def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
     """Names and vectors float32 [n, dim] of a file: .npy, or Parquet with a column `embedding`.
 
-    A name is the `id` beside a vector, where there is that column, else the number of its row.
+    A name is the `id` beside a vector, if there is that column, else the number of its row.
     Raises OptionError for a file that is neither, for vectors of another width or not finite, and
     for an embedding shard of another space.
     """
@@ -52,7 +52,8 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
     parquet = pq.ParquetFile(
         pa.BufferReader(storage.read_named(path, option)), page_checksum_verification=True
     )
-    schema, known = parquet.schema_arrow, parquet.schema_arrow.names
+    schema = parquet.schema_arrow
+    known = parquet.schema_arrow.names
     if COLUMN not in known:
         raise OptionError(
             f"{option} {path}: there is no column {COLUMN}; rename that with the vectors"
@@ -67,12 +68,14 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
     table = parquet.read(columns)
     if written is not None:
         table = decoder(schema, path, columns)(table)
-    names = table.column("id").cast(pa.string()).to_pylist() if "id" in columns else []
+    names = []
+    if "id" in columns:
+        names = table.column("id").cast(pa.string()).to_pylist()
     return [str(name) for name in names], _matrix(table.column(COLUMN))
 
 
 def _matrix(column: pa.ChunkedArray) -> np.ndarray:
-    """The lists of a column as an array [n, width]. Raises ValueError where they are not of one
+    """The lists of a column as an array [n, width]. Raises ValueError if they are not of one
     length.
     """
     lists = column.combine_chunks()

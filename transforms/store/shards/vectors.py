@@ -11,7 +11,7 @@ class Vectors:
     """What the encoder gave for the rows of a unit.
 
     `embedding` float32 [n, d], `norm` float32 [n] (length of the pooled vector), `pooled` float32
-    [n, p] where the pooled vector cannot be had from those two, `tokens` int32 [n] before
+    [n, p] if the pooled vector cannot be had from those two, `tokens` int32 [n] before
     truncation, `truncated` bool [n], `lost` int32 [n] tokens cut off.
     """
 
@@ -23,7 +23,7 @@ class Vectors:
     pooled: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "Vectors":
-        """The given rows, in the given order; nothing is copied where these are all rows in their
+        """The given rows, in the given order; nothing is copied if these are all rows in their
         order.
         """
         if np.array_equal(rows, np.arange(len(self.norm))):
@@ -53,4 +53,6 @@ def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
     """Pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
     if vectors.pooled is not None:
         return vectors.pooled
-    return vectors.embedding * vectors.norm[:, None] if normalized else vectors.embedding
+    if normalized:
+        return vectors.embedding * vectors.norm[:, None]
+    return vectors.embedding

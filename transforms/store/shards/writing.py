@@ -50,7 +50,10 @@ def unit_digest(
     `generation` counts how often the whole store was embedded again: shards that are made again
     must not have their old names. `ranges` are the bounds of an int8 or uint8 precision.
     """
-    kept = rows.kept.schema.remove_metadata() if rows.kept is not None else pa.schema([])
+    if rows.kept is not None:
+        kept = rows.kept.schema.remove_metadata()
+    else:
+        kept = pa.schema([])
     schema = schema_of(space, kept, rows.pieces is not None)
     identity = [space.id, str(schema), *([generation] if generation else [])]
     digest = hashlib.sha256(json.dumps([*identity, *([ranges.digest] if ranges else [])]).encode())
@@ -85,7 +88,7 @@ def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
 
 
 def _rejected(rows: UnitRows) -> list[str]:
-    """The part of a digest for rejected rows; their places and their order only where these are in
+    """The part of a digest for rejected rows; their places and their order only if these are in
     one file.
     """
     if rows.file is None:
@@ -130,7 +133,10 @@ def shard_bytes(
         *kept.columns,
     ]
     schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
-    pooled = vectors.pooled if coding.is_exact else pooled_of(vectors, coding.space.normalize)
+    if coding.is_exact:
+        pooled = vectors.pooled
+    else:
+        pooled = pooled_of(vectors, coding.space.normalize)
     if pooled is not None:
         columns.append(fixed_size(pooled))
         schema = schema.append(pa.field("pooled", columns[-1].type))
