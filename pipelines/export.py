@@ -100,7 +100,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     from transforms.encoder.export import Export, write_export
 
     space, remembered = store.space, store.manifest.options
-    calibration = kept_calibration(store.root, space.calibration) if space.calibration else None
+    calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
     found = recipe.space(files, space.calibration, calibration.dim if calibration else None)

@@ -12,14 +12,13 @@ import numpy as np
 
 from transforms.base.errors import DataGateError
 from transforms.base.measures import Stopwatch, with_waits
-from transforms.calibration import Calibration
 from transforms.corpus import Rejected, UnitRows
 from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.pieces import taken as taken_rows
 from transforms.steps.embed.finish import Finisher
 from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.options.job import EmbedJob
-from transforms.store.calibrations import read_calibration
+from transforms.store.calibrations import kept_calibration
 from transforms.store.forms import run_form
 from transforms.store.records import UnitRecord, reused
 from transforms.store.runs.reuse import Found, LastSnapshot
@@ -79,7 +78,7 @@ class UnitEmbedder:
         ranges = kept_ranges(job.root, run.ranges) if run.ranges else None
         store = UnitStore(job.root, space, ranges, run.id, run_form(space, run.generation, run.options))
         last = LastSnapshot(job.root, run.previous if job.reuse else None, space, run.previous_digest)
-        finisher = Finisher(space, partial(calibration_of, job))
+        finisher = Finisher(space, partial(kept_calibration, job.root, space))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
@@ -169,11 +168,6 @@ class UnitEmbedder:
 
 def _no_vectors() -> None:
     """What the model makes of a unit whose vectors are all found."""
-
-
-def calibration_of(job: EmbedJob) -> Calibration | None:
-    """The calibration that a run applies."""
-    return read_calibration(job.calibration) if job.calibration else None
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:

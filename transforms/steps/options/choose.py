@@ -144,8 +144,7 @@ def _full_path(model: str) -> str:
 def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
     if asked.calibration is None:
-        digest = previous.space.calibration if previous is not None else None
-        return kept_calibration(previous.root, digest) if previous is not None and digest else None
+        return kept_calibration(previous.root, previous.space) if previous is not None else None
     return read_calibration(asked.calibration) if asked.calibration else None
 
 

@@ -16,7 +16,6 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
-from transforms.store import layout
 from transforms.store.entries import IndexRequest, RangesEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
@@ -89,7 +88,7 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
 
 
 def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool) -> EmbedJob:
-    chosen, calibration, reuse = choice.options, choice.calibration, previous is not None and not asked.reembed
+    chosen, reuse = choice.options, previous is not None and not asked.reembed
     differing = read_again(run, previous, asked.reembed) if previous is not None else ()
     return EmbedJob(
         run=run,
@@ -111,7 +110,6 @@ def _job(asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | Non
         read_again=differing,
         append=asked.append,
         reuse=reuse,
-        calibration=storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None,
         max_drift=choice.gates["max_drift"],
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
