@@ -135,7 +135,8 @@ INDEX_ACCELERATOR = Declared(
     "Beam's accelerator hint, for the steps alone that find the lists of an index (default: none)", metavar="HINT"
 )
 CHECK_CARRIED = Declared(
-    "share of the snapshot's shards to read, where listings have no checksums (default: the store's)",
+    "share of the snapshot's shards to read, if listings have no checksums (default: all that the current snapshot "
+    "lacks, and the store's share of the others)",
     kind=values.fraction,
     metavar="FRACTION",
 )
