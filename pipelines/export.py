@@ -118,9 +118,7 @@ def write_encoder(store: Store, folder: Path) -> str | None:
 
     space = store.space
     remembered = store.manifest.options
-    calibration = None
-    if space.calibration:
-        calibration = kept_calibration(store.root, space.calibration)
+    calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
     found = recipe.space(files, space.calibration, calibration.dim if calibration else None)

@@ -17,6 +17,7 @@ from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration, check_space
+from transforms.space import Space
 from transforms.steps.fit.recalibrate import RecalibrateJob
 from transforms.steps.options.common import NO_CALIBRATION
 from transforms.steps.options.from_snapshot import record_plan, run_like, units_of
@@ -83,17 +84,21 @@ def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | Non
     """The run that writes the same rows under the calibration (None: without one), and keeps
     everything else.
     """
-    space = manifest.space
-    kept = manifest.space.calibration
-    if calibration is not None:
-        space = space.calibrated(calibration.digest, calibration.dim)
-    elif kept is not None:
-        space = space.calibrated(None, kept_calibration(manifest.root, kept).info["input_dim"])
+    space = _calibrated(manifest, calibration)
     chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
     ranges = fitting(manifest.ranges, space)
     return replace(
         run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
     )
+
+
+def _calibrated(manifest: Manifest, calibration: Calibration | None) -> Space:
+    if calibration is not None:
+        return manifest.space.calibrated(calibration.digest, calibration.dim)
+    kept = kept_calibration(manifest.root, manifest.space)
+    if kept:
+        return manifest.space.calibrated(None, kept.info["input_dim"])
+    return manifest.space
 
 
 def build(

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Collection
 from dataclasses import asdict, replace
 
 import apache_beam as beam
@@ -20,7 +21,7 @@ from transforms.steps.options.store import RollbackOptions
 from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest, snapshots
 from transforms.store.open import named_run
-from transforms.store.runs.carried import CarriedShards, Checked, stride
+from transforms.store.runs.carried import ROUND, CarriedShards, Checked, stride
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.result import Result
@@ -61,7 +62,11 @@ def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
             check_from=current.check_from,
             check_stride=way,
         )
-        record_plan(earlier, run_id, read_some(earlier, current.check_from, way))
+        if asked.check_carried is None:
+            returning = shards_only_in(earlier, current)
+        else:
+            returning = set()
+        record_plan(earlier, run_id, read_some(earlier, current.check_from, way, returning))
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
@@ -98,13 +103,24 @@ def _damaged(fault: str, run: str) -> OptionError:
     )
 
 
-def read_some(earlier: Manifest, start: int, way: int) -> Checked:
-    """What came of reading the shards of a snapshot that lie on the round from `start` on, so far
-    as `way`.
+def shards_only_in(earlier: Manifest, current: Manifest) -> set[str]:
+    """The shards of the earlier snapshot that the current one does not have: no run has checked
+    them since.
+    """
+    held = {unit.path for unit in current.units}
+    return {unit.path for unit in earlier.units if unit.path and unit.path not in held}
+
+
+def read_some(earlier: Manifest, start: int, way: int, returning: Collection[str]) -> Checked:
+    """Read the returning shards of a snapshot, and those that lie on the round from `start` on, so
+    far as `way`.
 
     Raises OptionError if one of them is damaged.
     """
-    checked = CarriedShards(earlier.root, start, way).check(earlier.units)
+    back = [unit for unit in earlier.units if unit.path in returning]
+    others = [unit for unit in earlier.units if unit.path not in returning]
+    of_back = CarriedShards(earlier.root, start, ROUND).check(back)
+    checked = of_back.merge(CarriedShards(earlier.root, start, way).check(others))
     if checked.damaged:
         path = storage.join(earlier.root, checked.damaged[0])
         raise _damaged(f"{path} was changed after it was written", earlier.run)

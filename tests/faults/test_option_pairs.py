@@ -17,6 +17,7 @@ from pipelines.common.embed_options import parser
 
 pytest.importorskip("faiss")
 RUNS, HISTORIES = 7, 3  # of a history; of the short form
+PARTS = 4  # of all pairs, each met in histories of its own
 
 
 @pytest.fixture(scope="module")
@@ -43,14 +44,18 @@ def test_every_option_has_its_row() -> None:
 def test_some_histories(
     run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
-    go(run, models, tmp_path, tell, seed=39, histories=HISTORIES)
+    go(run, models, tmp_path, tell, Planner(39), histories=HISTORIES)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_model")
 @pytest.mark.timeout(6 * 3600)
-def test_all_pairs(run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None]) -> None:
-    planner = go(run, models, tmp_path, tell, seed=1, histories=400)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_all_pairs(
+    run: Run, models: Models, tmp_path: Path, tell: Callable[[str], None], part: int
+) -> None:
+    planner = Planner.of_part(part, PARTS)
+    go(run, models, tmp_path, tell, planner, histories=200)
     assert not planner.uncovered
 
 
@@ -63,15 +68,19 @@ def test_many_histories(
     seed, left = random.SystemRandom().randrange(10**6), max(1, int(2000 * size))
     while left > 0:
         some = min(left, 100)
-        go(run, models, tmp_path, tell, seed, some)
+        go(run, models, tmp_path, tell, Planner(seed), some)
         seed, left = seed + 1, left - some
 
 
 def go(
-    run: Run, models: Models, folder: Path, tell: Callable[[str], None], seed: int, histories: int
-) -> Planner:
-    """So many histories, or fewer if all pairs have come together by then."""
-    planner = Planner(random.Random(seed))
+    run: Run,
+    models: Models,
+    folder: Path,
+    tell: Callable[[str], None],
+    planner: Planner,
+    histories: int,
+) -> None:
+    """Make so many histories, or fewer if all pairs of the planner have met by then."""
     made, runs, refused, pairs = 0, 0, 0, len(planner.uncovered)
     while made < histories and planner.uncovered:
         history = History(run, models, folder / "case", planner)
@@ -79,7 +88,6 @@ def go(
         made, runs, refused = made + 1, runs + len(history.steps), refused + history.refused
     met = pairs - len(planner.uncovered)
     tell(
-        f"pairs of options: {made} histories from seed {seed}, {runs} runs, {refused} of them "
+        f"pairs of options: {made} histories from seed {planner.seed}, {runs} runs, {refused} of them "
         f"refused, {met:,} of {pairs:,} pairs"
     )
-    return planner

@@ -158,9 +158,13 @@ class History:
         if earlier == self.manifest.run:
             self._call("rollback", [], "-1", statuses=(2,))
             return
+        layout, restored = self.state.options["layout"], self.past[earlier]
         outcome = self._call("rollback", [], "-1", statuses=(0, 2) if self.damaged else (0,))
         if outcome.status == 0:
-            self._committed(self.past[earlier])
+            self._committed(restored)
+            if layout != restored.options["layout"]:
+                # the options are to say what is on disk
+                self.disk = self._laid_out(restored.options["layout"])
 
     def _call(
         self, name: str, why: list, *arguments: object, statuses: tuple[int, ...] | None = None
@@ -311,7 +315,10 @@ class History:
         """
         if kind is None:
             return set()
-        name = f"zz{suffix_of(now['layout'])}" if kind == "new" else self._visible[:2][-1]
+        known = [name for name in self._visible if self.state and name in self.state.files]
+        name = (
+            f"zz{suffix_of(now['layout'])}" if kind == "new" else (known or self._visible)[:2][-1]
+        )
         path = self.inputs / name
         path.unlink(missing_ok=True)
         if now["layout"] in BYTES_CUT:

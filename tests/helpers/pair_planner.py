@@ -31,8 +31,18 @@ GATES = ("deletes", "rejects", "bad file")  # values of these refuse a run by th
 class Planner:
     """Draws runs, and remembers which pairs have not come together yet."""
 
-    rng: random.Random
+    seed: int
     uncovered: Pairs = field(default_factory=all_pairs)
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+
+    @classmethod
+    def of_part(cls, part: int, parts: int) -> "Planner":
+        """The planner of one of so many equal parts of all pairs, with the part's number as its
+        seed.
+        """
+        return cls(part, set(sorted(all_pairs(), key=sorted)[part::parts]))
 
     def first_run(self) -> Asked:
         """The options of a new store, one in four other than at first."""

@@ -320,6 +320,21 @@ def test_a_damaged_copy_in_the_store_is_named_and_mended(
     run("search", "--store", store, "--query", "dog").ok()
 
 
+def test_a_calibration_with_the_tensors_of_one_that_the_store_keeps(
+    run: Run, embed: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    folder = fit_on(store, "standardize", tmp_path / "fitted")
+    embed(glob, "--calibration", folder).ok()
+    embed(glob, "--max-tokens", 20, "--reembed", "--calibration", "").ok()
+    other = load_calibration(str(folder)).fitted_on(open_store(str(store)).space)
+    for name, data in other.to_files().items():
+        (folder / name).write_bytes(data)
+    embed(glob, "--calibration", folder, "--reembed").ok()
+    run("search", "--store", store, "--query", "dog").ok()
+    run("rollback", "-2", "--store", store).ok()
+    run("search", "--store", store, "--query", "dog").ok()
+
+
 # --- refused
 
 

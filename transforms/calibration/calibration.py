@@ -79,6 +79,15 @@ class Calibration:
         """The id of the pooled vectors on which it was fitted."""
         return self.info["fitted_on"]["space"]["pooled_id"]
 
+    def fitted_on(self, space: Space) -> "Calibration":
+        """The same calibration as it would be if it had been fitted on vectors that pool as in this
+        space.
+        """
+        if self.pooled_id == space.pooled_id:
+            return self
+        fitted_on = {**self.info["fitted_on"], "space": space.to_json()}
+        return Calibration({**self.info, "fitted_on": fitted_on}, self.tensors)
+
     def apply(self, pooled: np.ndarray) -> np.ndarray:
         """Calibrated vectors float32 [n, dim] of pooled vectors float32 [n, p], the same in
         whatever company.

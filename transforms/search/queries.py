@@ -85,9 +85,7 @@ class QueryEncoder:
 
     def _load(self) -> "Encoder":
         space, model = self._manifest.space, self._recipe.model
-        kept = (
-            kept_calibration(self._manifest.root, space.calibration) if space.calibration else None
-        )
+        kept = kept_calibration(self._manifest.root, space)
         with progress.stage(progress.LOADING):
             from transforms.encoder import Encoder
 

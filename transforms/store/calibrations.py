@@ -1,8 +1,9 @@
 """Calibrations as files, and the copy that a store keeps, so that queries get what its rows got."""
 
 from transforms import storage
-from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
 from transforms.calibration.calibration import INFO, TENSORS, Calibration
+from transforms.space import Space
 from transforms.store import layout
 from transforms.store.entries import CalibrationEntry
 
@@ -34,13 +35,21 @@ def _is_whole(folder: str) -> bool:
     return True
 
 
-def kept_calibration(root: str, digest: str) -> Calibration:
-    """A store's copy of a calibration. Raises SentenceBeamError naming the file if it is missing
-    or damaged.
+def kept_calibration(root: str, space: Space) -> Calibration | None:
+    """The store's copy of a space's calibration, None for a space without one.
+
+    Fits on two spaces that come to the same tensors share a copy: it is returned as fitted on this
+    space. Raises SentenceBeamError naming the file if it is missing or damaged.
     """
-    folder = storage.join(root, layout.calibration(digest))
+    if space.calibration is None:
+        return None
+    folder = storage.join(root, layout.calibration(space.calibration))
     try:
-        return read_calibration(folder)
+        calibration = read_calibration(folder)
+        with refuse_damage(
+            f"calibration {folder} does not say on which space it was fitted", kind=OptionError
+        ):
+            return calibration.fitted_on(space)
     except OptionError as error:
         reason = str(error).partition(";")[0]
         raise SentenceBeamError(

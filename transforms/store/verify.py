@@ -192,10 +192,7 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
-    if manifest.space.calibration:
-        yield from _with_reading(
-            _reads(kept_calibration, manifest.root, manifest.space.calibration)
-        )
+    yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))

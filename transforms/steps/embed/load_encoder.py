@@ -11,8 +11,8 @@ from transforms.calibration import Calibration
 from transforms.space import Machine, Recipe, Space
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed.inputs import encoded
-from transforms.steps.embed.units import calibration_of
 from transforms.steps.options.job import EmbedJob
+from transforms.store.calibrations import kept_calibration
 from transforms.store.runs.canary import TEXTS, Canary
 from transforms.store.shards.precision import of_floats
 from transforms.store.shards.vectors import pooled_of
@@ -53,7 +53,8 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder. Raises SpaceMismatchError if the files here make another space than the
     run's.
     """
-    encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
+    calibration = kept_calibration(job.root, job.run.space)
+    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space))
     check_chunks(encoder, ChunksSpec.parse(job.chunks))
     return encoder
 

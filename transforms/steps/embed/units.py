@@ -14,14 +14,13 @@ import numpy as np
 
 from transforms.base.errors import DataGateError
 from transforms.base.measures import Stopwatch, with_waits
-from transforms.calibration import Calibration
 from transforms.corpus import Rejected, UnitRows
 from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.pieces import taken as taken_rows
 from transforms.steps.embed.finish import Finisher
 from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.options.job import EmbedJob
-from transforms.store.calibrations import read_calibration
+from transforms.store.calibrations import kept_calibration
 from transforms.store.forms import run_form
 from transforms.store.records import UnitRecord, reused
 from transforms.store.runs.reuse import Found, LastSnapshot
@@ -90,7 +89,7 @@ class UnitEmbedder:
         last = LastSnapshot(
             job.root, run.previous if job.reuse else None, space, run.previous_digest
         )
-        finisher = Finisher(space, partial(calibration_of, job))
+        finisher = Finisher(space, partial(kept_calibration, job.root, space))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
@@ -209,13 +208,6 @@ class UnitEmbedder:
 
 def _no_vectors() -> None:
     """What the model makes of a unit whose vectors are all found."""
-
-
-def calibration_of(job: EmbedJob) -> Calibration | None:
-    """The calibration that a run applies."""
-    if job.calibration:
-        return read_calibration(job.calibration)
-    return None
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:

@@ -1,6 +1,7 @@
 """Written units under another calibration, from their pooled vectors alone: no transformer runs."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -43,10 +44,7 @@ class Recalibration:
             ranges = kept_ranges(job.run.root, job.run.ranges)
         form = run_form(space, job.run.generation, job.run.options)
         self._store = UnitStore(job.run.root, space, ranges, job.run.id, form)
-        digest = space.calibration
-        self._finisher = Finisher(
-            space, lambda: kept_calibration(job.run.root, digest) if digest else None
-        )
+        self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
         """Write a unit under the new calibration. Raises DataGateError for a row that gets no

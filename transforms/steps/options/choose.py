@@ -186,11 +186,8 @@ def _full_path(model: str) -> str:
 def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
     if asked.calibration is None:
-        digest = None
         if previous is not None:
-            digest = previous.space.calibration
-        if previous is not None and digest:
-            return kept_calibration(previous.root, digest)
+            return kept_calibration(previous.root, previous.space)
         return None
     if asked.calibration:
         return read_calibration(asked.calibration)

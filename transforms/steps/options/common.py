@@ -167,8 +167,8 @@ INDEX_ACCELERATOR = Declared(
     metavar="HINT",
 )
 CHECK_CARRIED = Declared(
-    "share of the snapshot's shards to read, where listings have no checksums (default: the"
-    " store's)",
+    "share of the snapshot's shards to read, if listings have no checksums (default: all that the"
+    " current snapshot lacks, and the store's share of the others)",
     kind=values.fraction,
     metavar="FRACTION",
 )

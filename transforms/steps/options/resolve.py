@@ -18,7 +18,6 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
-from transforms.store import layout
 from transforms.store.entries import IndexRequest, RangesEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
@@ -98,9 +97,8 @@ def _job(
     asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
 ) -> EmbedJob:
     chosen = choice.options
-    calibration = choice.calibration
     reuse = previous is not None and not asked.reembed
-    differing: tuple[str, ...] = ()
+    differing = ()
     if previous is not None:
         differing = read_again(run, previous, asked.reembed)
     return EmbedJob(
@@ -127,9 +125,6 @@ def _job(
         read_again=differing,
         append=asked.append,
         reuse=reuse,
-        calibration=(
-            storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None
-        ),
         max_drift=choice.gates["max_drift"],
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,

@@ -1,0 +1,39 @@
+"""The copies of calibrations that a store keeps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transforms.base.errors import SpaceMismatchError
+from transforms.calibration import Calibration, check_space, parse_calibration
+from transforms.space import Space
+from transforms.store.calibrations import keep_calibration, kept_calibration
+
+TENSORS = {"mean": np.zeros(4), "scale": np.ones(4)}
+
+
+def fitted_on(space: Space) -> Calibration:
+    """A calibration that has the same tensors whatever the space."""
+    return Calibration.make(
+        parse_calibration("standardize"), TENSORS, (4, 4), {"space": space.to_json()}, {}
+    )
+
+
+def test_fits_on_two_spaces_with_equal_tensors_share_a_copy(tmp_path: Path, space: Space) -> None:
+    spaces = [space, replace(space, max_tokens=32)]
+    fits = [fitted_on(one) for one in spaces]
+    with pytest.raises(SpaceMismatchError, match="max_tokens differ"):
+        check_space(fits[0].info, spaces[1], "the first")
+    for fit in fits:
+        keep_calibration(str(tmp_path), fit)
+    for one, fit in zip(spaces, fits, strict=True):
+        kept = kept_calibration(str(tmp_path), one.calibrated(fit.digest, 4))
+        assert kept is not None
+        assert kept.digest == fit.digest
+        check_space(kept.info, one, "the copy")
+
+
+def test_a_space_without_a_calibration_has_no_copy(tmp_path: Path, space: Space) -> None:
+    assert kept_calibration(str(tmp_path), space) is None
