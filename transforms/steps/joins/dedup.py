@@ -7,12 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_keys
 from transforms.index import TrainedIndex
 from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
-from transforms.index.near_pairs import Components, cosines, lists_for, lists_near, near_pairs, share_found
+from transforms.index.near_pairs import Components, cosines, lists_for, lists_near, near_pairs, one_list, share_found
 from transforms.search import Searcher
-from transforms.steps.joins.store_vectors import TEXT, StoreVectors
+from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
 from transforms.store.manifest import Manifest
 
 SHOWN_GROUPS, SHOWN_ROWS = 5, 3
@@ -45,8 +44,9 @@ def deduplicate(manifest: Manifest, min_score: float, folder: Path) -> Deduplica
     near = _lists(stored, min_score)
     components, alone = Components(len(stored)), near
     if not manifest.chunks.startswith("late"):  # pieces of one text have vectors of their own there
-        copies, originals = _copies(stored.hashes)
-        components.join(copies, originals)
+        originals = first_copies(stored.hashes)
+        copies = np.flatnonzero(originals != np.arange(len(stored)))
+        components.join(copies, originals[copies])
         alone = near.copy()
         alone[copies] = -1  # in no list: their original stands for them
     for first, second in near_pairs(stored.vectors, alone, min_score):
@@ -75,7 +75,7 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
 def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
     """The lists near each row: one for all where every pair can be compared, else those of the index, or new ones."""
     if len(stored) < FLAT_BELOW:
-        return np.zeros((len(stored), 1), np.int32)
+        return one_list(len(stored))
     plan = plan_for(automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip")
     trained = _of_index(stored.manifest) or stored.trained(plan, plan.train_rows)
     return lists_near(stored.vectors, trained, lists_for(min_score))
@@ -86,14 +86,6 @@ def _of_index(manifest: Manifest) -> TrainedIndex | None:
     alike = manifest.metric == "cosine" or manifest.space.normalize
     trained = Searcher(manifest).index.trained if alike else None
     return trained if trained is not None and hasattr(trained.index, "quantizer") else None
-
-
-def _copies(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows whose text an earlier row has, and those rows, int64 [m]."""
-    _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
-    original = first[of]
-    copies = np.flatnonzero(original != np.arange(len(hashes)))
-    return copies, original[copies]
 
 
 def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_matrix
+from transforms.base.arrow import as_hashes, as_keys, as_matrix
 from transforms.base.errors import OptionError
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
@@ -58,23 +58,41 @@ class StoreVectors:
 
     def trained(self, plan: IndexPlan, most: int) -> TrainedIndex:
         """What the training of an index gives for `most` of the rows, the same ones each time."""
-        rows = np.sort(np.random.default_rng(0).choice(len(self), min(most, len(self)), replace=False))
-        with progress.stage(f"training on {len(rows):,} rows"):
-            return TrainedIndex.of(train(plan, np.ascontiguousarray(self.vectors[rows])))
+        return train_on(self.vectors, plan, most)
 
     def names(self, rows: np.ndarray) -> list[str]:
         """The texts of rows int64 [m], cut to 200 characters and on one line; their ids where no text is kept."""
+        texts = self.texts(rows)
+        if texts is None:
+            return self.columns.column("id").take(pa.array(rows)).to_pylist()
+        return [" ".join(text.split())[:TEXT_CHARACTERS] for text in texts]
+
+    def texts(self, rows: np.ndarray) -> list[str] | None:
+        """The texts of rows int64 [m], None if the store keeps none."""
         text = self.manifest.options.kept_text
         if text is None:
-            return self.columns.column("id").take(pa.array(rows)).to_pylist()
+            return None
         found = [""] * len(rows)
         shard = np.searchsorted(self.starts, rows, "right") - 1
         for number in np.unique(shard).tolist():
             here = np.flatnonzero(shard == number)
             table = take_rows(self.manifest.shard_paths[number], rows[here] - self.starts[number], [text])
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
-                found[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
+                found[place] = str(value or "")
         return found
+
+
+def train_on(vectors: np.ndarray, plan: IndexPlan, most: int) -> TrainedIndex:
+    """What the training of an index gives for `most` of the vectors, the same ones each time."""
+    rows = np.sort(np.random.default_rng(0).choice(len(vectors), min(most, len(vectors)), replace=False))
+    with progress.stage(f"training on {len(rows):,} rows"):
+        return TrainedIndex.of(train(plan, np.ascontiguousarray(vectors[rows])))
+
+
+def first_copies(hashes: np.ndarray) -> np.ndarray:
+    """For each row the first one that has its text, int64 [n]; `hashes` uint8 [n, 16]."""
+    _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
+    return first[of]
 
 
 def with_texts(rows: pa.Table, manifest: Manifest) -> tuple[pa.Schema, Iterator[pa.Table]]:
