@@ -11,7 +11,6 @@ from helpers.commands import Outcome, Run
 from helpers.corpora import sentences, write_jsonl, write_lines, write_parquet
 
 from transforms.encoder import Encoder
-from transforms.index import top_pairs
 
 
 @pytest.fixture
@@ -100,21 +99,6 @@ def test_where_there_is_no_pair(pairs: Run, inputs: Path, lines: list[str]) -> N
     path = write_lines(inputs / "a.txt", lines)
     assert "no pairs" in pairs("--input", path).ok().out
     assert found(pairs, path) == []
-
-
-def test_very_many_texts_go_through_an_index(
-    pairs: Run, inputs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", 40)
-    path = write_lines(inputs / "a.txt", sentences(60))
-    outcome = pairs("--input", path, "-k", 3).ok()
-    assert (
-        "an index was asked, which finds the nearest neighbour of 100.0% of the texts"
-        in outcome.out
-    )
-    indexed = found(pairs, path, "-k", 3)
-    monkeypatch.setattr("pipelines.pairs.EXACT_BELOW", top_pairs.EXACT_BELOW)
-    assert indexed == found(pairs, path, "-k", 3)
 
 
 def test_mistakes_are_one_line(pairs: Run, run: Run, inputs: Path) -> None:

@@ -1,12 +1,16 @@
-"""All pairs of rows whose cosine is not below a threshold, and the groups that they hold together.
+"""Pairs of rows with a high cosine: all above a threshold, or the k highest; and the groups that
+pairs hold together.
 
 Rows lie in lists, each at its nearest centroid, and a row is compared with all rows of the lists
-near it: so a pair is found where either row has the other's list among its own.
+near it: so a pair is found if either row has the other's list among its own. In one list every pair
+is compared. Matrix products find candidates; a score in doubt is then computed by itself, so that
+it depends neither on blocks nor on threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,16 +19,36 @@ from transforms.index.by_lists import coarse_search
 from transforms.index.trained import TrainedIndex
 
 BLOCK = 16_384
-CELLS = 1 << 22  # scores held at once
+SIDE = 2048  # rows on each side of a matrix product, more where the other side has fewer
 ROUNDING = 1e-4  # a float32 matrix product is nearer than that to the true cosine
 SAMPLE = 200  # rows on which the share of pairs that are found is measured
+SCORED = 1 << 14  # pairs of the k highest whose scores are computed at once
+
+Pairs = tuple[np.ndarray, np.ndarray]
+
+
+class TopPairs(NamedTuple):
+    """Pairs of rows with their scores, first < second, best first, ties by rows."""
+
+    scores: np.ndarray  # float32 [m]
+    first: np.ndarray  # int64 [m]
+    second: np.ndarray  # int64 [m]
 
 
 def lists_for(threshold: float) -> int:
     """How many lists a row looks into: the farther the rows of a pair are, the more lists may lie
     between them.
     """
-    return 8 if threshold >= 0.9 else 16 if threshold >= 0.8 else 32
+    if threshold >= 0.9:
+        return 8
+    if threshold >= 0.8:
+        return 16
+    return 32
+
+
+def one_list(rows: int) -> np.ndarray:
+    """The list near each row, int32 [n, 1], if all lie in one."""
+    return np.zeros((rows, 1), np.int32)
 
 
 def lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.ndarray:
@@ -39,51 +63,176 @@ def lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.nda
 
 
 def near_pairs(
-    vectors: np.ndarray, near: np.ndarray, threshold: float
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    vectors: np.ndarray, near: np.ndarray, threshold: float, *, side: int = SIDE
+) -> Iterator[Pairs]:
     """Pairs of rows float32 [n, d] of length 1 whose cosine is `threshold` or more, as far as their
     lists meet.
 
-    Both int64 [m], each pair once, block by block; `vectors` may be mapped from a file.
+    `near` are the lists near each row, int32 [n, lists]; a row whose lists are all -1 is in no
+    pair. Both int64 [m], each pair once, block by block; `vectors` may be mapped from a file.
     """
-    home = near[:, 0]
-    members, visits = np.argsort(home, kind="stable"), np.argsort(near, axis=None, kind="stable")
-    bounds = np.arange(int(home.max(initial=-1)) + 2)
-    first, firsts = (
-        np.searchsorted(home[members], bounds),
-        np.searchsorted(near.reshape(-1)[visits], bounds),
-    )
-    for number in progress.over(bounds[:-1], "comparing", "lists"):
-        rows, visitors = (
-            members[first[number] : first[number + 1]],
-            visits[firsts[number] : firsts[number + 1]],
-        )
-        step = max(1, CELLS // max(1, len(rows)))
-        for part in (
-            visitors[start : start + step] // near.shape[1]
-            for start in range(0, len(visitors), step)
-        ):
-            if len(rows):
-                yield _above(vectors, near, part, rows, threshold)
+    for first, second, scores in _compare(vectors, _Lists(near, side), lambda: threshold):
+        doubtful = np.abs(scores - threshold) <= ROUNDING
+        good = np.ones(len(first), bool)
+        good[doubtful] = cosines(vectors, first[doubtful], second[doubtful]) >= threshold
+        yield first[good], second[good]
 
 
-def _above(
-    vectors: np.ndarray, near: np.ndarray, visitors: np.ndarray, rows: np.ndarray, threshold: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of a visitor with a row of a list; none that the list of the visitor has too."""
-    scores = vectors[visitors] @ vectors[rows].T
-    one, other = np.nonzero(scores >= threshold - ROUNDING)
-    first, second, scores = visitors[one], rows[other], scores[one, other]
-    again = (near[second] == near[first, :1]).any(axis=1) & (first > second)
-    good = (first != second) & ~again
-    first, second, doubtful = (
-        first[good],
-        second[good],
-        np.abs(scores[good] - threshold) <= ROUNDING,
-    )
-    good = np.ones(len(first), bool)
-    good[doubtful] = cosines(vectors, first[doubtful], second[doubtful]) >= threshold
-    return first[good], second[good]
+def top_pairs(
+    vectors: np.ndarray, near: np.ndarray, k: int, *, least: float = -np.inf, side: int = SIDE
+) -> TopPairs:
+    """The k pairs of rows with the highest cosine, `least` or more; all of them if there are fewer.
+
+    Rows and their lists are as `near_pairs` takes them.
+    """
+    best = _Best(vectors, k, least)
+    for first, second, _ in _compare(vectors, _Lists(near, side), lambda: best.low, k):
+        best.offer(np.minimum(first, second), np.maximum(first, second))
+    return best.pairs()
+
+
+class _Lists:
+    """The rows of each list: `members` lie in it, `visitors` look into it from others."""
+
+    def __init__(self, near: np.ndarray, side: int):
+        home = near[:, 0]
+        others = near[:, 1:]
+        bounds = np.arange(int(home.max(initial=-1)) + 2)
+        visits = np.argsort(others, axis=None, kind="stable")
+        self._members = np.argsort(home, kind="stable")
+        self._first_member = np.searchsorted(home[self._members], bounds)
+        self._visitors = visits // max(1, others.shape[1])
+        self._first_visitor = np.searchsorted(others.reshape(-1)[visits], bounds)
+        self.count = len(bounds) - 1
+        self.near = near
+        self.side = side
+
+    def members(self, number: int) -> np.ndarray:
+        """The rows that lie in a list, in their order."""
+        return self._members[self._first_member[number] : self._first_member[number + 1]]
+
+    def looking(self, number: int) -> np.ndarray:
+        """The rows that look into a list: its members first."""
+        visitors = self._visitors[self._first_visitor[number] : self._first_visitor[number + 1]]
+        return np.concatenate([self.members(number), visitors])
+
+    def blocks(self) -> list[tuple[int, int, int]]:
+        """What is compared at once: of a list the rows looking into it from one place on, and
+        members from another on.
+
+        A block of members with members before them is left out: the pairs are those of the block
+        that mirrors it.
+        """
+        found = []
+        for number in range(self.count):
+            members = int(self._first_member[number + 1] - self._first_member[number])
+            visitors = int(self._first_visitor[number + 1] - self._first_visitor[number])
+            step = self.step(members)
+            for start in range(0, members + visitors, step):
+                lowest = 0
+                if min(start + step, members + visitors) <= members and members > self.side:
+                    lowest = start
+                found += [(number, start, other) for other in range(lowest, members, self.side)]
+        return found
+
+    def step(self, members: int) -> int:
+        """How many rows are compared at once with the members of a list, more if these are few."""
+        return max(self.side, min(BLOCK, self.side**2 // max(1, members)))
+
+
+def _compare(
+    vectors: np.ndarray, lists: _Lists, floor: Callable[[], float], most: int | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Rows of pairs int64 [m] and their scores float32 [m] up to rounding, of those that may reach
+    `floor`, each once.
+
+    Of a block the `most` best are given, and those that rounding may put among them.
+    """
+    near = lists.near
+    here: tuple[int, int] | None = None
+    members = looking = left_rows = left = np.empty(0, np.int64)
+    for number, start, other in progress.over(lists.blocks(), "comparing", "blocks of pairs"):
+        if here is None or here[0] != number:
+            members = lists.members(number)
+            looking = lists.looking(number)
+        if here != (number, start):
+            left_rows = looking[start : start + lists.step(len(members))]
+            left = _take(vectors, left_rows)
+            here = (number, start)
+        right_rows = members[other : other + lists.side]
+        scores = left @ _take(vectors, right_rows).T
+        own = max(0, min(len(left), len(members) - start))
+        if start + own > other:
+            places = np.arange(start, start + own)[:, None]
+            scores[:own][places >= np.arange(other, other + len(right_rows))] = -np.inf
+        one, two = _above(scores, floor(), most)
+        first = left_rows[one]
+        second = right_rows[two]
+        # A pair whose rows look into each other's lists is met in both.
+        again = (one >= own) & (first > second) & (near[second] == near[first, :1]).any(axis=1)
+        once = ~again
+        yield first[once], second[once], scores[one[once], two[once]]
+
+
+def _take(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Some rows of vectors; not copied if they follow each other, as all of one list do."""
+    start = int(rows[0])
+    stop = int(rows[-1])
+    if stop - start == len(rows) - 1 and (np.diff(rows) == 1).all():
+        return vectors[start : stop + 1]
+    return vectors[rows]
+
+
+def _above(scores: np.ndarray, low: float, most: int | None) -> Pairs:
+    """Places of the scores that may be `low` or above, but for those that `most` others exceed."""
+    flat = scores.reshape(-1)
+    places = np.flatnonzero(flat >= max(low - ROUNDING, np.finfo(np.float32).min))
+    if most is not None and len(places) > most:
+        found = flat[places]
+        places = places[found >= np.partition(found, -most)[-most] - 2 * ROUNDING]
+    return np.divmod(places, scores.shape[1])
+
+
+class _Best:
+    """The k best of the pairs that were offered, with `least` or more; `low` is the score that a
+    pair has to reach.
+    """
+
+    def __init__(self, vectors: np.ndarray, k: int, least: float):
+        self._vectors = vectors
+        self._k = k
+        self._least = least
+        self._waiting: list[np.ndarray] = []
+        self._pairs = np.empty((2, 0), np.int64)
+        self._scores = np.empty(0, np.float32)
+        self.low = least
+
+    def offer(self, first: np.ndarray, second: np.ndarray) -> None:
+        """Take these pairs into account, none of which was offered before."""
+        if not len(first):
+            return
+        self._waiting.append(np.stack([first, second]))
+        waiting = sum(pairs.shape[1] for pairs in self._waiting)
+        if waiting > max(self._k, SCORED) or self.low == -np.inf:
+            self._settle()
+
+    def _settle(self) -> None:
+        new = np.concatenate(self._waiting, axis=1)
+        self._waiting = []
+        pairs = np.concatenate([self._pairs, new], axis=1)
+        scores = np.concatenate([self._scores, cosines(self._vectors, *new)])
+        order = np.lexsort((pairs[1], pairs[0], -scores))
+        order = order[scores[order] >= self._least][: self._k]
+        self._pairs = pairs[:, order]
+        self._scores = scores[order]
+        if len(order) == self._k:
+            self.low = float(self._scores[-1])
+
+    def pairs(self) -> TopPairs:
+        """The best pairs of those offered so far."""
+        if self._waiting:
+            self._settle()
+        return TopPairs(self._scores, *self._pairs)
 
 
 def cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -118,6 +267,33 @@ def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tupl
         ).any(axis=1)
         met, pairs = met + int(looks.sum()), pairs + len(first)
     return (met / pairs if pairs else 1.0), pairs
+
+
+def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
+    """The share of some rows whose nearest other row, or one as near, is met in their lists; 1.0 of
+    none.
+
+    These rows are compared with all others, those in no list left out.
+    """
+    listed = np.flatnonzero(near[:, 0] >= 0)
+    rows = np.random.default_rng(1).choice(listed, min(SAMPLE, len(listed)), replace=False)
+    asked = vectors[rows]
+    best = np.full(len(rows), -np.inf, np.float32)
+    met = np.full(len(rows), -np.inf, np.float32)
+    for start in progress.over(
+        range(0, len(vectors), BLOCK), "measuring what is found", "blocks of rows"
+    ):
+        scores = asked @ vectors[start : start + BLOCK].T
+        here = (rows >= start) & (rows < start + scores.shape[1])
+        scores[here, rows[here] - start] = -np.inf
+        others = near[start : start + BLOCK]
+        scores[:, others[:, 0] < 0] = -np.inf
+        best = np.maximum(best, scores.max(axis=1))
+        meet = (near[rows][:, :, None] == others[:, 0]).any(axis=1)
+        for column in others.T:
+            meet |= near[rows, :1] == column
+        met = np.maximum(met, np.where(meet, scores, -np.inf).max(axis=1))
+    return float((met >= best - ROUNDING).mean()) if len(rows) else 1.0
 
 
 class Components:

@@ -6,8 +6,8 @@ from helpers.index_data import trained, unit_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.index import TrainedIndex, near_pairs
-from transforms.index.near_pairs import Components, lists_near, share_found
+from transforms.index import TrainedIndex
+from transforms.index.near_pairs import Components, lists_near, near_pairs, share_found
 
 DIM = 8
 
@@ -26,23 +26,22 @@ def by_brute_force(vectors: np.ndarray, threshold: float) -> set[tuple[int, int]
     return set(zip(first.tolist(), second.tolist(), strict=True))
 
 
-def found_pairs(vectors: np.ndarray, near: np.ndarray, threshold: float) -> list[tuple[int, int]]:
+def found_pairs(
+    vectors: np.ndarray, near: np.ndarray, threshold: float, side: int
+) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    for first, second in near_pairs.near_pairs(vectors, near, threshold):
+    for first, second in near_pairs(vectors, near, threshold, side=side):
         low, high = np.minimum(first, second), np.maximum(first, second)
         found += zip(low.tolist(), high.tolist(), strict=True)
     return found
 
 
-@pytest.mark.parametrize("cells", [1 << 22, 997])
+@pytest.mark.parametrize("side", [2048, 31])
 @pytest.mark.parametrize("lists", [1, 2, 4])
-def test_every_pair_whose_lists_meet_is_found_once(
-    monkeypatch: pytest.MonkeyPatch, lists: int, cells: int
-) -> None:
-    monkeypatch.setattr(near_pairs, "CELLS", cells)
+def test_every_pair_whose_lists_meet_is_found_once(lists: int, side: int) -> None:
     vectors = crowded(600)
     near = lists_near(vectors, TrainedIndex.of(trained("IVF4,Flat", "ip", DIM)), lists)
-    found, wanted = found_pairs(vectors, near, 0.9), by_brute_force(vectors, 0.9)
+    found, wanted = found_pairs(vectors, near, 0.9, side), by_brute_force(vectors, 0.9)
     meet = {(a, b) for a, b in wanted if near[a, 0] in near[b] or near[b, 0] in near[a]}
     assert len(set(found)) == len(found)
     assert set(found) == (wanted if lists == 4 else meet)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.index_data import small_integers, unit_vectors
+from helpers.index_data import small_integers, trained, unit_vectors
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transforms.index import top_pairs
-from transforms.index.top_pairs import TopPairs, exact_pairs, indexed_pairs, with_copies
+from transforms.index import TrainedIndex
+from transforms.index.copies import with_copies
+from transforms.index.near_pairs import TopPairs, lists_near, one_list, share_of_nearest, top_pairs
 
 DIM = 12
 
@@ -30,6 +31,11 @@ def listed(pairs: TopPairs) -> list[tuple[float, int, int]]:
     return [(float(score), int(a), int(b)) for score, a, b in zip(*pairs, strict=True)]
 
 
+def exact_pairs(vectors: np.ndarray, k: int, block: int = 2048) -> TopPairs:
+    """The pairs of rows that all lie in one list."""
+    return top_pairs(vectors, one_list(len(vectors)), k, side=block)
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     n=st.integers(0, 40), k=st.integers(1, 900), block=st.integers(1, 45), seed=st.integers(0, 99)
@@ -43,8 +49,7 @@ def test_every_pair_is_compared_ties_included(n: int, k: int, block: int, seed: 
 
 
 @pytest.mark.parametrize("k", [1, 10, 500, 5000])
-def test_real_numbers_in_any_blocks(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(top_pairs, "_SCORED", 100)
+def test_real_numbers_in_any_blocks(k: int) -> None:
     vectors = unit_vectors(300, DIM)
     whole = exact_pairs(vectors, k)
     for block in (7, 64, 299):
@@ -96,14 +101,47 @@ def test_a_text_of_very_many_rows_costs_no_more_than_k() -> None:
     assert [pair[1:] for pair in listed(everything)[2:]] == [(0, 1), (0, 3), (1, 2), (2, 3)]
 
 
-def test_an_index_finds_nearly_all_of_them() -> None:
-    vectors = unit_vectors(30_000, DIM, seed=3)
-    vectors[15_000:15_100] = vectors[:100] + 0.05 * unit_vectors(100, DIM, seed=4)
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(2, 60),
+    k=st.integers(1, 200),
+    lists=st.integers(1, 4),
+    side=st.integers(1, 30),
+    seed=st.integers(0, 99),
+)
+def test_in_lists_the_best_of_the_pairs_that_meet_are_found(
+    n: int, k: int, lists: int, side: int, seed: int
+) -> None:
+    vectors = unit_vectors(n, DIM, seed)
+    near = np.argsort(vectors[:, :5], axis=1)[:, :lists].astype(np.int32)
+    meet = [
+        pair
+        for pair in brute_force(vectors, n * n)
+        if near[pair[1], 0] in near[pair[2]] or near[pair[2], 0] in near[pair[1]]
+    ]
+    found = top_pairs(vectors, near, k, side=side)
+    assert [pair[1:] for pair in listed(found)] == [pair[1:] for pair in meet[:k]]
+    np.testing.assert_allclose(found.scores, [pair[0] for pair in meet[:k]], atol=1e-6)
+
+
+def test_rows_in_no_list_are_in_no_pair() -> None:
+    vectors = unit_vectors(40, DIM)
+    near = one_list(40)
+    near[::2] = -1
+    found = top_pairs(vectors, near, 1000)
+    assert {row for pair in listed(found) for row in pair[1:]} == set(range(1, 40, 2))
+    assert share_of_nearest(vectors, near) == 1
+
+
+def test_lists_find_nearly_all_of_them() -> None:
+    vectors = unit_vectors(6000, DIM, seed=3)
+    vectors[3000:3100] = vectors[:100] + 0.05 * unit_vectors(100, DIM, seed=4)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    pairs, share = indexed_pairs(vectors, 100)
+    near = lists_near(vectors, TrainedIndex.of(trained("IVF64,Flat", "ip", DIM)), 16)
+    pairs = top_pairs(vectors, near, 100)
     true = {pair[1:] for pair in listed(exact_pairs(vectors, 100))}
     found = [pair[1:] for pair in listed(pairs)]
     assert len(found) == len(set(found)) == 100
     assert len(true & set(found)) >= 90
-    assert 0.5 < share <= 1
+    assert 0.5 < share_of_nearest(vectors, near) <= 1
     assert (np.diff(pairs.scores) <= 0).all()

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.base.arrow import as_keys
 from transforms.index import TrainedIndex
 from transforms.index.choose import FLAT_BELOW, automatic_index, plan_for
 from transforms.index.near_pairs import (
@@ -16,10 +15,11 @@ from transforms.index.near_pairs import (
     lists_for,
     lists_near,
     near_pairs,
+    one_list,
     share_found,
 )
 from transforms.search import Searcher, Selection
-from transforms.steps.joins.store_vectors import TEXT, StoreVectors
+from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
 from transforms.store.manifest import Manifest
 
 SHOWN_GROUPS, SHOWN_ROWS = 5, 3
@@ -56,8 +56,9 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     alone = near
     # With late chunks, pieces of one text have vectors of their own.
     if not selection.manifest.chunks.startswith("late"):
-        copies, originals = _copies(stored.hashes)
-        components.join(copies, originals)
+        originals = first_copies(stored.hashes)
+        copies = np.flatnonzero(originals != np.arange(len(stored)))
+        components.join(copies, originals[copies])
         alone = near.copy()
         alone[copies] = -1  # in no list: their original stands for them
     for first, second in near_pairs(stored.vectors, alone, min_score):
@@ -90,7 +91,7 @@ def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
     index, or new ones.
     """
     if len(stored) < FLAT_BELOW:
-        return np.zeros((len(stored), 1), np.int32)
+        return one_list(len(stored))
     plan = plan_for(
         automatic_index(len(stored), "Flat"), len(stored), stored.vectors.shape[1], "ip"
     )
@@ -105,14 +106,6 @@ def _of_index(manifest: Manifest) -> TrainedIndex | None:
     if trained is not None and hasattr(trained.index, "quantizer"):
         return trained
     return None
-
-
-def _copies(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows whose text an earlier row has, and those rows, int64 [m]."""
-    _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
-    original = first[of]
-    copies = np.flatnonzero(original != np.arange(len(hashes)))
-    return copies, original[copies]
 
 
 def _with_keepers(stored: StoreVectors, component: np.ndarray) -> pa.Table:

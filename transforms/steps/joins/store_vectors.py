@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base import progress
-from transforms.base.arrow import as_hashes, as_matrix
+from transforms.base.arrow import as_hashes, as_keys, as_matrix
 from transforms.index import IndexPlan, TrainedIndex, train
 from transforms.index.vectors import prepared
 from transforms.search import Selection
@@ -65,22 +65,25 @@ class StoreVectors:
 
     def trained(self, plan: IndexPlan, most: int) -> TrainedIndex:
         """Train an index on at most `most` of the rows, the same ones each time."""
-        rows = np.sort(
-            np.random.default_rng(0).choice(len(self), min(most, len(self)), replace=False)
-        )
-        with progress.stage(f"training on {len(rows):,} rows"):
-            return TrainedIndex.of(train(plan, np.ascontiguousarray(self.vectors[rows])))
+        return train_on(self.vectors, plan, most)
 
     def names(self, rows: np.ndarray) -> list[str]:
         """Return the texts of rows int64 [m], cut to 200 characters and on one line.
 
         Returns their ids if the store keeps no text.
         """
+        texts = self.texts(rows)
+        if texts is None:
+            return self.columns.column("id").take(pa.array(rows)).to_pylist()
+        return [" ".join(text.split())[:TEXT_CHARACTERS] for text in texts]
+
+    def texts(self, rows: np.ndarray) -> list[str] | None:
+        """Return the texts of rows int64 [m], None if the store keeps none."""
         manifest = self.selection.manifest
         text = manifest.options.kept_text
         if text is None:
-            return self.columns.column("id").take(pa.array(rows)).to_pylist()
-        names = [""] * len(rows)
+            return None
+        texts = [""] * len(rows)
         shards = np.searchsorted(self.starts, rows, "right") - 1
         for shard in np.unique(shards).tolist():
             here = np.flatnonzero(shards == shard)
@@ -90,8 +93,22 @@ class StoreVectors:
                 places = selected[places]
             table = take_rows(manifest.shard_paths[shard], places, [text])
             for place, value in zip(here.tolist(), table.column(0).to_pylist(), strict=True):
-                names[place] = " ".join(str(value or "").split())[:TEXT_CHARACTERS]
-        return names
+                texts[place] = str(value or "")
+        return texts
+
+
+def train_on(vectors: np.ndarray, plan: IndexPlan, most: int) -> TrainedIndex:
+    """Train an index on at most `most` of the vectors, the same ones each time."""
+    generator = np.random.default_rng(0)
+    rows = np.sort(generator.choice(len(vectors), min(most, len(vectors)), replace=False))
+    with progress.stage(f"training on {len(rows):,} rows"):
+        return TrainedIndex.of(train(plan, np.ascontiguousarray(vectors[rows])))
+
+
+def first_copies(hashes: np.ndarray) -> np.ndarray:
+    """Return for each row the first one of its text, int64 [n]; `hashes` uint8 [n, 16]."""
+    _, first, of = np.unique(as_keys(hashes), return_index=True, return_inverse=True)
+    return first[of]
 
 
 def with_texts(rows: pa.Table, selection: Selection) -> tuple[pa.Schema, Iterator[pa.Table]]:
