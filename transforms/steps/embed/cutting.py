@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transforms.corpus import UnitRows, read_span
 from transforms.corpus.groups import AnySpan, GroupSpan, read_group
 from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
+from transforms.corpus.rows import Parts
 from transforms.space import Recipe, Space
 from transforms.space.chunks import ChunksSpec
-from transforms.steps.embed.inputs import Parts
 from transforms.steps.options.job import EmbedJob
 
 if TYPE_CHECKING:
