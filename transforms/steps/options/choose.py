@@ -18,6 +18,7 @@ from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.entries import IndexRequest, Options
 from transforms.store.manifest import Manifest
+from transforms.store.runs.gates import UsedGates
 
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
@@ -42,7 +43,7 @@ REMEMBERED = _remembered_as(Remembered.RUN)
 @dataclass(frozen=True)
 class Choice:
     """What a run's options come to. `options` are those that the store will remember, `gates` those
-    of this run.
+    used in this run.
     """
 
     options: Options
@@ -52,7 +53,7 @@ class Choice:
     index: IndexRequest | None
     partition: str
     unit_tokens: int
-    gates: dict[str, float]
+    gates: UsedGates
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:

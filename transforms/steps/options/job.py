@@ -18,14 +18,13 @@ class EmbedJob:
     that unchanged files are taken over unread from the last snapshot, `append` that its other files
     are taken over too, `reuse` that texts which it holds take their vectors from it. `read_again`
     names what keeps the run from taking anything over: options and fields of the space that would
-    change. `calibration` is the folder of the one to apply, `max_drift` the cosine distance by
-    which the canary's vectors may have moved. `buckets` are the last snapshot's where they are to
-    be kept, `text_limit` the bytes of text that may be grouped in memory. `hidden` says that files
-    and folders whose names begin with a dot are input too. `index_asked` is the index asked for
-    now, not remembered. `retried` says that an engine does work again whose worker died. `chunks`
-    is the SPEC by which documents are cut. `max_bad_files` is how many input files may be left out
-    because they cannot be read; below 1, which part of them. `table_filter` names the partitions
-    that are taken of a table of Iceberg or Delta Lake.
+    change. `calibration` is the folder of the one to apply. `buckets` are the last snapshot's if
+    they are to be kept, `text_limit` the bytes of text that may be grouped in memory. `hidden` says
+    that files and folders whose names begin with a dot are input too. `index_asked` is the index
+    asked for now, not remembered. `retried` says that an engine does work again whose worker died.
+    `chunks` is the SPEC by which documents are cut. `max_bad_files` is how many input files may be
+    left out because they cannot be read; below 1, which part of them. `table_filter` names the
+    partitions that are taken of a table of Iceberg or Delta Lake.
     """
 
     run: Run
@@ -41,7 +40,6 @@ class EmbedJob:
     append: bool = False
     reuse: bool = False
     calibration: str | None = None
-    max_drift: float = 0.0
     buckets: Buckets | None = None
     text_limit: int | None = None
     retried: bool = False

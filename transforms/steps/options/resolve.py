@@ -80,13 +80,10 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
         previous=previous.run if previous else None,
         version=previous.version if previous else None,
         previous_digest=previous.digest if previous else None,
-        max_rejects=choice.gates["max_rejects"],
-        max_deletes=choice.gates["max_deletes"],
-        max_unknown=choice.gates["max_unknown"],
+        gates=choice.gates,
         check_from=check_from,
         check_stride=stride(previous, check_from, chosen.check_carried),
         previous_rows=previous.rows.written if previous and asked.limit is None else 0,
-        price_per_hour=chosen.price_per_hour,
         command="embed",
         generation=_generation(asked, previous),
         canary=previous.canary if previous and not asked.reembed else None,
@@ -130,7 +127,6 @@ def _job(
         calibration=(
             storage.join(run.root, layout.calibration(calibration.digest)) if calibration else None
         ),
-        max_drift=choice.gates["max_drift"],
         buckets=_buckets(asked, run, previous),
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
         retried=not local,

@@ -25,7 +25,7 @@ def one(
     asked = EmbedOptions(input=("a",), store="s", **{name: given})  # type: ignore[arg-type]
     gates = gates_of(asked, options, dtype)
     later = gates_of(EmbedOptions(input=("a",), store="s"), Options(**gates.remembered), dtype)  # type: ignore[arg-type]
-    return gates.used[name], later.used[name]
+    return getattr(gates.used, name), getattr(later.used, name)
 
 
 @pytest.mark.parametrize("name", NAMES)

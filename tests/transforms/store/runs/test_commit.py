@@ -22,6 +22,7 @@ from transforms.store.entries import Options
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.commit import Run, settle
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
 from transforms.store.runs.result import now, read_result
 from transforms.store.shards.units import UnitCounts, UnitStore
@@ -137,7 +138,10 @@ def test_too_many_rejects_is_exit_3(run: Run) -> None:
     with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
         settle(run, stretches(run, bad), [])
     assert (
-        settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+        settle(
+            replace(run, gates=UsedGates(max_rejects=0.5)), stretches(run, bad), []
+        ).tally.ledger.rejected
+        == 10
     )
 
 
@@ -326,7 +330,7 @@ def sound(tmp_path: Path, space: Space) -> manifest.Manifest:
     root = str(tmp_path / "store")
     unit = make_unit(space, ["x", "y", "z"], rejects=1, name=f"{FILE.key}-{0:012d}")
     made = UnitStore(root, space).write(unit, make_vectors(3), [], UnitCounts(3, 0, 0))
-    run = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
+    run = replace(commit_one(tmp_path, space, "run1", [], None), gates=UsedGates(max_rejects=0.5))
     assert finish(run, [made], []).status == "committed"
     return open_store(root).manifest
 
