@@ -17,7 +17,7 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import read_again
 from transforms.steps.plan.files import FilePlanner, list_files, record
 from transforms.store import open_store
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
@@ -43,7 +43,7 @@ def job_of(
     of_job, of_run, of_gates = (
         {name: values.pop(name) for name in [*values] if name in names} for names in fields
     )
-    options = Options(**{"id_column": "id", **values})
+    options = RememberedOptions(**{"id_column": "id", **values})
     run = Run(
         **{
             "root": str(root), "id": run_name(number), "space": SPACE, "partition": "file",

@@ -10,7 +10,7 @@ from helpers.units import make_unit, make_vectors
 from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
@@ -64,7 +64,7 @@ def begin(root: str, number: int, units: int, **values: Any) -> Run:
     previous = read_manifest(root)
     of_run = {name: values.pop(name) for name in [*values] if name in Run.__dataclass_fields__}
     return Run(
-        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), Options(model="m", **values), {}, now(),
+        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), RememberedOptions(model="m", **values), {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None, **of_run,
     )  # fmt: skip
 

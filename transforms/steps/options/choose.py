@@ -16,7 +16,7 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import RULES, Case, decide
 from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.entries import IndexRequest, Options
+from transforms.store.entries import IndexRequest, RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.gates import UsedGates
 
@@ -46,7 +46,7 @@ class Choice:
     used in this run.
     """
 
-    options: Options
+    options: RememberedOptions
     recipe: Recipe
     space: Space
     calibration: Calibration | None
@@ -62,7 +62,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     """
     asked, remembered = (
         _as_exported(asked),
-        previous.options if previous else Options.of_a_new_store(),
+        previous.options if previous else RememberedOptions.of_a_new_store(),
     )
     chosen = {
         name: _chosen(asked, remembered, name)
@@ -89,7 +89,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     gates = gates_of(asked, remembered, space.dtype)
     chosen |= gates.remembered
     return Choice(
-        options=Options(**chosen),
+        options=RememberedOptions(**chosen),
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
         space=space,
         calibration=calibration,
@@ -139,7 +139,7 @@ def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     return replace(asked, **stated)
 
 
-def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
+def _chosen(asked: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
     given = getattr(asked, name)
     if given is not None:
         return given
@@ -156,11 +156,13 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
     if name == "text_template" and asked.text_column is not None:
         return None
     if name == "text_column" and asked.text_template is not None:
-        return Options.text_column
+        return RememberedOptions.text_column
     return getattr(remembered, name)
 
 
-def _kept(asked: EmbedOptions, remembered: Options) -> tuple[tuple[str, ...], dict[str, str]]:
+def _kept(
+    asked: EmbedOptions, remembered: RememberedOptions
+) -> tuple[tuple[str, ...], dict[str, str]]:
     """The columns to keep, and the types of those that have been given one, now or before."""
     if asked.kept is None:
         return tuple(remembered.keep_columns), remembered.keep_types

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from transforms.base.option import declared_in
 from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
 DEFAULTS = {
-    "max_rejects": Options.max_rejects,
-    "max_deletes": Options.max_deletes,
+    "max_rejects": RememberedOptions.max_rejects,
+    "max_deletes": RememberedOptions.max_deletes,
     "max_unknown": MAX_UNKNOWN,
 }
 
@@ -31,7 +31,7 @@ class Gates(NamedTuple):
     remembered: dict[str, float]
 
 
-def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
+def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
     """The gates of a run whose model computes in a dtype; `before` are the options of the last
     snapshot.
     """

@@ -19,8 +19,8 @@ from transforms.store.entries import (
     CanaryEntry,
     IndexEntry,
     Input,
-    Options,
     RangesEntry,
+    RememberedOptions,
     RowCounts,
     TokenCounts,
     WorkCounts,
@@ -85,7 +85,7 @@ class Run:
     partition: str
     unit_tokens: int
     globs: tuple[str, ...]
-    options: Options
+    options: RememberedOptions
     versions: dict[str, str]
     started: str
     previous: str | None = None

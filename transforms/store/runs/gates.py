@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class UsedGates:
     vectors may have moved.
     """
 
-    max_rejects: float = Options.max_rejects
+    max_rejects: float = RememberedOptions.max_rejects
     max_deletes: float = 1.0
     max_unknown: float = 1.0
     max_drift: float = 0.0

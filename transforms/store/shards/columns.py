@@ -8,7 +8,7 @@ import pyarrow as pa
 from transforms.base.errors import OptionError
 from transforms.corpus.pieces import PIECES
 from transforms.space import Space
-from transforms.store.entries import TEXT, Options
+from transforms.store.entries import TEXT, RememberedOptions
 from transforms.store.shards.precision import embedding_type
 
 
@@ -68,7 +68,7 @@ def hidden_columns(pieces: bool) -> frozenset[str]:
     )
 
 
-def check_kept(options: Options) -> None:
+def check_kept(options: RememberedOptions) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in own_columns(()):
