@@ -55,7 +55,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     run's.
     """
     encoder = encoder_of(job.recipe, job.machine, calibration_of(job), of_floats(job.run.space))
-    check_chunks(encoder, ChunksSpec.parse(job.chunks))
+    check_chunks(encoder, job.chunks)
     return encoder
 
 

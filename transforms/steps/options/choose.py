@@ -54,6 +54,7 @@ class Choice:
     partition: str
     unit_tokens: int
     gates: UsedGates
+    chunks: ChunksSpec
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
@@ -71,7 +72,8 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     }
     chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
-    chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
+    chunks = ChunksSpec.parse(chosen["chunks"])
+    chosen["chunks"] = str(chunks)
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files, index = resolve_model(chosen["model"], chosen["revision"]), _index(asked, previous)
@@ -99,6 +101,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
             "--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None
         ),
         gates=gates.used,
+        chunks=chunks,
     )
 
 

@@ -131,7 +131,7 @@ def _job(
         text_limit=_memory() // 4 if local and choice.partition == "content" else None,
         retried=not local,
         hidden=chosen.hidden,
-        chunks=chosen.chunks,
+        chunks=choice.chunks,
         max_bad_files=asked.max_bad_files,
         table_filter=asked.input_filter,
         index_asked=(
