@@ -22,6 +22,13 @@ def test_a_new_own_column_is_one_edit(monkeypatch: pytest.MonkeyPatch) -> None:
         columns.check_kept(RememberedOptions(keep_columns=("language",)))
 
 
+def test_what_leaves_a_store_of_the_own_columns() -> None:
+    assert columns.PUSHED_COLUMNS == ("id", "embedding", "piece", "pieces", "start", "end")
+    assert columns.ADDED_COLUMNS == ("embedding", "norm", "tokens", "truncated")
+    assert columns.ADDED_PIECE_COLUMNS == ("piece", "pieces", "start", "end")
+    assert columns.PLACE_COLUMNS == ("piece", "start", "end")
+
+
 def test_own_columns_of_pieces_are_in_shards_of_pieces_alone() -> None:
     vectors = pa.list_(pa.float32(), 3)
     rows = ["id", "embedding", "norm", "row_hash", "tokens", "truncated"]
