@@ -22,7 +22,7 @@ from benchmarks.index import synthetic, timed
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
@@ -58,7 +58,8 @@ class Nights:
         before = read_manifest(str(self.root))
         run = Run(
             root=str(self.root), id=f"run{self._count}", space=self.space, partition="file",
-            unit_tokens=1, globs=("/in/*",), options=Options(), versions={}, started=now(),
+            unit_tokens=1, globs=("/in/*",), options=RememberedOptions(), versions={},
+            started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip
         planned = [PlannedFile(_file(number), carried=(unit,)) for number, unit in enumerate(units)]

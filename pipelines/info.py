@@ -14,7 +14,7 @@ from transforms.base.progress import duration
 from transforms.report.snapshot import facts
 from transforms.steps.options.store import InfoOptions
 from transforms.store import open_store
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.result import COMMITTED
 
@@ -108,7 +108,7 @@ def options_line(remembered: dict[str, Any], partition: str) -> str:
     """The remembered options that differ from the defaults, as flags; those of the model have lines
     of their own.
     """
-    defaults = Options.of_a_new_store().to_json()
+    defaults = RememberedOptions.of_a_new_store().to_json()
     types = remembered.get("keep_types", {})
     if partition == "file":
         flags = []

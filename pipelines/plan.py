@@ -202,7 +202,7 @@ def predict(options: EmbedOptions, beam_options: PipelineOptions) -> Prediction:
     if options.calibration:
         measured = replace(job, calibration=options.calibration)
     pace = measure(measured, spans) if spans else None
-    found = estimate(planned, beside, work, pace, job.chunks != "none")
+    found = estimate(planned, beside, work, pace, job.chunks.cuts)
     if job.by_content:
         found = in_buckets(found, spans, same, job)
         # some of these have other names
@@ -383,10 +383,7 @@ def lines(found: Prediction, store: str | None) -> list[str]:
         + (", read like the others" if plan.unchanged_files > plan.carried_files else ""),
         *beside_lines(plan.beside),
         *bad_lines(plan.bad),
-        (
-            f"{'rows     ' if chunks == 'none' else 'documents'}   {most}{about}{plan.rows:,.0f} to"
-            " embed"
-        ),
+        (f"{'documents' if chunks.cuts else 'rows     '}   {most}{about}{plan.rows:,.0f} to embed"),
         *(
             ["pieces      " + f"{most}about {plan.pieces:,.0f}, by {chunks}"]
             if plan.pieces is not None

@@ -24,7 +24,7 @@ from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions
 from transforms.evaluation.options import EvaluateCommandOptions
 from transforms.steps.options import embed, index, joins, search, store
 from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.training.distill_options import DistillOptions
 from transforms.training.options import TrainCommandOptions, TrainOptions
 
@@ -119,7 +119,7 @@ def test_python_has_the_command_with_its_keywords(command: str) -> None:
 def test_a_store_remembers_the_options_that_are_declared_so() -> None:
     declared = declared_in(embed.EmbedOptions)
     remembered = {name for name, one in declared.items() if one.remembered is not None or one.gate}
-    of_a_store = {item.name for item in fields(Options)}
+    of_a_store = {item.name for item in fields(RememberedOptions)}
     assert remembered - of_a_store == {"partition", "unit_tokens"}  # which the manifest itself has
     # given with keep_columns; of a trial run; other fields of the JSON
     more = {"keep_types", "limit", "said"}

@@ -23,7 +23,7 @@ from pipelines.common import beam_flags
 from pipelines.common.options import as_options
 from pipelines.train import with_recipe
 from transforms.evaluation import rows
-from transforms.evaluation.encode_many import ModelOptions
+from transforms.evaluation.encode_many import ModelSettings
 from transforms.evaluation.methods import expand
 from transforms.training.options import TrainOptions, check
 
@@ -264,7 +264,7 @@ def test_a_row_of_the_list_is_a_command_that_there_is_or_a_reason(what: str, mad
         else:
             args, _ = beam_flags.parse(parser, words[2:])
         for spec in getattr(args, "poolers", None) or ():
-            expand(ModelOptions("minilm"), [spec])
+            expand(ModelSettings("minilm"), [spec])
 
 
 def test_the_pairs_that_sets_share_are_those_of_the_page(shared: Path) -> None:

@@ -12,7 +12,7 @@ from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
 from transforms.report.history import RunSummary
 from transforms.report.report import summary_of
-from transforms.space.chunks import LATE_TOKENS, ChunksSpec
+from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
 from transforms.store.entries import IndexEntry, RecallEntry
@@ -169,7 +169,7 @@ def late_note(resolved: Resolved) -> str | None:
     """What is to be said of late chunking by a model that takes no more than a piece; None where
     nothing is.
     """
-    chunks = ChunksSpec.parse(resolved.job.chunks)
+    chunks = resolved.job.chunks
     limit = resolved.space.max_tokens
     window = min((n for n in (chunks.window, limit) if n is not None), default=None)
     if chunks.kind != "late" or window is None or window > (chunks.tokens or LATE_TOKENS):

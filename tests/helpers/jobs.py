@@ -6,9 +6,10 @@ from typing import Any
 from transforms.corpus import Columns
 from transforms.space import Machine, Recipe, resolve_model, resolve_space
 from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.commit import Run
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.result import now
 
 
@@ -25,12 +26,12 @@ def embed_job(store: Path, model: Path, glob: object, run: str = "run1", **value
         "unit_tokens": values.pop("unit_tokens", 1000),
     }
     found = Run(
-        root=str(store), id=run, space=space, globs=(str(glob),), options=Options(id_column="id"),
+        root=str(store), id=run, space=space, globs=(str(glob),), options=RememberedOptions(id_column="id"),
         versions={}, started=now(), previous=previous.run if previous else None,
-        version=previous.version if previous else None, max_rejects=1.0,
+        version=previous.version if previous else None, gates=UsedGates(max_rejects=1.0, max_drift=1e-6),
         canary=previous.canary if previous else None, **how,
     )  # fmt: skip
-    last = {"carry": previous is not None, "reuse": previous is not None, "max_drift": 1e-6}
+    last = {"carry": previous is not None, "reuse": previous is not None}
     last["buckets"] = previous.buckets if previous else None
     recipe = Recipe(str(model), dtype="float32")
     return EmbedJob(

@@ -38,7 +38,7 @@ from transforms.steps.index import (
 from transforms.steps.index import (
     work as index_work,
 )
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
@@ -85,7 +85,7 @@ class Nights:
     root: Path
     space: Space = field(default_factory=space_of)
     count: int = 0
-    options: Options = field(default_factory=Options)
+    options: RememberedOptions = field(default_factory=RememberedOptions)
 
     @property
     def manifest(self) -> Manifest:

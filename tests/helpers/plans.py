@@ -17,10 +17,11 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import read_again
 from transforms.steps.plan.files import FilePlanner, list_files, record
 from transforms.store import open_store
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.result import Result, now
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
@@ -33,15 +34,16 @@ UNIT_TOKENS = 2000
 def job_of(
     root: Path | str, *globs: object, number: int = 0, reembed: bool = False, **values: Any
 ) -> EmbedJob:
-    """A run over files; `values` are fields of the job, of its run or of the options that the store
-    remembers.
+    """A run over files; `values` are fields of the job, of its run, of its gates or of the options
+    that the store remembers.
     """
     previous = read_manifest(str(root))
-    fields = EmbedJob.__dataclass_fields__.keys() - {"keep_text"}, Run.__dataclass_fields__.keys()
-    of_job, of_run = (
+    fields = [set(kind.__dataclass_fields__) for kind in (EmbedJob, Run, UsedGates)]
+    fields[0].remove("keep_text")
+    of_job, of_run, of_gates = (
         {name: values.pop(name) for name in [*values] if name in names} for names in fields
     )
-    options = Options(**{"id_column": "id", **values})
+    options = RememberedOptions(**{"id_column": "id", **values})
     run = Run(
         **{
             "root": str(root), "id": run_name(number), "space": SPACE, "partition": "file",
@@ -49,7 +51,7 @@ def job_of(
             "started": now(), "previous": previous.run if previous else None,
             "version": previous.version if previous else None, "previous_digest": previous.digest if previous else None,
             "generation": (previous.generation if previous else 0) + reembed,
-            "previous_rows": previous.rows.written if previous else 0, **of_run,
+            "previous_rows": previous.rows.written if previous else 0, "gates": UsedGates(**of_gates), **of_run,
         }
     )  # fmt: skip
     reuse = previous is not None and not reembed

@@ -10,7 +10,7 @@ from helpers.units import make_unit, make_vectors
 from transforms.corpus import InputFile, Span
 from transforms.report import report
 from transforms.space import Space, row_hashes
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
@@ -53,16 +53,19 @@ def _file(units: int) -> InputFile:
 
 
 def begin(root: str, number: int, units: int, **values: Any) -> Run:
-    """A run over a file of so many units, planned and on top of the current snapshot."""
+    """A run over a file of so many units, planned and on top of the current snapshot; `values` are
+    fields of the run or of the options that the store remembers.
+    """
     file = _file(units)
     spans = tuple(
         Span(file, place * BYTES, place * BYTES, (place + 1) * BYTES) for place in range(units)
     )
     write_plan(root, run_name(number), [PlannedFile(file, spans)])
     previous = read_manifest(root)
+    of_run = {name: values.pop(name) for name in [*values] if name in Run.__dataclass_fields__}
     return Run(
-        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), Options(model="m"), {}, now(),
-        previous=previous.run if previous else None, version=previous.version if previous else None, **values,
+        root, run_name(number), SPACE, "file", BYTES, ("/in/*.txt",), RememberedOptions(model="m", **values), {}, now(),
+        previous=previous.run if previous else None, version=previous.version if previous else None, **of_run,
     )  # fmt: skip
 
 

@@ -358,6 +358,7 @@ def test_means_whose_hashes_an_earlier_version_made_are_embedded_once_more(
     how = ("--input", inputs / "*", "--model", model, *spec)
 
     def as_before(rows: UnitRows) -> list[bytes]:
+        assert rows.parts is not None
         return row_hashes("\x1e".join(texts) for texts in rows.parts.texts)
 
     with monkeypatch.context() as patch:

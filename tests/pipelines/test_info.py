@@ -9,9 +9,9 @@ from helpers.corpora import manifest_of, sentences, write_parquet
 
 from pipelines.info import columns_line, lines, options_line, rows_line
 from transforms.store import open_store
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
-DEFAULTS = Options.of_a_new_store().to_json()
+DEFAULTS = RememberedOptions.of_a_new_store().to_json()
 
 
 def test_a_store_is_shown_in_lines_and_whole_as_json(

@@ -4,7 +4,7 @@ dropped.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,24 @@ def blank_lines(rejects: Iterable[Rejected]) -> int:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The pieces of each document of a unit, as they go into the model, and their own tokens."""
+
+    texts: list[list[str]]
+    tokens: list[list[int]]
+
+
+class DocumentWindows(Protocol):
+    """Documents in windows, as an encoder makes them: pieces with equal `keys` [P] have equal
+    vectors.
+    """
+
+    @property
+    def keys(self) -> list[bytes]:
+        """16 bytes over what the vector of each piece is made from."""
+
+
+@dataclass(frozen=True)
 class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
@@ -47,8 +65,8 @@ class UnitRows:
     stop) has the number of the bucket, and `files` has the file of each row; so for a group of
     small files, whose `sources` are these files and whose rows [start, stop) count. `prefixes` are
     those of documents that are to be cut; where they are cut, `pieces` has the place of each row
-    (`corpus.pieces`), and `texts` are what goes into the model. Where that is not the texts,
-    `parts` or `windows` of the encoder say what it is (`steps.inputs`).
+    (`corpus.pieces`), and `texts` are what goes into the model. If that is not the texts, `parts`
+    (documents whose vectors are means of pieces) or `windows` (late chunking) say what it is.
     """
 
     name: str
@@ -63,8 +81,8 @@ class UnitRows:
     files: list[str] | None = None
     prefixes: list[tuple[str, ...]] | None = None
     pieces: pa.Table | None = None
-    parts: Any = None
-    windows: Any = None
+    parts: Parts | None = None
+    windows: DocumentWindows | None = None
     sources: tuple[InputFile, ...] = ()
 
     @property

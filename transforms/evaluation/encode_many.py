@@ -29,7 +29,7 @@ CHUNK_BYTES = 64 << 20  # most that the vectors of all poolers for the texts of 
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelSettings:
     """What all the poolers share: model, prompt (None: the model's own for rows), length, dtype,
     device, route.
     """
@@ -75,7 +75,7 @@ class ModelOptions:
 
         return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
 
-    def of_queries(self) -> "ModelOptions | None":
+    def of_queries(self) -> "ModelSettings | None":
         """The options for queries; None where the model takes queries as it takes rows."""
         modules = resolve_model(self.model, self.revision).modules
         own = modules.prompts.get(modules.default_prompt or "", "")
@@ -97,7 +97,7 @@ class Encoded:
 
 
 def encode_many(
-    options: ModelOptions,
+    options: ModelSettings,
     poolers: Sequence[str],
     texts: Sequence[str],
     done: Callable[[int], None] = lambda texts: None,
@@ -134,7 +134,7 @@ def encode_many(
                 yield Encoded(pooler, rows, len(texts) / max(took, 1e-9))
 
 
-def groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
+def groups(options: ModelSettings, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
     """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass
     has all it can.
     """
@@ -149,7 +149,7 @@ def groups(options: ModelOptions, poolers: Sequence[str]) -> list[list[tuple[str
     return [*([joined] if joined else []), *separate]
 
 
-def _joinable(options: ModelOptions, pooler: str) -> str | None:
+def _joinable(options: ModelSettings, pooler: str) -> str | None:
     """The pooler's SPEC without `auto`; None where it cannot share a forward pass with others."""
     spec = parse_pooler(pooler)
     if not spec.is_auto:
@@ -166,7 +166,7 @@ def _has_template(pooler: str) -> bool:
     return any(part.name == "prompt" for part in parse_pooler(pooler).parts)
 
 
-def _widths(options: ModelOptions, group: list[tuple[str, str]], dim: int) -> list[int]:
+def _widths(options: ModelSettings, group: list[tuple[str, str]], dim: int) -> list[int]:
     """The width of each pooler's vectors in a group."""
     if len(group) == 1:
         return [dim]

@@ -13,7 +13,7 @@ from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.python_names import parameters_of, python_names
 from transforms.calibration import Calibration
 from transforms.evaluation.cache import Cache, key_of
-from transforms.evaluation.encode_many import Encoded, ModelOptions, encode_many, groups
+from transforms.evaluation.encode_many import Encoded, ModelSettings, encode_many, groups
 from transforms.evaluation.evidence import ALL
 from transforms.evaluation.intervals import Draws
 from transforms.evaluation.kinds.store_retrieval import StoreRetrieval
@@ -55,7 +55,7 @@ class Evaluation:
 class _ScorePlan:
     """The methods to be compared, by pooler, with what makes their vectors."""
 
-    model: ModelOptions
+    model: ModelSettings
     spaces: Mapping[str, Space]
     calibrations: Mapping[str, Mapping[str, Calibration]]
     methods: Mapping[str, tuple[Method, ...]]
@@ -136,7 +136,7 @@ def of_cross_encoders(task: Task) -> str:
 
 
 def _planned(options: EvaluateOptions) -> _ScorePlan:
-    model = ModelOptions(
+    model = ModelSettings(
         options.model, options.revision, options.max_tokens, options.dtype, options.device
     )
     poolers, grid = expand(model, options.poolers)
@@ -240,7 +240,7 @@ def _in_order(
     ]
 
 
-def _key(plan: _ScorePlan, queries: ModelOptions | None, task: Task, method: Method) -> str:
+def _key(plan: _ScorePlan, queries: ModelSettings | None, task: Task, method: Method) -> str:
     space = plan.spaces[method.pooler]
     asked = queries.space(method.pooler).id if queries and task.queries else space.id
     fitted = (
@@ -274,7 +274,7 @@ def _parts(
 
 def _computed(
     plan: _ScorePlan,
-    queries: ModelOptions | None,
+    queries: ModelSettings | None,
     tasks: Sequence[Task],
     missing: Mapping[int, Sequence[Method]],
 ) -> Iterator[tuple[int, Method, Predictions]]:
@@ -343,7 +343,7 @@ def _distinct(tasks: Sequence[Task], places: Iterable[int], with_queries: bool) 
 
 
 def _asked(
-    tasks: Sequence[Task], places: Iterable[int], queries: ModelOptions | None
+    tasks: Sequence[Task], places: Iterable[int], queries: ModelSettings | None
 ) -> dict[str, int]:
     """The queries of some tasks, each once, with their places; none where queries are encoded as
     texts are.

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from transforms.calibration import Calibration, check_space
-from transforms.evaluation.encode_many import ModelOptions
+from transforms.evaluation.encode_many import ModelSettings
 from transforms.space import Space, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
 
@@ -46,7 +46,9 @@ class Method:
         return cls(f"{CROSS_ENCODER}{folder}", None, 0)
 
 
-def expand(options: ModelOptions, specs: Sequence[str]) -> tuple[list[str], tuple[int, int] | None]:
+def expand(
+    options: ModelSettings, specs: Sequence[str]
+) -> tuple[list[str], tuple[int, int] | None]:
     """The poolers, `ditto:*` as one for each head, and the number of blocks and heads for it (None
     without it).
     """

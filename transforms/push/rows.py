@@ -11,11 +11,9 @@ from transforms.base.arrow import as_matrix
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
-from transforms.store.shards.columns import own_columns
+from transforms.store.shards.columns import PUSHED_COLUMNS, own_columns
 from transforms.store.shards.reading import open_shard, read_shard
 from transforms.store.shards.writing import without_times
-
-PUSHED = ("id", "embedding", "piece", "pieces", "start", "end")  # of a shard's own columns
 
 
 def columns_of(manifest: Manifest) -> pa.Schema:
@@ -27,7 +25,7 @@ def columns_of(manifest: Manifest) -> pa.Schema:
         if unit.path:
             with open_shard(storage.join(manifest.root, unit.path)) as shard:
                 schema = shard.schema_arrow
-            own = own_columns(schema.names) - set(PUSHED)
+            own = own_columns(schema.names) - set(PUSHED_COLUMNS)
             fields = [vector if field.name == "embedding" else _plain(field) for field in schema]
             return pa.schema([field for field in fields if field.name not in own])
     return pa.schema([("id", pa.string()), vector])

@@ -15,7 +15,7 @@ from transforms.push.compare import REPEATED, Lack, Listing, lacking
 from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.result import has_committed, read_result
@@ -33,7 +33,7 @@ class PushRequest:
     since: str | None = None
     full: bool = False
     dry_run: bool = False
-    max_deletes: float = Options.max_deletes
+    max_deletes: float = RememberedOptions.max_deletes
 
 
 @dataclass(frozen=True)

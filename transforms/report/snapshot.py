@@ -10,7 +10,7 @@ from itertools import islice
 from transforms.base.errors import SentenceBeamError
 from transforms.report.history import RunSummary
 from transforms.space import PoolerSpec
-from transforms.store.entries import IndexEntry, Input, Options
+from transforms.store.entries import IndexEntry, Input, RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.rejected import rejected_rows
 from transforms.store.runs.result import COMMITTED
@@ -106,7 +106,7 @@ def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[s
             f"{last.deleted:,} of {earlier:,} rows were deleted ({100 * last.deleted / earlier:.0f}"
             f" %); told above {100 * MANY_DELETED:g} %."
         )
-    allowed = Options.max_rejects if manifest is None else manifest.options.max_rejects
+    allowed = RememberedOptions.max_rejects if manifest is None else manifest.options.max_rejects
     limit = NEARLY_TOO_MANY * allowed
     blank = last.blank or 0  # lines of text files, which do not count for --max-rejects
     rejected = (last.rejected or 0) - blank

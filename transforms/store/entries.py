@@ -76,7 +76,7 @@ class TokenCounts(JsonEntry):
 
 
 @dataclass(frozen=True)
-class Options(JsonEntry):
+class RememberedOptions(JsonEntry):
     """The options that a store remembers; the defaults are those of a new store, but for
     `keep_text`.
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from transforms.base.errors import LedgerError
 from transforms.space import Space
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 HALF = 8  # hex digits
 
 
-def run_form(space: Space, generation: int, options: Options) -> str:
+def run_form(space: Space, generation: int, options: RememberedOptions) -> str:
     """The first half of the form of all shards that a run writes: 8 hex digits.
 
     It covers the space, how often the store was embedded again, the text's columns, the column of

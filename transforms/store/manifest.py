@@ -30,9 +30,9 @@ from transforms.store.entries import (
     Input,
     InputEntry,
     ManifestPart,
-    Options,
     PartEntry,
     RangesEntry,
+    RememberedOptions,
     RowCounts,
     RunName,
     TokenCounts,
@@ -105,7 +105,7 @@ class Manifest(JsonEntry):
     shards: tuple[dict[str, Any], ...]
     index: IndexEntry | None
     input: Input
-    options: Options
+    options: RememberedOptions
     started: Annotated[str, time]
     finished: Annotated[str, time]
     parts: tuple[PartEntry, ...] = ()

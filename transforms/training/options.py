@@ -15,7 +15,7 @@ from transforms.steps.options.common import (
     MODEL,
     REVISION,
 )
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.training import recipes
 
 CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = (
@@ -147,10 +147,10 @@ class TrainOptions:
         MAX_REJECTS,
         help=(
             "most of the rows that may be unusable, as those without a text (default:"
-            f" {Options.max_rejects:g})"
+            f" {RememberedOptions.max_rejects:g})"
         ),
         group=DATA,
-        default=Options.max_rejects,
+        default=RememberedOptions.max_rejects,
     )
     model: str = option(MODEL, group=MODELS, default=DEFAULT_MODEL)
     revision: str | None = option(REVISION, group=MODELS, default=None)

@@ -16,7 +16,7 @@ from transforms.beam import Commit, Settle
 from transforms.corpus import InputFile
 from transforms.corpus.buckets import Buckets
 from transforms.store import layout, manifest
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.forms import run_form
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import settled as store_settled
@@ -26,7 +26,7 @@ from transforms.store.runs.plan import PlannedFile, write_plan
 from transforms.store.runs.result import now
 from transforms.store.runs.settled import Settler
 
-OPTIONS = Options(model="m")
+OPTIONS = RememberedOptions(model="m")
 
 
 def unit_of(file: InputFile) -> UnitRecord:
@@ -209,7 +209,7 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
         "content",
         100,
         ("/in/*.txt",),
-        Options(model="m"),
+        RememberedOptions(model="m"),
         {},
         now(),
     )

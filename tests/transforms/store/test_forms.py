@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from transforms.base.errors import LedgerError
 from transforms.space import Space
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.forms import HALF, check_forms, kind_of, run_form, shard_form
 
-OPTIONS = Options(id_column="id", keep_columns=("n", "lang"), keep_text=True)
+OPTIONS = RememberedOptions(id_column="id", keep_columns=("n", "lang"), keep_text=True)
 PLAIN_TYPES = [
     pa.bool_(), pa.int8(), pa.int64(), pa.uint16(), pa.uint32(), pa.float16(), pa.float32(), pa.float64(), pa.string(),
     pa.large_string(), pa.binary(), pa.large_binary(), pa.binary(16), pa.date32(), pa.date64(), pa.time32("s"),
@@ -68,7 +68,7 @@ def test_other_types_are_other_kinds(one: pa.DataType, other: pa.DataType) -> No
     assert kind_of(one) != kind_of(other)
 
 
-def form_of(space: Space, options: Options = OPTIONS, generation: int = 0) -> str:
+def form_of(space: Space, options: RememberedOptions = OPTIONS, generation: int = 0) -> str:
     return run_form(space, generation, options)
 
 
@@ -143,4 +143,4 @@ def test_what_forms_cover_stays_as_it_is(space: Space) -> None:
     """Carried units have the forms that earlier versions gave them."""
     schema = pa.schema([("n", pa.int64()), ("at", pa.list_(pa.timestamp("s")))])
     assert shard_form(form_of(space), schema, None) == "db623e963c49dbb4"
-    assert shard_form(form_of(space, Options()), None, "c" * 64) == "171afcb671804010"
+    assert shard_form(form_of(space, RememberedOptions()), None, "c" * 64) == "171afcb671804010"

@@ -29,7 +29,7 @@ from transforms.evaluation.diagnostics.options import DiagnoseOptions
 from transforms.evaluation.diagnostics.sample import Sampled, of_files, of_store
 from transforms.evaluation.diagnostics.vectors import of_vectors
 from transforms.evaluation.diagnostics.words import WordCounts, of_words
-from transforms.evaluation.encode_many import Encoded, ModelOptions, encode_many, groups
+from transforms.evaluation.encode_many import Encoded, ModelSettings, encode_many, groups
 from transforms.evaluation.methods import matched
 from transforms.space import DEFAULT_MODEL, resolve_model
 from transforms.space.identity import tokenizer_digest
@@ -121,11 +121,13 @@ def _asked(options: DiagnoseOptions) -> frozenset[str]:
     return frozenset([*found, *([OF_A_SENTENCE] if options.sentence is not None else [])])
 
 
-def _model(options: DiagnoseOptions, store: Store | None) -> ModelOptions:
+def _model(options: DiagnoseOptions, store: Store | None) -> ModelSettings:
     if store is None:
-        return ModelOptions(options.model or DEFAULT_MODEL, options.revision, device=options.device)
+        return ModelSettings(
+            options.model or DEFAULT_MODEL, options.revision, device=options.device
+        )
     said = store.manifest.options
-    return ModelOptions(
+    return ModelSettings(
         options.model or said.model,
         options.revision if options.model else said.revision,
         store.space.max_tokens if options.model is None else None,
@@ -177,7 +179,7 @@ class _Work:
     """What is made with a model: of poolers' vectors, of its tokens, of a sentence."""
 
     options: DiagnoseOptions
-    model: ModelOptions
+    model: ModelSettings
     asked: frozenset[str]
     drawn: Sampled
     of_tasks: Sequence[pairs.Pairs]

@@ -133,7 +133,7 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
     """The changed shards, if they have rows enough for the gate to refuse the run."""
     if differ is None or not run.has_delete_gate:
         return
-    if sum(unit.written for unit in differ.old) <= run.max_deletes * run.previous_rows:
+    if sum(unit.written for unit in differ.old) <= run.gates.max_deletes * run.previous_rows:
         return
     last = last_snapshot(run)
     files = [file_of(entry) for entry in shared_plan(run.root, run.id).files]

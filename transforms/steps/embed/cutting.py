@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from transforms.corpus import UnitRows, read_span
 from transforms.corpus.groups import AnySpan, GroupSpan, read_group
 from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, split
+from transforms.corpus.rows import Parts
 from transforms.space import Recipe, Space
 from transforms.space.chunks import ChunksSpec
-from transforms.steps.embed.inputs import Parts
 from transforms.steps.options.job import EmbedJob
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
     """The units of the spans, in order; their rows are pieces if the run cuts documents."""
     for span in spans:
         units = _read(span, job)
-        yield from units if job.chunks == "none" else numbered(_cut(units, job), span.name)
+        yield from numbered(_cut(units, job), span.name) if job.chunks.cuts else units
 
 
 def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
@@ -44,14 +44,14 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
 
     Raises OptionError naming a document whose prefix leaves no room for a piece.
     """
-    chunks = ChunksSpec.parse(job.chunks)
-    if not chunks.cuts:
+    if not job.chunks.cuts:
         return rows
     found = cut_texts(rows, cutter_of(job))
     text_column = None
     if job.columns.of_text is None:
         text_column = job.columns.text
-    return with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.run.space), text_column)
+    tokenizer = tokenizer_with(job.recipe, job.run.space)
+    return with_inputs(rows, found, job.chunks, tokenizer, text_column)
 
 
 def with_inputs(
@@ -95,12 +95,12 @@ def cutter_of(job: EmbedJob) -> "Cutter":
 
 
 @functools.lru_cache(2)
-def cutter_with(recipe: Recipe, space: Space, chunks: str) -> "Cutter":
-    """What cuts documents as a SPEC says, by the tokenizer of a recipe's model."""
+def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
+    """What cuts documents in this way, by the tokenizer of a recipe's model."""
     from transforms.corpus.chunks.cut import Cutter
 
     tokenizer = tokenizer_with(recipe, space)
-    return Cutter(ChunksSpec.parse(chunks), tokenizer.whole, tokenizer.room, space.prompt)
+    return Cutter(chunks, tokenizer.whole, tokenizer.room, space.prompt)
 
 
 @functools.lru_cache(2)
@@ -113,7 +113,7 @@ def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
 
 def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:
     """The texts, or their pieces without anything before them."""
-    if job.chunks == "none":
+    if not job.chunks.cuts:
         return texts
     cut = cutter_of(job).cut(texts)
     return [

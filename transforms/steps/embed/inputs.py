@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -99,14 +99,6 @@ class Late:
 Inputs = Texts | PieceMeans | Late
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The pieces of each row of a unit, as they go into the model, and their own tokens."""
-
-    texts: list[list[str]]
-    tokens: list[list[int]]
-
-
 def hashes_of(rows: UnitRows) -> list[bytes]:
     """The hash of what goes into the model for each row: rows of equal hashes have equal
     vectors.
@@ -122,12 +114,14 @@ def hashes_of(rows: UnitRows) -> list[bytes]:
 def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
     """What goes into the model for the rows at these places, which ascend."""
     if rows.windows is not None:
+        windows = cast("Windows", rows.windows)  # `steps.embed.cutting` had the encoder make them
         wanted = np.array(places, np.int64)
-        return Late(rows.windows, wanted, encoder.plan_pieces(rows.windows, wanted))
+        return Late(windows, wanted, encoder.plan_pieces(windows, wanted))
     if rows.parts is None:
         tokenized = encoder.tokenize([rows.texts[i] for i in places])
         return Texts(tokenized, encoder.plan(tokenized))
-    texts, tokens = ([each[i] for i in places] for each in (rows.parts.texts, rows.parts.tokens))
+    texts = [rows.parts.texts[i] for i in places]
+    tokens = [rows.parts.tokens[i] for i in places]
     bounds = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
     tokenized = encoder.tokenize(list(chain(*texts)))
     return PieceMeans(

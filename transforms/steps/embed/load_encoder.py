@@ -41,10 +41,11 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
     tokenized = encoder.tokenize(texts)
     pooled = pooled_of(encoded(tokenized, encoder.embed(tokenized)), job.run.space.normalize)
     drift = (kept or file.keep(Canary(texts, pooled))).drift(pooled)
-    if drift > job.max_drift:
+    allowed = job.run.gates.max_drift
+    if drift > allowed:
         raise DataGateError(
             f"the model's vectors of {file.full_path} moved by a cosine distance of {drift:.2g},"
-            f" more than --max-drift {job.max_drift:g} allows: a library, type or processor changed"
+            f" more than --max-drift {allowed:g} allows: a library, type or processor changed"
             " since the store was begun; go back to it, or embed everything anew with --reembed"
         )
 
@@ -55,7 +56,7 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """
     calibration = kept_calibration(job.root, job.run.space)
     encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space))
-    check_chunks(encoder, ChunksSpec.parse(job.chunks))
+    check_chunks(encoder, job.chunks)
     return encoder
 
 

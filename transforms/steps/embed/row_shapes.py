@@ -19,9 +19,10 @@ from transforms.corpus.files import is_utf8
 from transforms.corpus.nested import type_at, value_as_text, value_at
 from transforms.corpus.spans import estimated_tokens
 from transforms.corpus.template import Template
+from transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
 
-OF_VECTORS = ("embedding", "norm", "tokens", "truncated")
-OF_PIECES = ("piece", "pieces", "start", "end", "headings")
+OF_VECTORS = ADDED_COLUMNS
+OF_PIECES = (*ADDED_PIECE_COLUMNS, "headings")
 REASON = "reason"
 _TYPES = {
     "norm": pa.float32(),

@@ -54,7 +54,8 @@ class RowsJob:
     """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made,
     `space` which.
 
-    `prefix` is the template of what stands before every piece of a document, "" for nothing.
+    `prefix` is the template of what stands before every piece of a document, "" for nothing;
+    `chunks` says how documents are cut.
     """
 
     recipe: Recipe
@@ -62,6 +63,7 @@ class RowsJob:
     text: str
     space: Space
     prefix: str = ""
+    chunks: ChunksSpec = field(default_factory=ChunksSpec)
 
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
@@ -69,7 +71,8 @@ class RowsJob:
         """The job of a recipe, whose model has to be here too. Raises OptionError for what does not
         work.
         """
-        ChunksSpec.parse(recipe.chunks).check_prefix(prefix)
+        chunks = ChunksSpec.parse(recipe.chunks)
+        chunks.check_prefix(prefix)
         parse(prefix)
         folder = os.path.isdir(recipe.model)
         recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
@@ -80,12 +83,7 @@ class RowsJob:
         if said.calibration:
             fitted = read_calibration(said.calibration)
         space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
-        return cls(said, machine, text, space, prefix)
-
-    @property
-    def chunks(self) -> ChunksSpec:
-        """How documents are cut."""
-        return ChunksSpec.parse(self.recipe.chunks)
+        return cls(said, machine, text, space, prefix, chunks)
 
     @property
     def before_pieces(self) -> Template | None:
@@ -297,7 +295,7 @@ class RowEmbedder:
         chunks = self.job.chunks
         if not chunks.cuts:
             return rows, {}, {}
-        tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, job.recipe.chunks))
+        tried = cut_where_possible(rows, cutter_with(job.recipe, job.space, chunks))
         not_cut = {
             rows.positions[n]: str(one)
             for n, one in enumerate(tried)

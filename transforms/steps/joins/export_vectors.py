@@ -23,7 +23,7 @@ from transforms.search import Selection
 from transforms.store import Store
 from transforms.store.index_files import files as index_files
 from transforms.store.manifest import Manifest
-from transforms.store.shards.columns import own_columns
+from transforms.store.shards.columns import PLACE_COLUMNS, own_columns
 from transforms.store.shards.reading import open_shard
 
 VECTORS, INDEX, IDS, ABOUT, TABLE = (
@@ -33,7 +33,6 @@ VECTORS, INDEX, IDS, ABOUT, TABLE = (
     "vectors.json",
     "rows",
 )
-PLACE = ("piece", "start", "end")  # what tells the pieces of a document apart
 
 
 def export_vectors(
@@ -78,7 +77,7 @@ class _Ids:
         schema = _columns(manifest)
         self.names = ["id"]
         if manifest.rows.pieces is not None:
-            self.names += PLACE
+            self.names += PLACE_COLUMNS
         self._file = pq.ParquetWriter(
             folder / IDS, pa.schema([schema.field(name) for name in self.names])
         )
@@ -145,7 +144,7 @@ def _write_lance(selection: Selection, folder: Path) -> dict[str, Any]:
     columns = _columns(manifest)
     own = set(own_columns(columns.names))
     if manifest.rows.pieces is not None:
-        own -= set(PLACE)
+        own -= set(PLACE_COLUMNS)
     others = [name for name in columns.names if name != "id" and name not in own]
     vector = pa.field("vector", pa.list_(pa.float32(), manifest.space.dim))
     schema = pa.schema([columns.field("id"), vector, *(columns.field(name) for name in others)])

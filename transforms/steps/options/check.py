@@ -5,7 +5,6 @@ from transforms.calibration import check_space
 from transforms.corpus.find import overlaps
 from transforms.corpus.lakes import is_table
 from transforms.index.budgets import check_row_bytes
-from transforms.space.chunks import ChunksSpec
 from transforms.steps.index.choice import budgets_of
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.choose import Choice
@@ -44,7 +43,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     options = choice.options
-    chunks = ChunksSpec.parse(choice.options.chunks)
+    chunks = choice.chunks
     chunks.check_prefix(options.chunk_prefix)
     for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
         if name in PIECE_COLUMNS:

@@ -16,8 +16,9 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import RULES, Case, decide
 from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.entries import IndexRequest, Options
+from transforms.store.entries import IndexRequest, RememberedOptions
 from transforms.store.manifest import Manifest
+from transforms.store.runs.gates import UsedGates
 
 KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
@@ -42,17 +43,18 @@ REMEMBERED = _remembered_as(Remembered.RUN)
 @dataclass(frozen=True)
 class Choice:
     """What a run's options come to. `options` are those that the store will remember, `gates` those
-    of this run.
+    used in this run.
     """
 
-    options: Options
+    options: RememberedOptions
     recipe: Recipe
     space: Space
     calibration: Calibration | None
     index: IndexRequest | None
     partition: str
     unit_tokens: int
-    gates: dict[str, float]
+    gates: UsedGates
+    chunks: ChunksSpec
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
@@ -63,7 +65,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     if previous:
         remembered = previous.options
     else:
-        remembered = Options.of_a_new_store()
+        remembered = RememberedOptions.of_a_new_store()
     chosen = {
         name: _chosen(asked, remembered, name)
         for name in (*CONTENT, *REMEMBERED)
@@ -71,7 +73,8 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     }
     chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
-    chosen["chunks"] = str(ChunksSpec.parse(chosen["chunks"]))
+    chunks = ChunksSpec.parse(chosen["chunks"])
+    chosen["chunks"] = str(chunks)
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
     files = resolve_model(chosen["model"], chosen["revision"])
@@ -90,7 +93,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     gates = gates_of(asked, remembered, space.dtype)
     chosen |= gates.remembered
     return Choice(
-        options=Options(**chosen),
+        options=RememberedOptions(**chosen),
         recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
         space=space,
         calibration=calibration,
@@ -100,6 +103,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
             "--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None
         ),
         gates=gates.used,
+        chunks=chunks,
     )
 
 
@@ -138,7 +142,7 @@ def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     return replace(asked, **stated)
 
 
-def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
+def _chosen(asked: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
     given = getattr(asked, name)
     if given is not None:
         return given
@@ -155,11 +159,13 @@ def _chosen(asked: EmbedOptions, remembered: Options, name: str) -> Any:
     if name == "text_template" and asked.text_column is not None:
         return None
     if name == "text_column" and asked.text_template is not None:
-        return Options.text_column
+        return RememberedOptions.text_column
     return getattr(remembered, name)
 
 
-def _kept(asked: EmbedOptions, remembered: Options) -> tuple[tuple[str, ...], dict[str, str]]:
+def _kept(
+    asked: EmbedOptions, remembered: RememberedOptions
+) -> tuple[tuple[str, ...], dict[str, str]]:
     """The columns to keep, and the types of those that have been given one, now or before."""
     if asked.kept is None:
         return tuple(remembered.keep_columns), remembered.keep_types

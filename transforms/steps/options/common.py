@@ -6,7 +6,7 @@ from transforms.corpus.formats.registry import INPUT_FORMATS
 from transforms.index.choose import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 DTYPES_ASKED = ("auto", *DTYPES)
 METRICS = ("auto", "cosine", "ip", "l2")
@@ -29,7 +29,7 @@ WHERE = Declared(
 )
 DRY_RUN = Declared("only say what would be done (default: no)")
 MAX_REJECTS = Declared(
-    f"rejected rows allowed before the run fails (default: {Options.max_rejects:g})",
+    f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,
     metavar="FRACTION",
 )

@@ -45,7 +45,7 @@ from transforms.steps.options.common import (
     named_input,
 )
 from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
@@ -193,7 +193,7 @@ class EmbedOptions:
         default=None,
     )
     precision: str | None = option(
-        f"type of the stored vectors (default: {Options.precision})",
+        f"type of the stored vectors (default: {RememberedOptions.precision})",
         choices=PRECISIONS,
         group=VECTORS,
         remembered=CONTENT,
@@ -232,7 +232,8 @@ class EmbedOptions:
     max_latency_ms: float | None = option(MAX_LATENCY_MS, group=STORED, advanced=True, default=None)
     max_rejects: float | None = option(MAX_REJECTS, group=STORED, gate=True, default=None)
     max_deletes: float | None = option(
-        f"share of the rows that a run may delete; 1 allows all (default: {Options.max_deletes:g})",
+        "share of the rows that a run may delete; 1 allows all (default:"
+        f" {RememberedOptions.max_deletes:g})",
         kind=values.fraction,
         metavar="FRACTION",
         group=STORED,
@@ -260,7 +261,7 @@ class EmbedOptions:
     )
     check_carried: float | None = option(
         "shards carried over that are read again, other ones in each run, where listings of the"
-        f" storage have no checksums (default: {Options.check_carried:g})",
+        f" storage have no checksums (default: {RememberedOptions.check_carried:g})",
         kind=values.fraction,
         metavar="FRACTION",
         group=STORED,

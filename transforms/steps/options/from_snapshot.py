@@ -9,6 +9,7 @@ from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import UnitRecord, carried
 from transforms.store.runs.carried import NOTHING, Checked
 from transforms.store.runs.commit import Run
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, file_of, write_plan
 from transforms.store.runs.result import now, versions
 
@@ -35,8 +36,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         canary=manifest.canary,
         ranges=manifest.ranges,
         check_from=manifest.check_from,
-        price_per_hour=manifest.options.price_per_hour,
-        max_rejects=1.0,  # these rows passed the gate in the run that embedded them
+        gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them
         leased=True,
         command=command,
     )

@@ -9,28 +9,29 @@ from typing import NamedTuple
 
 from transforms.base.option import declared_in
 from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
+from transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
 DEFAULTS = {
-    "max_rejects": Options.max_rejects,
-    "max_deletes": Options.max_deletes,
+    "max_rejects": RememberedOptions.max_rejects,
+    "max_deletes": RememberedOptions.max_deletes,
     "max_unknown": MAX_UNKNOWN,
 }
 
 
 class Gates(NamedTuple):
-    """By the names of their options, the values that gates have in a run, and those that the store
+    """The values that gates have in a run, and, by the names of their options, those that the store
     remembers.
 
     `remembered` has no value for a gate that keeps its default.
     """
 
-    used: dict[str, float]
+    used: UsedGates
     remembered: dict[str, float]
 
 
-def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
+def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
     """The gates of a run whose model computes in a dtype; `before` are the options of the last
     snapshot.
     """
@@ -44,7 +45,7 @@ def gates_of(asked: EmbedOptions, before: Options, dtype: str) -> Gates:
         used[name] = value if given is None else given
         if value != default:
             remembered[name] = value
-    return Gates(used, remembered)
+    return Gates(UsedGates(**used), remembered)
 
 
 def _tightest_last(given: float | None, before: float | None, default: float) -> float:

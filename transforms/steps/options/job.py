@@ -6,6 +6,7 @@ from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import TablePart
 from transforms.space import Machine, Recipe
+from transforms.space.chunks import ChunksSpec
 from transforms.store.runs.commit import Run
 
 
@@ -18,14 +19,12 @@ class EmbedJob:
     that unchanged files are taken over unread from the last snapshot, `append` that its other files
     are taken over too, `reuse` that texts which it holds take their vectors from it. `read_again`
     names what keeps the run from taking anything over: options and fields of the space that would
-    change. `max_drift` is the cosine distance by which the canary's vectors may have moved.
-    `buckets` are the last snapshot's if they are to be kept, `text_limit` the bytes of text that
-    may be grouped in memory. `hidden` says that files and folders whose names begin with a dot are
-    input too. `index_asked` is the index asked for now, not remembered. `retried` says that an
-    engine does work again whose worker died. `chunks` is the SPEC by which documents are cut.
-    `max_bad_files` is how many input files may be left out because they cannot be read; below 1,
-    which part of them. `table_filter` names the partitions that are taken of a table of Iceberg or
-    Delta Lake.
+    change. `buckets` are the last snapshot's if they are to be kept, `text_limit` the bytes of text
+    that may be grouped in memory. `hidden` says that files and folders whose names begin with a dot
+    are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an
+    engine does work again whose worker died. `chunks` says how documents are cut. `max_bad_files`
+    is how many input files may be left out because they cannot be read; below 1, which part of
+    them. `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
     """
 
     run: Run
@@ -40,13 +39,12 @@ class EmbedJob:
     read_again: tuple[str, ...] = ()
     append: bool = False
     reuse: bool = False
-    max_drift: float = 0.0
     buckets: Buckets | None = None
     text_limit: int | None = None
     retried: bool = False
     hidden: bool = False
     index_asked: str | None = None
-    chunks: str = "none"
+    chunks: ChunksSpec = field(default_factory=ChunksSpec)
     max_bad_files: float = 0
     table_filter: str | None = None
 

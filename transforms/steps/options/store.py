@@ -6,7 +6,7 @@ from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
 from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
 OLDER_THAN = "7d"
@@ -214,9 +214,10 @@ class PushOptions:
         default=False,
     )
     max_deletes: float = option(
-        f"rows of the table that may be deleted; 1 allows all (default: {Options.max_deletes:g})",
+        "rows of the table that may be deleted; 1 allows all (default:"
+        f" {RememberedOptions.max_deletes:g})",
         kind=values.fraction,
         metavar="FRACTION",
-        default=Options.max_deletes,
+        default=RememberedOptions.max_deletes,
     )
     dry_run: bool = option("only count what would be written (default: no)", default=False)

@@ -51,7 +51,7 @@ def _has_index_of_rows(job: EmbedJob) -> bool:
     """Whether an index is asked for whose vectors are those of rows: nobody knows yet how many
     pieces there are.
     """
-    return job.index_asked is not None and job.chunks == "none"
+    return job.index_asked is not None and not job.chunks.cuts
 
 
 def _check_index(job: EmbedJob, rows: int) -> None:

@@ -19,8 +19,8 @@ from transforms.store.entries import (
     CanaryEntry,
     IndexEntry,
     Input,
-    Options,
     RangesEntry,
+    RememberedOptions,
     RowCounts,
     TokenCounts,
     WorkCounts,
@@ -42,6 +42,7 @@ from transforms.store.runs import lease
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.carried import ROUND, CarriedShards
 from transforms.store.runs.changes import Changes
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.rejected import reasons, record_rejected
 from transforms.store.runs.result import (
@@ -70,11 +71,12 @@ class Run:
     versions of the tables among them; `previous` is the run whose snapshot it replaces,
     `previous_digest` and `version` are that manifest's (None: the store is new); `generation`
     counts how often the whole store was embedded again; `canary` is the last manifest's entry,
-    `ranges` what the manifest says of them, if known. `previous_rows` are the last snapshot's, of
-    which the fraction `max_deletes` may go. `leased` says that the run took the store's lease, and
-    so must still have it in the end. Of the shards that are carried over, those are read again that
-    lie from the place `check_from` on the round up to `check_stride` after it (`carried.stride`).
-    `command` is the one that was given.
+    `ranges` what the manifest says of them, if known. `options` are those that the store remembers
+    after the run, `gates` those used in it. `previous_rows` are the last snapshot's, of which the
+    fraction `max_deletes` of the gates may go. `leased` says that the run took the store's lease,
+    and so must still have it in the end. Of the shards that are carried over, those are read again
+    that lie from the place `check_from` on the round up to `check_stride` after it
+    (`carried.stride`). `command` is the one that was given.
     """
 
     root: str
@@ -83,16 +85,13 @@ class Run:
     partition: str
     unit_tokens: int
     globs: tuple[str, ...]
-    options: Options
+    options: RememberedOptions
     versions: dict[str, str]
     started: str
     previous: str | None = None
     version: str | None = None
-    max_rejects: float = Options.max_rejects
-    max_deletes: float = 1.0
-    max_unknown: float = 1.0
+    gates: UsedGates = field(default_factory=UsedGates)
     previous_rows: int = 0
-    price_per_hour: float | None = None
     generation: int = 0
     canary: CanaryEntry | None = None
     ranges: RangesEntry | None = None
@@ -122,7 +121,7 @@ class Run:
     @property
     def has_delete_gate(self) -> bool:
         """Whether some number of deleted rows ends the run."""
-        return self.previous_rows > 0 and self.max_deletes < 1
+        return self.previous_rows > 0 and self.gates.max_deletes < 1
 
     @property
     def fits_ranges(self) -> bool:
@@ -170,12 +169,12 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
     settled = join(run.root, plan, stretches)
     check_forms(run.form, settled.tally.forms)
     ledger = settled.tally.ledger
-    if ledger.rejects_too_many(run.max_rejects):
+    if ledger.rejects_too_many(run.gates.max_rejects):
         paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
         record_rejected(run.root, run.id, paths)
         counted = f"{ledger.rejected - ledger.blank} of {ledger.read - ledger.blank} rows rejected"
         raise DataGateError(
-            f"{counted}, more than --max-rejects {run.max_rejects:g} allows:"
+            f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows:"
             f" {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists"
             " them; mend the input or raise the limit"
         )
@@ -191,12 +190,12 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
     least = LEAST_UNKNOWN
     if run.previous is None:
         least = LEAST_UNKNOWN_FIRST
-    if ledger.has_too_many_unknown(run.max_unknown, least):
+    if ledger.has_too_many_unknown(run.gates.max_unknown, least):
         raise DataGateError(
             f"{ledger.unknown} of {ledger.known + ledger.unknown} tokens are unknown to the model,"
-            f" which cannot tell such words apart, more than --max-unknown {run.max_unknown:g}"
-            f" allows; take a model that reads more languages, as {MORE_LANGUAGES}, for a new"
-            " --store, or say --max-unknown 1"
+            " which cannot tell such words apart, more than --max-unknown"
+            f" {run.gates.max_unknown:g} allows; take a model that reads more languages, as"
+            f" {MORE_LANGUAGES}, for a new --store, or say --max-unknown 1"
         )
 
 
@@ -209,15 +208,15 @@ def check_deletes(run: Run, deleted: int) -> None:
     """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses
     it.
     """
-    if deleted <= run.max_deletes * run.previous_rows:
+    if deleted <= run.gates.max_deletes * run.previous_rows:
         return
     can_append = run.partition == "file" and not run.earlier_globs
     keep = ", or say --append to keep them" if can_append else ""
     rows = counted(run.previous_rows, "row")
     raise DataGateError(
         f"{deleted:,} of the {rows} of {run.root} would be deleted, more than --max-deletes"
-        f" {run.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1 lets"
-        f" them go, and `sentence-beam rollback -1 --store {run.root}` brings them back"
+        f" {run.gates.max_deletes:g} allows; see whether all input is there{keep}; --max-deletes 1"
+        f" lets them go, and `sentence-beam rollback -1 --store {run.root}` brings them back"
     )
 
 
@@ -458,7 +457,7 @@ def _ended(run: Run, status: str, message: str) -> Result:
         previous=run.previous,
         space=run.space.id,
         pooled=run.space.pooled_id,
-        price_per_hour=run.price_per_hour,
+        price_per_hour=run.options.price_per_hour,
         currency=run.options.currency,
         command=run.command,
     )

@@ -20,7 +20,7 @@ from transforms.base.arrow import as_hashes, hash_prefixes
 from transforms.corpus import InputFile
 from transforms.corpus.buckets import in_buckets
 from transforms.corpus.files import STDIN
-from transforms.store.entries import InputEntry, Options
+from transforms.store.entries import InputEntry, RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carry import content_of
 from transforms.store.shards.id_hashes import hash_ids
@@ -102,7 +102,7 @@ def rows_gone(found: list[KeyedRows]) -> int:
     return int(left[left > 0].sum())
 
 
-def row_keys(options: Options, last: Manifest, files: list[InputFile]) -> RowKeys | None:
+def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile]) -> RowKeys | None:
     """What rows of the last snapshot are found by in the coming one, of these options and files;
     None if by nothing.
     """

@@ -8,7 +8,7 @@ import pyarrow as pa
 from transforms.base.errors import OptionError
 from transforms.corpus.pieces import PIECES
 from transforms.space import Space
-from transforms.store.entries import TEXT, Options
+from transforms.store.entries import TEXT, RememberedOptions
 from transforms.store.shards.precision import embedding_type
 
 
@@ -19,7 +19,9 @@ class OwnColumn:
     `type` is None if it depends on the space. A column that `is_of_pieces` exists if documents are
     cut; one that `is_optional` stands after all others, in shards that need it. One that
     `is_hidden` is in no hit of a search, and no filter may name it. `is_reused` columns are read to
-    reuse the vectors of a text. A `is_reserved` name is kept free in every store.
+    reuse the vectors of a text. `is_pushed` columns go into databases; `is_added` ones are added to
+    the rows of other people's pipelines; `is_place` ones tell the pieces of a document apart. A
+    `is_reserved` name is kept free in every store.
     """
 
     name: str
@@ -28,20 +30,24 @@ class OwnColumn:
     is_optional: bool = False
     is_hidden: bool = False
     is_reused: bool = False
+    is_pushed: bool = False
+    is_added: bool = False
+    is_place: bool = False
     is_reserved: bool = True
 
 
 PIECE = "piece"  # the column that tells a shard whose rows are pieces
 _HIDDEN_OF_PIECES = ("doc_hash",)
-# All own columns, in the order of a shard. Schemas, hits, reuse and checks of --keep-columns follow
-# from this list.
+_PLACE_OF_PIECES = (PIECE, "start", "end")
+# All own columns, in the order of a shard. Schemas, hits, reuse, pushes, exports and checks of
+# --keep-columns follow from this list; `writing.shard_bytes` has their values.
 OWN = (
-    OwnColumn("id", pa.string()),
-    OwnColumn("embedding", None, is_hidden=True, is_reused=True),
-    OwnColumn("norm", pa.float32(), is_hidden=True, is_reused=True),
+    OwnColumn("id", pa.string(), is_pushed=True),
+    OwnColumn("embedding", None, is_hidden=True, is_reused=True, is_pushed=True, is_added=True),
+    OwnColumn("norm", pa.float32(), is_hidden=True, is_reused=True, is_added=True),
     OwnColumn("row_hash", pa.binary(16), is_hidden=True, is_reused=True),
-    OwnColumn("tokens", pa.int32(), is_hidden=True, is_reused=True),
-    OwnColumn("truncated", pa.bool_(), is_hidden=True, is_reused=True),
+    OwnColumn("tokens", pa.int32(), is_hidden=True, is_reused=True, is_added=True),
+    OwnColumn("truncated", pa.bool_(), is_hidden=True, is_reused=True, is_added=True),
     OwnColumn("pooled", None, is_optional=True, is_hidden=True, is_reused=True),
     *(
         OwnColumn(
@@ -49,6 +55,9 @@ OWN = (
             field.type,
             is_of_pieces=True,
             is_hidden=field.name in _HIDDEN_OF_PIECES,
+            is_pushed=field.name not in _HIDDEN_OF_PIECES,
+            is_added=field.name not in _HIDDEN_OF_PIECES,
+            is_place=field.name in _PLACE_OF_PIECES,
             is_reserved=field.name == PIECE,
         )
         for field in PIECES
@@ -57,6 +66,12 @@ OWN = (
 OWN_COLUMNS = tuple(column.name for column in OWN if column.is_reserved)
 PIECE_COLUMNS = tuple(column.name for column in OWN if column.is_of_pieces)
 REUSED_COLUMNS = [column.name for column in OWN if column.is_reused]
+PUSHED_COLUMNS = tuple(column.name for column in OWN if column.is_pushed)
+PLACE_COLUMNS = tuple(column.name for column in OWN if column.is_place)
+OPTIONAL_COLUMNS = tuple(column.name for column in OWN if column.is_optional)
+_ADDED = tuple(column for column in OWN if column.is_added)
+ADDED_COLUMNS = tuple(column.name for column in _ADDED if not column.is_of_pieces)
+ADDED_PIECE_COLUMNS = tuple(column.name for column in _ADDED if column.is_of_pieces)
 
 
 def hidden_columns(pieces: bool) -> frozenset[str]:
@@ -68,7 +83,7 @@ def hidden_columns(pieces: bool) -> frozenset[str]:
     )
 
 
-def check_kept(options: Options) -> None:
+def check_kept(options: RememberedOptions) -> None:
     """Raise OptionError for kept columns that a shard already has under that name."""
     for name in options.keep_columns:
         if name in own_columns(()):

@@ -16,7 +16,7 @@ from transforms.corpus import UnitRows
 from transforms.corpus.pieces import own_texts
 from transforms.space import Space
 from transforms.store.entries import TEXT
-from transforms.store.shards.columns import PIECE_COLUMNS, schema_of
+from transforms.store.shards.columns import OPTIONAL_COLUMNS, PIECE_COLUMNS, schema_of
 from transforms.store.shards.precision import Coding, Ranges
 from transforms.store.shards.vectors import Vectors, pooled_of
 
@@ -122,29 +122,49 @@ def shard_bytes(
     metadata.
     """
     kept = rows.kept if rows.kept is not None else pa.table({})
-    columns: list[Any] = [
-        pa.array(rows.ids, pa.string()),
-        coding.encode(vectors.embedding),
-        pa.array(vectors.norm, pa.float32()),
-        pa.array(hashes, pa.binary(16)),
-        pa.array(vectors.tokens, pa.int32()),
-        pa.array(vectors.truncated, pa.bool_()),
-        *(rows.pieces.select(PIECE_COLUMNS).columns if rows.pieces is not None else ()),
-        *kept.columns,
-    ]
     schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
-    if coding.is_exact:
-        pooled = vectors.pooled
-    else:
-        pooled = pooled_of(vectors, coding.space.normalize)
-    if pooled is not None:
-        columns.append(fixed_size(pooled))
-        schema = schema.append(pa.field("pooled", columns[-1].type))
+    own = _own_values(coding, rows, hashes, vectors)
+    fields = list(schema)[: len(schema) - kept.num_columns]
+    columns = [_as_column(own[field.name], field.type) for field in fields]
+    columns += kept.columns
+    for name in OPTIONAL_COLUMNS:
+        if name in own:
+            columns.append(own[name])
+            schema = schema.append(pa.field(name, own[name].type))
     metadata = {**coding.metadata, "counts": json.dumps(counts, sort_keys=True)}
     return parquet_of(
         pa.table(columns, schema=schema.with_metadata(metadata)),
         vector_columns=("embedding", "pooled"),
     )
+
+
+def _own_values(
+    coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors
+) -> dict[str, Any]:
+    """The values of the own columns that a unit's shard has, by name."""
+    found: dict[str, Any] = {
+        "id": rows.ids,
+        "embedding": coding.encode(vectors.embedding),
+        "norm": vectors.norm,
+        "row_hash": hashes,
+        "tokens": vectors.tokens,
+        "truncated": vectors.truncated,
+    }
+    if rows.pieces is not None:
+        found |= {name: rows.pieces.column(name) for name in PIECE_COLUMNS}
+    if coding.is_exact:
+        pooled = vectors.pooled
+    else:
+        pooled = pooled_of(vectors, coding.space.normalize)
+    if pooled is not None:
+        found["pooled"] = fixed_size(pooled)
+    return found
+
+
+def _as_column(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    return pa.array(values, kind)
 
 
 def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:

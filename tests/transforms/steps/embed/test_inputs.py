@@ -2,14 +2,13 @@
 another row may have.
 """
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.corpus import InputFile, UnitRows
+from transforms.corpus.rows import Parts
 from transforms.space import row_hashes
-from transforms.steps.embed.inputs import Parts, hashes_of
+from transforms.steps.embed.inputs import hashes_of
 
 PIECES = st.lists(
     st.tuples(st.text("ab\x00\x01\x02\x1e", max_size=4), st.integers(0, 3)), min_size=1, max_size=3
@@ -20,7 +19,7 @@ Pieces = list[tuple[str, int]]
 def rows_of(*documents: Pieces) -> UnitRows:
     """Rows whose vectors are means of pieces, given by text and tokens."""
     file = InputFile("/a.txt", "a.txt", "text", "", 1, "", "")
-    parts: Any = Parts(
+    parts = Parts(
         [[text for text, _ in one] for one in documents], [[n for _, n in one] for one in documents]
     )
     return UnitRows("u", file, 0, 1, [], [], [], None, [], parts=parts)

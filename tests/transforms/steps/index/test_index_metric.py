@@ -15,7 +15,7 @@ from helpers.nights import DIM, Nights
 from transforms.beam import IndexRequest
 from transforms.index.vectors import prepared
 from transforms.search import Searcher
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest
 
 pytest.importorskip("faiss")
@@ -94,24 +94,26 @@ def test_auto_is_cosine_unless_the_model_says_otherwise(
     store: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "cosine"
-    monkeypatch.setattr(store, "options", Options(metric="ip"))
+    monkeypatch.setattr(store, "options", RememberedOptions(metric="ip"))
     assert store.commit(MORE, IndexRequest("Flat"))["metric"] == "cosine", (
         "an index keeps its metric"
     )
     assert store.commit(MORE, IndexRequest("Flat", "ip"))["metric"] == "ip"
-    other = Nights(store.root.with_name("other"), store.space, options=Options(metric="ip"))
+    other = Nights(
+        store.root.with_name("other"), store.space, options=RememberedOptions(metric="ip")
+    )
     assert other.commit(ROWS, IndexRequest("Flat"))["metric"] == "ip"
 
 
 def test_a_metric_said_while_there_was_no_index_is_that_of_the_next_one(
     store: Nights, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "options", Options(metric="cosine"))
+    monkeypatch.setattr(store, "options", RememberedOptions(metric="cosine"))
     store.commit(ROWS, IndexRequest("Flat"))
     store.commit_without_index(ROWS)
     assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "cosine"
     store.commit_without_index(ROWS)
-    monkeypatch.setattr(store, "options", Options(metric="l2"))
+    monkeypatch.setattr(store, "options", RememberedOptions(metric="l2"))
     store.commit_without_index(ROWS)
     assert store.commit(ROWS, IndexRequest("Flat"))["metric"] == "l2"
 

@@ -7,7 +7,7 @@ from helpers.few_words import mind_unknown_words
 
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.gates import DEFAULTS, MAX_DRIFT, NAMES, gates_of
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 
 
 @pytest.fixture(autouse=True)
@@ -21,11 +21,13 @@ def one(
     """The value that a run has of one gate, and the one that the next run has if it is given
     none.
     """
-    options = Options() if before is None else Options(**{name: before})  # type: ignore[arg-type]
+    remembered: dict[str, Any] = {} if before is None else {name: before}
+    options = RememberedOptions(**remembered)
     asked = EmbedOptions(input=("a",), store="s", **{name: given})  # type: ignore[arg-type]
     gates = gates_of(asked, options, dtype)
-    later = gates_of(EmbedOptions(input=("a",), store="s"), Options(**gates.remembered), dtype)  # type: ignore[arg-type]
-    return gates.used[name], later.used[name]
+    kept = RememberedOptions(**gates.remembered)  # type: ignore[arg-type]
+    later = gates_of(EmbedOptions(input=("a",), store="s"), kept, dtype)
+    return getattr(gates.used, name), getattr(later.used, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -50,7 +52,9 @@ def test_a_looser_value_that_an_earlier_version_remembered_counts_no_more(name: 
 
 def test_the_default_of_the_drift_is_that_of_the_dtype() -> None:
     """A store that only ever had the default has that of its next dtype."""
-    remembered = gates_of(EmbedOptions(input=("a",), store="s"), Options(), "float32").remembered
+    remembered = gates_of(
+        EmbedOptions(input=("a",), store="s"), RememberedOptions(), "float32"
+    ).remembered
     assert "max_drift" not in remembered
     assert one("max_drift", None, None, "bfloat16") == (1e-3, 1e-3)
     assert one("max_drift", None, 1e-5, "bfloat16") == (1e-5, 1e-5)

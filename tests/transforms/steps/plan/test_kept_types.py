@@ -18,7 +18,7 @@ from transforms.space import Recipe
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.footers import read_footer
 from transforms.steps.plan.kept_types import with_types
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.runs.commit import Run
 from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
 from transforms.store.runs.plan_work import read_work
@@ -53,7 +53,7 @@ def folder(tmp_path: Path) -> Path:
 
 def job_with(columns: Columns, root: str = "s") -> EmbedJob:
     run = Run(
-        root=root, id="r1", space=SPACE, partition="file", unit_tokens=100, globs=(), options=Options(),
+        root=root, id="r1", space=SPACE, partition="file", unit_tokens=100, globs=(), options=RememberedOptions(),
         versions={}, started=now(),
     )  # fmt: skip
     return EmbedJob(run, columns, Recipe("m"))

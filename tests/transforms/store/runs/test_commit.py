@@ -18,10 +18,11 @@ from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.corpus import InputFile, Span
 from transforms.space import Space
 from transforms.store import manifest, open_store
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.commit import Run, settle
+from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
 from transforms.store.runs.result import now, read_result
 from transforms.store.shards.units import UnitCounts, UnitStore
@@ -47,7 +48,9 @@ def run(tmp_path: Path, space: Space) -> Run:
     root = str(tmp_path / "store")
     spans = tuple(Span(FILE, start, start, start + 100, tokens=10) for start in (0, 100, 200))
     write_plan(root, "run1", [PlannedFile(FILE, spans)])
-    return Run(root, "run1", space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now())
+    return Run(
+        root, "run1", space, "file", 100, ("/in/*.txt",), RememberedOptions(model="m"), {}, now()
+    )
 
 
 GOOD = [record(0, 100), record(100, 200), record(200, 300)]
@@ -137,7 +140,10 @@ def test_too_many_rejects_is_exit_3(run: Run) -> None:
     with pytest.raises(DataGateError, match="10 of 22 rows rejected.*--max-rejects 0.01"):
         settle(run, stretches(run, bad), [])
     assert (
-        settle(replace(run, max_rejects=0.5), stretches(run, bad), []).tally.ledger.rejected == 10
+        settle(
+            replace(run, gates=UsedGates(max_rejects=0.5)), stretches(run, bad), []
+        ).tally.ledger.rejected
+        == 10
     )
 
 
@@ -184,7 +190,7 @@ def commit_one(
     root = str(tmp_path / "store")
     write_plan(root, run, [PlannedFile(replace(FILE, size=100), (Span(FILE, 0, 0, 100),))])
     return Run(
-        root, run, space, "file", 100, ("/in/*.txt",), Options(model="m"), {}, now(),
+        root, run, space, "file", 100, ("/in/*.txt",), RememberedOptions(model="m"), {}, now(),
         previous=previous.run if previous else None, version=previous.version if previous else None,
     )  # fmt: skip
 
@@ -294,7 +300,7 @@ def test_very_many_units_go_into_parts(
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
     monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
     root = str(tmp_path / "store")
-    run = Run(root, "run1", space, "file", 100, (), Options(), {}, now())
+    run = Run(root, "run1", space, "file", 100, (), RememberedOptions(), {}, now())
     write_plan(
         root, "run1", [PlannedFile(FILE, tuple(Span(FILE, s, s, s + 100) for s in (0, 100, 200)))]
     )
@@ -326,7 +332,7 @@ def sound(tmp_path: Path, space: Space) -> manifest.Manifest:
     root = str(tmp_path / "store")
     unit = make_unit(space, ["x", "y", "z"], rejects=1, name=f"{FILE.key}-{0:012d}")
     made = UnitStore(root, space).write(unit, make_vectors(3), [], UnitCounts(3, 0, 0))
-    run = replace(commit_one(tmp_path, space, "run1", [], None), max_rejects=0.5)
+    run = replace(commit_one(tmp_path, space, "run1", [], None), gates=UsedGates(max_rejects=0.5))
     assert finish(run, [made], []).status == "committed"
     return open_store(root).manifest
 

@@ -10,7 +10,7 @@ from helpers.plans import job_of, night
 
 from transforms import storage
 from transforms.corpus import InputFile
-from transforms.store.entries import InputEntry, Options
+from transforms.store.entries import InputEntry, RememberedOptions
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.deletes import RowKeys, renamed, row_keys
 
@@ -98,7 +98,7 @@ def test_one_file_takes_the_place_of_one_that_left() -> None:
 
 def keys(store: Path, *paths: str, **options: Any) -> RowKeys | None:
     given = [file(path.rpartition("/")[2], "1", path) for path in paths]
-    return row_keys(Options(**{**NO_IDS, **options}), manifest(store), given)
+    return row_keys(RememberedOptions(**{**NO_IDS, **options}), manifest(store), given)
 
 
 def test_what_rows_are_known_by(store: Path, files: list[Path]) -> None:

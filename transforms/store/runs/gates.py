@@ -1,0 +1,21 @@
+"""The gates of a run: how much it may reject, delete and so on before it commits nothing."""
+
+from dataclasses import dataclass
+
+from transforms.store.entries import RememberedOptions
+
+
+@dataclass(frozen=True)
+class UsedGates:
+    """The values that gates have in one run; those for the next runs are among the options that the
+    store remembers.
+
+    `max_rejects` is a fraction of the rows read, `max_deletes` of the last snapshot's rows,
+    `max_unknown` of the embedded tokens; `max_drift` the cosine distance by which the canary's
+    vectors may have moved.
+    """
+
+    max_rejects: float = RememberedOptions.max_rejects
+    max_deletes: float = 1.0
+    max_unknown: float = 1.0
+    max_drift: float = 0.0
