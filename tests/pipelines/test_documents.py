@@ -14,7 +14,7 @@ from helpers.commands import Run
 from helpers.corpora import edit_manifest, manifest_of, rejects_of, rows_of, sentences
 
 from transforms.corpus import Cutter, UnitRows
-from transforms.corpus.pieces import taken
+from transforms.corpus.pieces import take_rows
 from transforms.encoder import Encoder
 from transforms.pooling import Status
 from transforms.search import Searcher
@@ -488,7 +488,7 @@ def without_the_last(rows: UnitRows) -> UnitRows:
     """A unit's rows, and of pieces all but the last one that is not its document's first."""
     places = [] if rows.pieces is None else rows.pieces.column("piece").to_pylist()
     which = max((row for row, piece in enumerate(places) if piece), default=None)
-    return rows if which is None else taken(rows, np.delete(np.arange(len(places)), which))
+    return rows if which is None else take_rows(rows, np.delete(np.arange(len(places)), which))
 
 
 def with_rows(method: Any, change: Any) -> Any:

@@ -1,7 +1,6 @@
-"""The types that kept columns can be given, and values of any column read as one of them.
+"""Types of kept columns, and functions that read the values of any column as one of them.
 
-A value is read from its text: what a CSV file has, what JSON writes. Columns of Arrow types of the
-same kind are cast.
+A value is read from its text, as in CSV or JSON. Arrow columns of a similar type are cast.
 """
 
 import math
@@ -18,7 +17,7 @@ from transforms.base.errors import OptionError
 from transforms.base.values import nearest
 from transforms.corpus.column_values import Reasons, first_reasons, values_as_text
 
-# What other programs call the same thing.
+# Names that other programs have for these types.
 MEANT = {
     "string": "str", "text": "str", "varchar": "str", "utf8": "str", "char": "str",
     "integer": "int", "int32": "int", "int64": "int", "long": "int", "bigint": "int",
@@ -32,11 +31,12 @@ _NEAREST = {
     "decimal": "float", "bool": "bool", "date": "date", "timestamp": "timestamp",
 }  # fmt: skip
 _INT = re.compile(r"([-+]?[0-9]+)(?:\.0*)?")
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_LEAST = -(1 << 63)
+_MOST = (1 << 63) - 1
 _BOOLS = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(
     ("false", "f", "no", "n", "0"), False
 )
-# A column in a list: its name in quotes with a type or without one, or all that a comma ends.
+# A column in a list: a quoted name with an optional type, or any text up to a comma.
 _ITEM = re.compile(
     r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"(?::(?P<kind>\w*))?\s*|(?P<plain>(?!")[^,]*))(?:,|$)'
 )
@@ -44,10 +44,9 @@ _ITEM = re.compile(
 
 @dataclass(frozen=True)
 class ColumnType:
-    """A type by the word for it: the type of its column in a shard, and the function that reads a
-    value's text.
+    """A type: its word in options, its Arrow type in shards, and a function that reads a text.
 
-    `read` raises ValueError or OverflowError for text that is no value of the type.
+    `read` raises ValueError or OverflowError if the text is not a value of the type.
     """
 
     word: str
@@ -56,26 +55,25 @@ class ColumnType:
 
 
 class KeptColumn(NamedTuple):
-    """A column to keep, and the word for the type that it is given (None: none)."""
+    """A column to keep, and the word for its requested type (None: no type was requested)."""
 
     name: str
     kind: str | None = None
 
     def __str__(self) -> str:
-        kind = f":{self.kind}" if self.kind else ""
-        if (
-            self.name.strip() == self.name
-            and not self.name.startswith('"')
-            and not set(self.name) & set(",:")
-        ):
-            return self.name + kind
-        quoted = self.name.replace('"', '""')
-        return f'"{quoted}"{kind}'
+        name = self.name
+        if name.strip() != name or name.startswith('"') or set(name) & set(",:"):
+            name = '"' + name.replace('"', '""') + '"'
+        if not self.kind:
+            return name
+        return f"{name}:{self.kind}"
 
 
 def _read_int(text: str) -> int:
-    found = _INT.fullmatch(text.strip())
-    number = int(found[1]) if found else _MOST + 1
+    match = _INT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError
+    number = int(match[1])
     if not _LEAST <= number <= _MOST:
         raise ValueError
     return number
@@ -89,10 +87,10 @@ def _read_float(text: str) -> float:
 
 
 def _read_bool(text: str) -> bool:
-    found = _BOOLS.get(text.strip().lower())
-    if found is None:
+    value = _BOOLS.get(text.strip().lower())
+    if value is None:
         raise ValueError
-    return found
+    return value
 
 
 def _read_date(text: str) -> date:
@@ -100,9 +98,11 @@ def _read_date(text: str) -> date:
 
 
 def _read_timestamp(text: str) -> datetime:
-    """A moment; one without a zone is in UTC."""
+    """Read a moment; without a zone it is in UTC."""
     moment = datetime.fromisoformat(text.strip())
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC)
 
 
 TYPES = {
@@ -118,21 +118,20 @@ TYPES = {
 }
 
 
-STR = TYPES["str"]  # what CSV and JSON give where nothing else is said
+STR = TYPES["str"]  # the type of columns of CSV and JSON if none is requested
 
 
 def parse_columns(text: str) -> tuple[KeptColumn, ...]:
-    """The columns in a comma-separated list, each with a type after a colon or without one; none
-    for an empty text.
+    """Parse a comma-separated list of columns, each with an optional type after a colon.
 
-    A name that has a comma, or a colon before the word for a type, stands in double quotes, its own
-    quotes doubled. Raises OptionError for a name that comes twice, and for what is nearly the word
-    for a type.
+    A name with a comma, or with a colon before the word for a type, is put in double quotes; quotes
+    in it are doubled. Raises OptionError for a duplicate name and for a misspelt type.
 
     >>> [str(column) for column in parse_columns('price:int,dc:title,"dc:date","a,b":str')]
     ['price:int', '"dc:title"', '"dc:date"', '"a,b":str']
     """
-    found, at = [], 0
+    columns: list[KeptColumn] = []
+    at = 0
     while at < len(text):
         item = _ITEM.match(text, at)
         if item is None:
@@ -141,83 +140,90 @@ def parse_columns(text: str) -> tuple[KeptColumn, ...]:
             )
         at = item.end()
         if item["quoted"] is not None:
-            found.append(KeptColumn(item["quoted"].replace('""', '"'), _kind(item["kind"])))
+            name = item["quoted"].replace('""', '"')
+            columns.append(KeptColumn(name, _check_type(item["kind"])))
         elif item["plain"].strip():
-            found.append(_plain_column(item["plain"].strip()))
-    if len({column.name for column in found}) != len(found):
+            columns.append(_parse_plain(item["plain"].strip()))
+    if len({column.name for column in columns}) != len(columns):
         raise OptionError(f"{text} names a column twice")
-    return tuple(found)
+    return tuple(columns)
 
 
-def _kind(word: str | None) -> str | None:
-    """Check the word after a quoted name."""
+def _check_type(word: str | None) -> str | None:
     if word is not None and word not in TYPES:
         raise _no_type(word)
     return word
 
 
-def _plain_column(text: str) -> KeptColumn:
-    """Parse an item without quotes; what follows a colon and is far from every type belongs to the
-    name.
-    """
+def _parse_plain(text: str) -> KeptColumn:
+    """Parse an item without quotes; a text after a colon that is not like a type is part of it."""
     name, _, word = text.rpartition(":")
     if not name:
         return KeptColumn(text)
     if word in TYPES:
         return KeptColumn(name, word)
-    if _meant(word):
+    if _nearest_type(word):
         raise _no_type(word, f" If {text} is a column's name, put it in double quotes")
     return KeptColumn(text)
 
 
-def _meant(word: str) -> str | None:
+def _nearest_type(word: str) -> str | None:
     return MEANT.get(word.lower()) or nearest(word.lower(), TYPES)
 
 
 def _no_type(word: str, otherwise: str = "") -> OptionError:
-    meant = _meant(word)
-    near = f"; did you mean {meant}?" if meant else ""
+    near = ""
+    meant = _nearest_type(word)
+    if meant:
+        near = f"; did you mean {meant}?"
     return OptionError(
         f"{word!r} is no type of a column (choose from {', '.join(TYPES)}){near}{otherwise}"
     )
 
 
 def not_of_type(name: str, kind: ColumnType) -> str:
-    """The reason against a row whose kept value cannot be read as the column's type."""
+    """Return the reason for rejecting a row whose kept value is not of the column's type."""
     return f"kept column {name} is not {kind.word}"
 
 
 def word_for(arrow: str) -> str:
-    """The word for the type that is nearest to an Arrow type, by its name; str if no other is.
+    """Return the word for the type that is nearest to an Arrow type, by its name; else str.
 
     >>> word_for("uint8"), word_for("decimal128(5, 2)"), word_for("list<item: int64>")
     ('int', 'float', 'str')
     """
-    return next((word for begin, word in _NEAREST.items() if arrow.startswith(begin)), "str")
+    for begin, word in _NEAREST.items():
+        if arrow.startswith(begin):
+            return word
+    return "str"
 
 
 def word_for_values(values: Iterable[Any]) -> str:
-    """The word for the type of a column with these JSON values, "" if all are null.
+    """Return the word for the type of a column with these JSON values, "" if all are null.
 
-    Whole numbers and others are floats. Values of several types, lists and objects are str: they
-    are kept as text.
+    Ints and floats together are float. Values of several types, lists and objects are str: they are
+    kept as text.
     """
     words = {_word_for_value(value) for value in values if value is not None}
+    if not words:
+        return ""
     if words == {"int", "float"}:
         return "float"
-    return words.pop() if len(words) == 1 else "str" if words else ""
+    if len(words) > 1:
+        return "str"
+    return words.pop()
 
 
 def _word_for_value(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
-        return "int" if _LEAST <= value <= _MOST else "str"  # as text it keeps all of its digits
+        return "int" if _LEAST <= value <= _MOST else "str"  # text keeps all digits
     return "float" if isinstance(value, float) else "str"
 
 
 def word_for_numbers(texts: Sequence[str]) -> str | None:
-    """The type, int or float, for texts of which most are numbers; None for others."""
+    """Return int or float for texts of which most are numbers; None for others."""
     for word in ("int", "float"):
         _, reasons = read_texts(texts, "", TYPES[word])
         others = sum(reason is not None for reason in reasons or ())
@@ -227,7 +233,7 @@ def word_for_numbers(texts: Sequence[str]) -> str | None:
 
 
 def can_read(found: pa.DataType, kind: ColumnType) -> bool:
-    """Whether a column of an Arrow type can be read as a type, but for values that are none."""
+    """Whether a column of an Arrow type can be read as a type, apart from invalid values."""
     found = _plain(found)
     if _is_text(found) or _casts(found, kind) or pa.types.is_null(found):
         return True
@@ -237,8 +243,9 @@ def can_read(found: pa.DataType, kind: ColumnType) -> bool:
 
 
 def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
-    """A column that `can_read` accepted, as a type, and reasons against the values that are none,
-    null there.
+    """Read a column that `can_read` accepts as a type, with reasons for the invalid values.
+
+    Invalid values are null.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -254,13 +261,12 @@ def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Re
 def read_texts(
     texts: Iterable[str | None], name: str, kind: ColumnType
 ) -> tuple[list[Any], Reasons]:
-    """The values of a column's texts, None for a null, and reasons against texts that are no value
-    of its type.
-    """
+    """Read the values of a column's texts, None for a null, with reasons for the invalid texts."""
     values: list[Any] = []
     reasons: list[str | None] = []
     for text in texts:
-        value, reason = None, None
+        value = None
+        reason = None
         if text is not None:
             try:
                 value = kind.read(text)
@@ -268,7 +274,9 @@ def read_texts(
                 reason = not_of_type(name, kind)
         values.append(value)
         reasons.append(reason)
-    return values, reasons if any(reasons) else None
+    if not any(reasons):
+        return values, None
+    return values, reasons
 
 
 def _plain(found: pa.DataType) -> pa.DataType:
@@ -292,7 +300,7 @@ def _is_bytes(found: pa.DataType) -> bool:
 
 
 def _casts(found: pa.DataType, kind: ColumnType) -> bool:
-    """Whether Arrow has the values of one type as another: the same numbers, the same times."""
+    """Whether Arrow can cast one type to the other: numbers to numbers, times to times."""
     if kind.word in ("int", "float"):
         return (
             pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
@@ -307,20 +315,19 @@ def _casts(found: pa.DataType, kind: ColumnType) -> bool:
 
 
 def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
-    """A column cast; numbers to the nearest of floats, times to the microsecond below."""
+    """Cast a column: numbers to the nearest float, times to the microsecond below."""
     if kind.word == "float":
         return column.cast(kind.arrow, safe=False), None
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = pc.floor_temporal(column, unit="microsecond")
     try:
         return column.cast(kind.arrow), None
-    except pa.ArrowInvalid:  # of some values: a fraction, or more than the type holds
+    except pa.ArrowInvalid:  # some values are fractions, or too large for the type
         cast = [_cast_or_null(value, kind) for value in column]
-    reason = not_of_type(name, kind)
-    reasons: Reasons = [
-        reason if before.is_valid and not after.is_valid else None
-        for before, after in zip(column, cast, strict=True)
-    ]
+    reasons: list[str | None] = []
+    for before, after in zip(column, cast, strict=True):
+        is_invalid = before.is_valid and not after.is_valid
+        reasons.append(not_of_type(name, kind) if is_invalid else None)
     return pa.array(cast, kind.arrow), reasons
 
 

@@ -1,4 +1,4 @@
-"""The columns that options name, looked for in a file before any row of it is embedded."""
+"""Check the columns that options name in each file, before any of its rows is embedded."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -21,15 +21,13 @@ NO_KINDS: Kinds = MappingProxyType({})
 
 @dataclass(frozen=True)
 class FileColumns(ABC):
-    """The columns of a file: their names and types, and whether they can be what options name them
-    for.
-    """
+    """The columns of a file: their names and types, and checks of their use by options."""
 
     file: InputFile
 
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """The names of all columns, of columns in others with dots."""
+        """Return the names of all columns; nested ones have dotted names."""
 
     @abstractmethod
     def check(
@@ -37,16 +35,15 @@ class FileColumns(ABC):
     ) -> None:
         """Raise OptionError if the file lacks a named column or has it in a wrong type.
 
-        `text` is None if a template makes the text, which asks for no column. `types` are those
-        that kept columns were given.
+        `text` is None if a template makes the text. `types` are the requested types of kept
+        columns.
         """
 
     @abstractmethod
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        """Those names of a template that the file has, which need not be all; None if it has no
-        rows to tell.
+        """Return the columns of a template that the file has; None if it has no rows to tell.
 
-        Raises OptionError for a column of bytes, which is no text.
+        Raises OptionError for a column of bytes, which cannot be text.
         """
 
     def kept_types(
@@ -56,82 +53,85 @@ class FileColumns(ABC):
         keep: tuple[str, ...],
         types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
-        """Name and Arrow type of each kept column, but for those that have `open_types`. Raises as
-        `check` does.
+        """Return name and Arrow type of each kept column without an open type; raises as `check`.
+
+        For the others see `open_types`.
         """
         self.check(text, id_column, keep, types)
         return tuple((name, str(types[name].arrow)) for name in keep if name in types)
 
     def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
-        """Name of each kept column whose type is open, with the word for the values in the file's
-        first rows.
+        """Return each kept column with an open type, and the word for its values in the first rows.
 
-        The word is "" where these have no value, and where values can be read as any type.
+        The word is "" if the first rows have no value, or if values can be read as any type.
         """
         return ()
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Those of the checked names that the file has; None if it has no rows to tell."""
+        """Return the checked names that the file has; None if it has no rows to tell."""
         return names
 
     def first_keys(self) -> list[str] | None:
-        """The keys of the first rows; None for formats whose files say which columns they have."""
+        """Return the keys of the first rows; None for formats with a schema or a header."""
         return None
 
     @property
     def trimmed_names(self) -> tuple[str, ...]:
-        """The names around which blanks were left out, as the file has them."""
+        """The names that were stripped, as the file has them."""
         return ()
 
     def missing_error(self, name: str, option: str) -> OptionError:
-        """The error for a column that the file does not have."""
+        """Return the error for a column that the file does not have."""
         return no_column(self.file, name, option, ITS_COLUMNS, self.names())
 
 
 def name_options(
     text: str | None, id_column: str | None, keep: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    """The columns that options name, each with its option."""
-    named = [
-        ("--text-column", text),
-        ("--id-column", id_column),
-        *(("--keep-columns", name) for name in keep),
-    ]
-    return [(option, name) for option, name in named if name is not None]
+    """Return the columns that options name, each with its option."""
+    named: list[tuple[str, str]] = []
+    if text is not None:
+        named.append(("--text-column", text))
+    if id_column is not None:
+        named.append(("--id-column", id_column))
+    named += (("--keep-columns", name) for name in keep)
+    return named
 
 
 def no_column(
-    file: InputFile, name: str, option: str, said: str, names: Sequence[str]
+    file: InputFile, name: str, option: str, noun: str, names: Sequence[str]
 ) -> OptionError:
-    """The error for a missing column; `said` is how it calls the columns that exist, `names`."""
+    """Return the error for a missing column; `noun` is the message's word for the other columns."""
     return OptionError(
-        f"{file.path} has no column {name} ({option}){list_columns(said, name, names)}"
+        f"{file.path} has no column {name} ({option}){list_columns(noun, name, names)}"
     )
 
 
-def list_columns(said: str, name: str, names: Sequence[str]) -> str:
-    """The end of a message about a missing column: the name that may be meant, and the names that
-    exist.
-    """
-    near = None if name in names else nearest(name, names)
-    meant = f"; did you mean {_quoted(near)}?" if near else ";"
-    listed = ", ".join(map(_quoted, names)) or "none"
-    return f"{meant} {said}: {listed}"
+def list_columns(noun: str, name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about a missing column: a similar name, and all names."""
+    near = None
+    if name not in names:
+        near = nearest(name, names)
+    listed = ", ".join(map(_quote, names)) or "none"
+    if not near:
+        return f"; {noun}: {listed}"
+    return f"; did you mean {_quote(near)}? {noun}: {listed}"
 
 
-def _quoted(name: str) -> str:
-    """A column's name in a list, in ASCII: in quotes if it has a comma, or blanks around it."""
+def _quote(name: str) -> str:
+    """Return a column's name for a list, in ASCII; quoted if it has a comma or blanks around it."""
     text = ascii(name)[1:-1]
-    return f'"{text}"' if "," in name or name != name.strip() else text
+    if "," in name or name != name.strip():
+        return f'"{text}"'
+    return text
 
 
 @functools.lru_cache(64)
 def can_be_kept(kind: pa.DataType) -> bool:
-    """Whether rows of a column of this type can be taken, and written as Parquet."""
+    """Whether rows of a column of this type can be selected and written as Parquet."""
     try:
-        rows = without_views(pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["kept"])).take(
-            pa.array([0])
-        )
+        nulls = pa.RecordBatch.from_arrays([pa.nulls(1, kind)], ["kept"])
+        rows = without_views(nulls).take(pa.array([0]))
         parquet_bytes(rows)
     except (pa.ArrowException, OSError):
         return False
@@ -150,7 +150,7 @@ def is_string(found: pa.DataType | None) -> bool:
 
 
 def is_bytes(found: pa.DataType) -> bool:
-    """Whether a column of this type holds bytes of any number, which are no text."""
+    """Whether a column of this type holds bytes of any length."""
     return (
         pa.types.is_binary(found)
         or pa.types.is_large_binary(found)
@@ -160,11 +160,7 @@ def is_bytes(found: pa.DataType) -> bool:
 
 def is_id(found: pa.DataType | None) -> bool:
     """Whether the values of a column of this type can be ids."""
-    return is_string(found) or (
-        found is not None
-        and (
-            pa.types.is_integer(found)
-            or pa.types.is_fixed_size_binary(found)
-            or isinstance(found, pa.UuidType)
-        )
-    )
+    if found is None or is_string(found):
+        return found is not None
+    is_number_or_bytes = pa.types.is_integer(found) or pa.types.is_fixed_size_binary(found)
+    return is_number_or_bytes or isinstance(found, pa.UuidType)

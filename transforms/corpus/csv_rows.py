@@ -1,10 +1,9 @@
-"""CSV and TSV: the dialect, told from the head of a file, its header, and its rows.
+"""CSV and TSV: the dialect, detected from the head of a file, its header and its rows.
 
-The first row is the header. Delimiter: the one that the file was given, else a tab for TSV, else
-whichever of comma, semicolon, tab and bar the header has most of. Values may stand in double quotes
-and then hold delimiters, line ends and doubled quotes; where the head of a file makes no sense so
-and does without, its quotes are plain characters. The encoding is decided in `encoding.py`. A row
-that is too long is passed over, and a CutRow stands for it.
+The first row is the header. The delimiter is that of the options, else a tab for TSV, else the one
+of comma, semicolon, tab and bar that is most frequent in the header. Quoted values may hold
+delimiters, line ends and doubled quotes. Quotes are plain characters if the head of the file fits
+only so. `encoding.py` decides the encoding. A row that is too long is replaced by a CutRow.
 """
 
 import contextlib
@@ -24,32 +23,29 @@ from transforms.corpus.lines import BEGINNING, MOST_BYTES, whole
 from transforms.storage.base import BLOCK
 
 DELIMITERS = ",;\t|"
-HEAD = 1 << 18  # bytes by which a dialect is told
+HEAD = 1 << 18  # bytes from which a dialect is detected
 MOST_CHARACTERS = MOST_BYTES  # of a row
 PIECE = 1 << 20  # characters of a line that are read at once
 ROWS = 8192
 NEWLINES = ("\n", "\r")
 LONE = re.compile(r"\r(?!\r*(?:\n|\Z))")  # several before LF end a line too
-# in the place of a carriage return that ends no line, at which csv would end a row
+# Replaces a carriage return inside a line, at which csv would end the row.
 RETURN = "\udc0d"
 QUOTED = re.compile(r'"(?:[^"]|"")*"')
 UNQUOTED = re.compile(r'[^"]*(?:""[^"]*)*')
 
 
 class CutRow(list[str]):
-    """Stands for a row of more than MOST_CHARACTERS characters; its one value is the beginning of
-    the row.
-    """
+    """Replacement of a row of more than MOST_CHARACTERS; its one value is the row's beginning."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file is to be read; `header` has the names of its columns, none for a file without a
-    row.
+    """The format of a CSV file; `header` has the names of its columns, none for an empty file.
 
-    Blanks around names are left out, unless two names would become one; `trimmed` are the names
-    that had any. Lines end at LF and CRLF if `line_end` is LF; if it is empty, the file has no LF,
-    and they end at carriage returns.
+    Names are stripped, unless two would become equal; `trimmed` are the names before. Lines end at
+    LF and CRLF if `line_end` is LF. If it is empty, the file has no LF, and lines end at carriage
+    returns.
     """
 
     encoding: str
@@ -60,23 +56,21 @@ class Dialect:
     line_end: str = "\n"
 
     def place_of(self, name: str) -> int | None:
-        """The place of a column, None if there is none; a name may be asked for with the blanks
-        around it.
-        """
-        names = (name, name.strip())
-        return next((self.header.index(known) for known in names if known in self.header), None)
+        """Return the place of a column, by its name with or without blanks; None if missing."""
+        for known in (name, name.strip()):
+            if known in self.header:
+                return self.header.index(known)
+        return None
 
     def rows(self, text: Any) -> Any:
-        """The reader of the rows in lines of text, which is read within `long_fields`."""
+        """Return a reader of the rows in lines of text; read it within `long_fields`."""
         if not self.quoting:
             return csv.reader(text, delimiter=self.delimiter, quoting=csv.QUOTE_NONE, strict=True)
         return csv.reader(text, delimiter=self.delimiter, strict=True)
 
 
 class _FieldLimit:
-    """How many readers need csv's limit for a field, which all of a process share, to be ours, and
-    what it was.
-    """
+    """The number of readers that need our field limit of csv, a global, and its value before."""
 
     lock = threading.Lock()
     readers = 0
@@ -85,9 +79,7 @@ class _FieldLimit:
 
 @contextlib.contextmanager
 def long_fields() -> Iterator[None]:
-    """Let csv read fields of any length that a row may have; the limit is put back once nobody
-    needs this one.
-    """
+    """Let csv read fields as long as a row may be; restore its limit after the last reader."""
     with _FieldLimit.lock:
         if _FieldLimit.readers == 0:
             _FieldLimit.before = csv.field_size_limit(MOST_CHARACTERS + PIECE)
@@ -102,12 +94,10 @@ def long_fields() -> Iterator[None]:
 
 
 def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[list[str]]]:
-    """Blocks of rows below the header, read by a dialect (default: the one that the file's head
-    tells).
+    """Yield blocks of rows below the header, read by a dialect (default: detected from the head).
 
-    Bytes that are no UTF-8 are lone surrogates. An empty line is no row, but in a file of one
-    column. Raises SentenceBeamError for a file that is cut short, corrupt, or quoted in no way that
-    can be followed.
+    Bytes that are not UTF-8 become lone surrogates. Empty lines are skipped, except in one-column
+    files. Raises SentenceBeamError for a file that is cut short, corrupt or wrongly quoted.
     """
     dialect = dialect or dialect_of(file)
     with open_unchanged(file) as raw:
@@ -123,21 +113,24 @@ def _blocks(
 ) -> Iterator[list[list[str]]]:
     lines.reconfigure(newline=dialect.line_end)
     bounded = _BoundedRows(lines, dialect)
-    reader, block, size = dialect.rows(bounded), [], 0
+    reader = dialect.rows(bounded)
+    block: list[list[str]] = []
+    size = 0
     try:
         next(reader, None)
         bounded.end()
-        for found in reader:
+        for values in reader:
             if bounded.has_returns:
-                found = [value.replace(RETURN, "\r") for value in found]
-            row = bounded.end() or found
+                values = [value.replace(RETURN, "\r") for value in values]
+            row = bounded.end() or values
             if not row and len(dialect.header) > 1:
                 continue
             block.append(row or [""])
             size += sum(map(len, row))
             if len(block) == ROWS or size > BLOCK:
                 yield block
-                block, size = [], 0
+                block = []
+                size = 0
     except csv.Error as error:
         raise SentenceBeamError(
             f"{file.path}, line {reader.line_num}: {error}; mend its quotes (a value with quotes"
@@ -148,10 +141,9 @@ def _blocks(
 
 
 class _BoundedRows:
-    """Lines for `csv.reader`, which holds a whole row at a time: of a row that is too long, lines
-    that end it.
+    """Lines for `csv.reader`, which holds a whole row in memory; a row that is too long is ended.
 
-    `end` is called after each row. Memory holds a row of MOST_CHARACTERS at most.
+    The caller calls `end` after each row. Memory holds at most a row of MOST_CHARACTERS.
     """
 
     def __init__(self, text: io.TextIOWrapper, dialect: Dialect):
@@ -162,8 +154,10 @@ class _BoundedRows:
         self._cut: CutRow | None = None
 
     def end(self) -> CutRow | None:
-        """Begin another row; what stands for the last one if it was too long."""
-        cut, self._cut, self._size = self._cut, None, 0
+        """Begin the next row; return the replacement of the last one if it was too long."""
+        cut = self._cut
+        self._cut = None
+        self._size = 0
         return cut
 
     def __iter__(self) -> Iterator[str]:
@@ -177,39 +171,38 @@ class _BoundedRows:
             yield line
 
     def _long(self, piece: str, within: bool) -> str:
-        """The line of which a piece was read; if its row is too long, a line that ends the row,
-        with all of it read.
+        """Return the whole line that begins with a piece.
 
-        `within` says that the line begins within quotes.
+        If its row is too long, read the rest of the row and return a line that ends it. `within`:
+        the line begins inside quotes.
         """
         pieces = [piece]
-        while (
-            self._size <= MOST_CHARACTERS
-            and not piece.endswith(NEWLINES)
-            and (piece := next(self._pieces, ""))
-        ):
+        while piece and self._size <= MOST_CHARACTERS and not piece.endswith(NEWLINES):
+            piece = next(self._pieces, "")
             pieces.append(piece)
             self._size += len(piece)
         if self._size <= MOST_CHARACTERS:
             return "".join(pieces)
         self._cut = CutRow([pieces[0][:BEGINNING].replace(RETURN, "\r")])
+        self._skip_row(pieces, within)
+        return '"\n' if within else "cut\n"
+
+    def _skip_row(self, pieces: list[str], within: bool) -> None:
+        """Read to the end of the row whose line begins with these pieces."""
         quotes = Quotes(self._dialect, within)
-        for held in pieces:
-            quotes.read(held)
-        while not (quotes.are_closed and piece.endswith(NEWLINES)) and (
-            piece := next(self._pieces, "")
-        ):
+        for piece in pieces:
+            quotes.read(piece)
+        while piece and not (quotes.are_closed and piece.endswith(NEWLINES)):
+            piece = next(self._pieces, "")
             quotes.read(piece)
         if not quotes.are_closed:
             raise csv.Error("unexpected end of data")
-        return '"\n' if within else "cut\n"
 
 
 def _pieces(text: io.TextIOBase, marks: bool) -> Iterator[str]:
-    """The lines of text, a long one in pieces of PIECE characters or one more; CRLF is in one
-    piece.
+    """Yield the lines of text, long ones in pieces of PIECE characters or one more.
 
-    If it `marks` them, RETURN stands for carriage returns that end no line.
+    CRLF is never split. `marks` replaces carriage returns inside lines by RETURN.
     """
     piece = text.readline(PIECE)
     while piece:
@@ -217,20 +210,25 @@ def _pieces(text: io.TextIOBase, marks: bool) -> Iterator[str]:
         if piece.endswith("\r") and (len(piece) >= PIECE or piece == "\r"):
             after = text.read(1)
             if after == "\n":
-                piece, after = piece + after, ""
+                piece += after
+                after = ""
         if marks and "\r" in piece:
             piece = LONE.sub(RETURN, piece)
             if after and piece.endswith("\r"):
                 piece = piece[:-1] + RETURN
         yield piece
-        piece = after if after == "\r" else after + text.readline(PIECE)
+        if after == "\r":
+            piece = after
+        else:
+            piece = after + text.readline(PIECE)
 
 
 class Quotes:
-    """Whether a place in CSV lies within quotes, by what was read up to there."""
+    """Tracks, as text is read, whether the current place in CSV is inside quotes."""
 
     def __init__(self, dialect: Dialect, within: bool = False):
-        self._quoting, self._opening = dialect.quoting, f'{dialect.delimiter}"'
+        self._quoting = dialect.quoting
+        self._opening = f'{dialect.delimiter}"'
         self._state = "quoted" if within else "field"
 
     @property
@@ -239,49 +237,50 @@ class Quotes:
         return self._state != "quoted"
 
     def read(self, piece: str) -> None:
-        """Read on."""
+        """Read the next piece of the text."""
         at = 0
         while self._quoting and at < len(piece):
             if self._state == "quoted":
                 at = UNQUOTED.match(piece, at).end()  # type: ignore[union-attr]
                 if at < len(piece):
-                    at, self._state = at + 1, "quote"
-            elif self._state == "quote":  # which closes the quotes, or is the first of two
-                self._state = "quoted" if piece[at] == '"' else "plain"
-                at += self._state == "quoted"
-            elif self._state == "field":
+                    at += 1
+                    self._state = "quote"
+            elif self._state in ("quote", "field"):
+                # after a quote, another one continues the value; at a field's start it opens one
                 self._state = "quoted" if piece[at] == '"' else "plain"
                 at += self._state == "quoted"
             else:
-                found = piece.find(self._opening, at)
-                is_open = piece.endswith((self._opening[0], *NEWLINES))
-                self._state = "quoted" if found >= 0 else ("field" if is_open else "plain")
-                at = found + 2 if found >= 0 else len(piece)
+                at = self._read_plain(piece, at)
+
+    def _read_plain(self, piece: str, at: int) -> int:
+        """Read a value without quotes, up to the next quoted value; return the place after it."""
+        opening = piece.find(self._opening, at)
+        if opening >= 0:
+            self._state = "quoted"
+            return opening + 2
+        if piece.endswith((self._opening[0], *NEWLINES)):
+            self._state = "field"
+        else:
+            self._state = "plain"
+        return len(piece)
 
 
 @functools.lru_cache(16)
 def dialect_of(file: InputFile) -> Dialect:
-    """How the file is to be read. Raises SentenceBeamError for a file that is cut short or
-    corrupt.
-    """
+    """Detect the dialect of a file. Raises SentenceBeamError if it is cut short or corrupt."""
     text, encoding, is_whole = _text_of_head(file)
-    delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
-    end = _line_end(text)
-    quoted = Dialect(encoding, delimiter, True, line_end=end)
-    plain = Dialect(encoding, delimiter, False, line_end=end)
-    dialect = (
-        plain if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole) else quoted
-    )
-    return _with_header(dialect, text)
+    quoted = Dialect(encoding, _delimiter_of(file, text), True, line_end=_line_end(text))
+    plain = replace(quoted, quoting=False)
+    if not _fits(quoted, text, is_whole) and _fits(plain, text, is_whole):
+        return _with_header(plain, text)
+    return _with_header(quoted, text)
 
 
 def unquoted(file: InputFile) -> Dialect:
-    """How a file is to be read whose quotes are plain characters. Raises SentenceBeamError as
-    `dialect_of`.
-    """
+    """Return the dialect of a file whose quotes are plain characters; raises as `dialect_of`."""
     text, encoding, _ = _text_of_head(file)
-    delimiter = file.delimiter or ("\t" if file.format == "tsv" else _delimiter(text))
-    return _with_header(Dialect(encoding, delimiter, False, line_end=_line_end(text)), text)
+    dialect = Dialect(encoding, _delimiter_of(file, text), False, line_end=_line_end(text))
+    return _with_header(dialect, text)
 
 
 def _with_header(dialect: Dialect, text: str) -> Dialect:
@@ -294,18 +293,16 @@ def _with_header(dialect: Dialect, text: str) -> Dialect:
     names = tuple(name.strip() for name in header)
     if len(set(names)) < len(set(header)):
         return replace(dialect, header=header)
-    return replace(
-        dialect, header=names, trimmed=tuple(name for name in header if name != name.strip())
-    )
+    trimmed = tuple(name for name in header if name != name.strip())
+    return replace(dialect, header=names, trimmed=trimmed)
 
 
 def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
-    """The text at the head of a file, in whole lines, its encoding, and whether it is all of the
-    file.
-    """
+    """Return the lines at the head of a file, the encoding, and whether they are the whole file."""
     with open_unchanged(file) as raw:
         head = b"".join(whole(file, _head(decompressed(file, raw))))
-    is_whole, encoding = len(head) < HEAD, encoding_of(head)
+    is_whole = len(head) < HEAD
+    encoding = encoding_of(head)
     text = head.decode(encoding, errors="replace")
     if not is_whole:
         text = text[: text.rfind(_line_end(text) or "\r") + 1] or text
@@ -313,12 +310,12 @@ def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
 
 
 def _line_end(text: str) -> str:
-    """How lines end, as `Dialect.line_end` says it."""
+    """Return the end of lines, as in `Dialect.line_end`."""
     return "" if "\r" in text and "\n" not in text else "\n"
 
 
 def _lines_of(text: str, dialect: Dialect) -> Iterator[str]:
-    """The lines of the text at the head of a file."""
+    """Yield the lines of the text at the head of a file."""
     return _pieces(io.StringIO(text, newline=dialect.line_end), bool(dialect.line_end))
 
 
@@ -329,19 +326,23 @@ def _head(reader: Any) -> Iterator[bytes]:
         left -= len(block)
 
 
-def _delimiter(text: str) -> str:
+def _delimiter_of(file: InputFile, text: str) -> str:
+    if file.delimiter:
+        return file.delimiter
+    if file.format == "tsv":
+        return "\t"
     header = QUOTED.sub("", text).partition("\n")[0].partition("\r")[0]
     return max(DELIMITERS, key=header.count)
 
 
 def _fits(dialect: Dialect, text: str, is_whole: bool) -> bool:
-    """Whether the text is rows of as many values as the header has."""
+    """Whether all rows of the text have as many values as the header."""
     widths: list[int] = []
     try:
         with long_fields():
             widths += (len(row) for row in dialect.rows(_lines_of(text, dialect)) if row)
     except csv.Error as error:
-        # a row that goes on behind the head
+        # unless the last row continues after the head
         if is_whole or "unexpected end of data" not in str(error):
             return False
     return len(set(widths)) <= 1

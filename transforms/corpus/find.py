@@ -1,4 +1,4 @@
-"""The files that an `--input` names: those of a pattern, of a folder or of a table."""
+"""Find the files that an `--input` names by a pattern, a folder or a table."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
@@ -16,12 +16,11 @@ from transforms.corpus.files import (
     is_utf8,
 )
 from transforms.corpus.formats.registry import FORMATS, compression_of, format_of, plain_formats
+from transforms.corpus.lake_parts import WHOLE, TablePart
 from transforms.corpus.lakes import (
     DATA_FORMATS,
     DELTA_LOG,
     FOLDER,
-    WHOLE,
-    TablePart,
     input_of_table,
     is_table,
     table_entries,
@@ -30,12 +29,13 @@ from transforms.storage import Entry
 from transforms.storage.base import Matched
 from transforms.storage.globs import Glob, folder_of, literal_part
 
+OTHER_TOOLS = "_"  # the group of files whose names are left to other tools
+
 
 class Inputs(NamedTuple):
-    """The files that one `--input` names, and the paths of what lies beside them (see
-    storage.base.Matched).
+    """The files that one `--input` names, and the paths beside them (see storage.base.Matched).
 
-    `folders` are folders that could have been named as files, and of which no file is taken.
+    `folders` are folders that match as a file would, and from which no file is read.
     """
 
     files: list[InputFile]
@@ -46,11 +46,10 @@ class Inputs(NamedTuple):
 def match_inputs(
     pattern: str, file_format: str = "auto", hidden: bool = False, delimiter: str | None = None
 ) -> list[InputFile]:
-    """The files that one `--input` names, without checksums, sorted by path; `hidden` ones among
-    them, if asked for.
+    """Return the files that one `--input` names, without checksums, sorted by path.
 
-    A folder stands for the files in it that have a known format. Raises OptionError where nothing
-    matches, a folder holds several formats, or a file's format cannot be recognised.
+    `hidden` includes hidden files. A folder means its files of a known format. Raises OptionError
+    if nothing matches, a folder holds several formats, or the format of a file is unknown.
     """
     return find_inputs(pattern, file_format, hidden, delimiter).files
 
@@ -64,36 +63,31 @@ def find_inputs(
     broken_too: bool = False,
     store: str | None = None,
 ) -> Inputs:
-    """The same files, and what lies beside them; of a table a part.
+    """Return the files as `match_inputs` does, and the paths beside them; of a table, a part.
 
-    `broken_too` says that links to nothing are files too, as BROKEN; else they raise
-    SentenceBeamError. `store` is the path of one that may lie among them, which is no input.
+    `broken_too` includes broken links, as BROKEN; else they raise SentenceBeamError. `store` is the
+    path of a store, whose folder is never an input.
     """
     if is_table(pattern):
-        entries_below = list(table_entries(pattern, part))
-        return Inputs(
-            [_input_file(entry, relative, file_format) for entry, relative in entries_below], [], []
-        )
+        files = [
+            _input_file(entry, relative, file_format)
+            for entry, relative in table_entries(pattern, part)
+        ]
+        return Inputs(files, [], [])
     pattern = storage.absolute(pattern)
-    finder = Finder(pattern, file_format, hidden, broken_too, store)
-    found, root = finder.of_pattern(), fixed_part(pattern)
-    literal = None if found.entries else storage.storage_of(pattern).stat(pattern)
-    if literal is not None:  # a name that looks like a pattern
-        found, root = FoundFiles([literal], [], []), folder_of(pattern)
-    if not found.entries and literal_part(pattern) == pattern:
-        found, root = finder.of_folder(pattern), pattern + "/"
-    if not found.entries:
+    listed, root = _list_files(Finder(pattern, file_format, hidden, broken_too, store))
+    if not listed.entries:
         raise OptionError(_nothing_matches(pattern))
     files = [
-        _input_file(entry, entry.path.removeprefix(root), file_format) for entry in found.entries
+        _input_file(entry, entry.path.removeprefix(root), file_format) for entry in listed.entries
     ]
     if delimiter is not None:
         files = [replace(file, delimiter=delimiter) for file in files]
-    return Inputs(files, found.beside, found.folders)
+    return Inputs(files, listed.beside, listed.folders)
 
 
-class FoundFiles(NamedTuple):
-    """As `Inputs`, the files as their storage lists them, sorted by path."""
+class ListedFiles(NamedTuple):
+    """`Inputs` with the files as their storage lists them, sorted by path."""
 
     entries: list[Entry]
     beside: list[str]
@@ -102,7 +96,7 @@ class FoundFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class Finder:
-    """Looks for what an `--input` names; the fields are as for `find_inputs`."""
+    """Lists the files that an `--input` names; the fields are the arguments of `find_inputs`."""
 
     pattern: str
     file_format: str
@@ -110,161 +104,201 @@ class Finder:
     broken_too: bool
     store: str | None
 
-    def of_pattern(self) -> FoundFiles:
-        """The files that the pattern names, and those of folders that it names.
+    def list_pattern(self) -> ListedFiles:
+        """Return the files that the pattern names, and those in folders that it names.
 
-        A folder is read as a whole if the pattern names none of its files. One whose name is none
-        of a file's and that the pattern leads into is left alone. Raises SentenceBeamError for a
-        special file, a link to nothing that is not to be a file, and a folder that cannot be read
-        as one.
+        A folder is read as a whole if the pattern names none of its files. It is passed over if the
+        pattern continues into it and its name is not that of a file. Raises SentenceBeamError for a
+        special file, a broken link (unless `broken_too`), and a folder that cannot be read.
         """
-        matched = self._matched(self.pattern)
-        # as a shell makes them of a pattern
+        matched = self._match(self.pattern)
+        # a local literal may be a path into which a shell expanded a pattern
         if not Glob(self.pattern).is_literal or storage.is_local(self.pattern):
             self._check_no_table(fixed_part(self.pattern).rstrip("/"), matched)
         if matched.special:
             raise special_file(matched.special[0])
         glob = Glob(self.pattern, self.hidden)
-        entries, beside, passed = matched.files, matched.beside, []
+        entries = matched.files
+        beside = list(matched.beside)
+        passed: list[str] = []
         for folder in filter(glob.takes, matched.folders):
             if holds_any(folder, entries) or self._holds_store(folder):
                 continue
             if glob.enters(folder + "/") and not format_of(folder):
                 passed.append(folder)
                 continue
-            inside = self.of_folder(folder)
+            inside = self.list_folder(folder)
             if not inside.entries:
                 raise OptionError(
-                    f"--input {self._naming(folder)} is a folder without files where a file should"
+                    f"--input {self._name_of(folder)} is a folder without files where a file should"
                     " be; remove it or narrow --input"
                 )
-            entries = by_path([*entries, *inside.entries])
-            beside, passed = [*beside, *inside.beside], [*passed, *inside.folders]
-        return FoundFiles(entries, sorted(set(beside)), passed)
+            entries = sort_by_path([*entries, *inside.entries])
+            beside += inside.beside
+            passed += inside.folders
+        return ListedFiles(entries, sorted(set(beside)), passed)
 
-    def of_folder(self, folder: str) -> FoundFiles:
-        """The files of one known format in a folder and below it, and what else lies there.
+    def list_folder(self, folder: str) -> ListedFiles:
+        """Return the files of one known format in a folder and below it, and the paths beside them.
 
-        With a format given: the files whose names say it (for `file`: of plain text), or all where
-        none does. Without: Markdown beside files of another format describes them and is left out.
-        Names that begin with `_`, of files and folders, are left to other tools, as `_SUCCESS` is.
-        Raises OptionError for files of several formats, SentenceBeamError for a special file that
-        would be taken if it were one.
+        With `file_format`: the files with names of that format (for `file`: of plain text), or all
+        if none has. Without: Markdown beside files of another format is left out as documentation.
+        Files and folders whose names begin with `_`, as `_SUCCESS`, belong to other tools. Raises
+        OptionError for files of several formats, SentenceBeamError for a special file with the name
+        of an input.
         """
-        matched = self._matched(f"{folder}/**")
+        matched = self._match(f"{folder}/**")
         self._check_no_table(folder, matched)
-        named: dict[str, list[Entry]] = {}
-        for entry in matched.files:
-            below = entry.path.removeprefix(folder)
-            named.setdefault("_" if "/_" in below else format_of(below), []).append(entry)
-        taken = by_path(self._of_one_format(folder, named))
-        if matched.files and not taken:
+        chosen = sort_by_path(self._choose_format(folder, _group_by_format(folder, matched.files)))
+        if matched.files and not chosen:
             raise OptionError(
-                f"--input {self._naming(folder)} is a folder without a file of a known format, as "
-                f"{matched.files[0].path}; say --format, or name other files"
+                f"--input {self._name_of(folder)} is a folder without a file of a known format, as"
+                f" {matched.files[0].path}; say --format, or name other files"
             )
         for path in matched.special:
-            if "/_" not in path.removeprefix(folder) and (
-                self.file_format != "auto" or format_of(path)
-            ):
+            could_be_input = self.file_format != "auto" or format_of(path)
+            if could_be_input and "/_" not in path.removeprefix(folder):
                 raise special_file(path)
-        passed = [path for path in matched.folders if not holds_any(path, taken)]
-        paths = {entry.path for entry in taken}
+        passed = [path for path in matched.folders if not holds_any(path, chosen)]
+        paths = {entry.path for entry in chosen}
         others = [entry.path for entry in matched.files if entry.path not in paths]
-        return FoundFiles(taken, sorted([*matched.beside, *others]), passed)
+        return ListedFiles(chosen, sorted([*matched.beside, *others]), passed)
 
-    def _of_one_format(self, folder: str, named: dict[str, list[Entry]]) -> list[Entry]:
-        """The files that are taken of a folder's, which are given by the formats that their names
-        say.
-        """
-        known = set(named) - {"", "_"}
-        kinds = sorted(known - {"file"} or known)
+    def _choose_format(self, folder: str, groups: dict[str, list[Entry]]) -> list[Entry]:
+        """Return the files to read of a folder, whose files are grouped by `_group_by_format`."""
         if self.file_format != "auto":
-            said = plain_formats() if self.file_format == "file" else (self.file_format,)
-            taken = [entry for kind in said for entry in named.get(kind, [])]
-            return taken or [entry for kind, some in named.items() if kind != "_" for entry in some]
+            return self._choose_requested(groups)
+        known = set(groups) - {"", OTHER_TOOLS}
+        kinds = sorted(known - {"file"} or known)
         if len(kinds) > 1:
             counts = " and ".join(
-                f"{len(named[kind]):,} {kind} (as {named[kind][0].path})" for kind in kinds
+                f"{len(groups[kind]):,} {kind} (as {groups[kind][0].path})" for kind in kinds
             )
+            ending = ending_of(groups[kinds[0]][0].path)
             raise OptionError(
-                f"--input {self._naming(folder)} is a folder of several formats, {counts}; name one"
-                " kind by a pattern, as in --input"
-                f" '{folder}/**/*{ending_of(named[kinds[0]][0].path)}'"
+                f"--input {self._name_of(folder)} is a folder of several formats, {counts}; name"
+                f" one kind by a pattern, as in --input '{folder}/**/*{ending}'"
             )
-        return [entry for kind in kinds for entry in named[kind]]
+        return [entry for kind in kinds for entry in groups[kind]]
 
-    def _matched(self, pattern: str) -> Matched:
-        """What a pattern matches, links to nothing among the files if asked for.
+    def _choose_requested(self, groups: dict[str, list[Entry]]) -> list[Entry]:
+        """Return the files with names of the requested format; all if no name has it."""
+        formats: Iterable[str] = (self.file_format,)
+        if self.file_format == "file":
+            formats = plain_formats()
+        chosen = [entry for kind in formats for entry in groups.get(kind, [])]
+        if not chosen:
+            for kind, entries in groups.items():
+                if kind != OTHER_TOOLS:
+                    chosen += entries
+        return chosen
 
-        Raises SentenceBeamError for another such link, and for one that may have been to a folder.
+    def _match(self, pattern: str) -> Matched:
+        """Match a pattern; with `broken_too` the broken links are among the files.
+
+        Raises SentenceBeamError for other broken links, and for one that may have led to a folder.
         """
         matched = storage.storage_of(pattern).match(pattern, self.hidden)
-        glob = Glob(pattern, self.hidden) if matched.broken else None
+        if not matched.broken:
+            return matched._replace(files=sort_by_path(matched.files))
+        glob = Glob(pattern, self.hidden)
         for path in matched.broken:
-            if not self.broken_too or (glob and glob.enters(path + "/") and not format_of(path)):
+            if not self.broken_too or (glob.enters(path + "/") and not format_of(path)):
                 raise broken_link(path)
         links = [Entry(path, 0, "", BROKEN) for path in matched.broken]
-        return matched._replace(files=by_path([*matched.files, *links]))
+        return matched._replace(files=sort_by_path([*matched.files, *links]))
 
     def _check_no_table(self, folder: str, matched: Matched) -> None:
-        """Raise OptionError for files of a table of Delta Lake or Iceberg, some of which it may not
-        have any more.
+        """Raise OptionError if the files belong to a table of Delta Lake or Iceberg.
 
-        `folder` is the one that all of what was matched is in.
+        The table may have deleted some of their rows. `folder` holds everything that was matched.
         """
         files = [entry for entry in matched.files if format_of(entry.path) in DATA_FORMATS]
+        if not files:
+            return
         inside = [
             folder_of(path)[:-1]
             for path in matched.folders
             if path.endswith((f"/{DELTA_LOG}", f"/{FOLDER}"))
         ]
         around = [folder, *folders_around(folder)]
-        for table in dict.fromkeys([*around, *inside] if files else ()):
-            said = input_of_table(table) if table in around or holds_any(table, files) else None
-            if said is not None:
+        for table in dict.fromkeys([*around, *inside]):
+            if table not in around and not holds_any(table, files):
+                continue
+            table_input = input_of_table(table)
+            if table_input is not None:
                 raise OptionError(
-                    f"--input {self._naming(table)} is a table, whose files may hold rows that it"
-                    f" has deleted; say --input {said}"
+                    f"--input {self._name_of(table)} is a table, whose files may hold rows that it"
+                    f" has deleted; say --input {table_input}"
                 )
 
     def _holds_store(self, folder: str) -> bool:
         return self.store is not None and f"{self.store}/".startswith(f"{folder}/")
 
-    def _naming(self, folder: str) -> str:
-        """A folder as messages name it, after the pattern that does."""
-        return folder if folder == self.pattern else f"{self.pattern}: {folder}"
+    def _name_of(self, folder: str) -> str:
+        """Return the name of a folder in messages, after the pattern if that is another."""
+        if folder == self.pattern:
+            return folder
+        return f"{self.pattern}: {folder}"
 
 
-def by_path(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries sorted by path, each once."""
+def _list_files(finder: Finder) -> tuple[ListedFiles, str]:
+    """Return the files that the finder's pattern names, and the folder that their ids leave out.
+
+    The pattern may also be the name of a file with wildcard characters in it, or a folder.
+    """
+    pattern = finder.pattern
+    listed = finder.list_pattern()
+    if listed.entries:
+        return listed, fixed_part(pattern)
+    literal = storage.storage_of(pattern).stat(pattern)
+    if literal is not None:
+        return ListedFiles([literal], [], []), folder_of(pattern)
+    if literal_part(pattern) == pattern:
+        return finder.list_folder(pattern), pattern + "/"
+    return listed, fixed_part(pattern)
+
+
+def _group_by_format(folder: str, files: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Group a folder's files by the format in their names: "" if none, OTHER_TOOLS after a `_`."""
+    groups: dict[str, list[Entry]] = {}
+    for entry in files:
+        below = entry.path.removeprefix(folder)
+        kind = OTHER_TOOLS if "/_" in below else format_of(below)
+        groups.setdefault(kind, []).append(entry)
+    return groups
+
+
+def sort_by_path(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries sorted by path, each once."""
     return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
 
 
 def folders_around(folder: str) -> list[str]:
-    """The folders that could be that of a table which has its data in a folder: in `data`, in one
-    of a partition.
+    """Return the parent folders that may be a table with its data in this folder.
+
+    A table keeps data in `data` and in folders of partitions.
 
     >>> folders_around("/lake/docs/data/lang=en"), folders_around("/lake/docs")
     (['/lake/docs/data', '/lake/docs'], [])
     """
-    found: list[str] = []
+    folders: list[str] = []
     name = folder.rpartition("/")[2]
     while name == "data" or "=" in name:
         folder = folder.rpartition("/")[0]
-        found.append(folder)
+        folders.append(folder)
         name = folder.rpartition("/")[2]
-    return found
+    return folders
 
 
 def holds_any(folder: str, entries: Sequence[Entry]) -> bool:
-    """Whether one of the entries, which are sorted by path, is below a folder."""
+    """Whether one of the entries, sorted by path, is below a folder."""
     start = bisect_left(entries, f"{folder}/", key=lambda entry: entry.path)
     return start < len(entries) and entries[start].path.startswith(f"{folder}/")
 
 
 def special_file(path: str) -> SentenceBeamError:
-    """The error of what is neither a file nor a folder."""
+    """Return the error for a path that is neither a file nor a folder."""
     return SentenceBeamError(
         f"{path} is neither a file nor a folder, but a pipe, a socket or a device; remove it,"
         " narrow --input, or say --input - for standard input"
@@ -288,7 +322,7 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
             f"--input {entry.path!a}: the name is not UTF-8; rename the file or narrow --input"
         )
     if storage.is_rows(entry.path):
-        file_format = "parquet"  # whatever files of the store are
+        file_format = "parquet"
     if file_format == "auto":
         file_format = format_of(relative)
     if not file_format:
@@ -304,12 +338,13 @@ def _input_file(entry: storage.Entry, relative: str, file_format: str) -> InputF
 
 
 def overlaps(pattern: str, folder: str, hidden: bool = False) -> bool:
-    """Whether a pattern names files inside a folder now, or would once a store writes there."""
+    """Whether a pattern names files inside a folder, now or when a store writes there."""
     if is_table(pattern):
-        return False  # it has the files that it lists
-    pattern, folder = storage.absolute(pattern), storage.absolute(folder) + "/"
+        return False  # a table lists its files
+    pattern = storage.absolute(pattern)
+    folder = storage.absolute(folder) + "/"
     if literal_part(pattern) == pattern and storage.storage_of(pattern).stat(pattern) is None:
-        pattern += "/**"  # a folder
+        pattern += "/**"  # the pattern is a folder
     glob = Glob(pattern, hidden)
     if not folder.startswith(fixed_part(pattern)) and not pattern.startswith(folder):
         return False

@@ -1,8 +1,7 @@
-"""Groups: small files that share units, so that a thousand files of two lines do not make a
-thousand shards.
+"""Groups of small files that share units, so that a thousand tiny files do not make as many shards.
 
-A file's group is the first bits of the hash of its relative path: a file that is new or changed
-touches one group.
+A file's group is the first bits of the hash of its relative path: a new or changed file touches one
+group.
 """
 
 import hashlib
@@ -34,9 +33,7 @@ NAME = re.compile(r"f(\d{1,2})-([0-9a-f]+)(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class GroupSpan:
-    """Spans of small files, read one after the other into the units of one group. They count rows,
-    from 0 on.
-    """
+    """Spans of small files, read in turn into the units of a group; rows count from 0."""
 
     name: str
     spans: tuple[Span, ...]
@@ -50,9 +47,11 @@ class GroupSpan:
 
     @property
     def rows(self) -> int | None:
-        """The rows of all files; None where a file's are not known."""
+        """The rows of all files; None if a file's rows are not known."""
         counts = [span.rows for span in self.spans]
-        return None if None in counts else sum(filter(None, counts))
+        if None in counts:
+            return None
+        return sum(filter(None, counts))
 
     @property
     def tokens(self) -> int:
@@ -64,12 +63,12 @@ AnySpan = Span | GroupSpan
 
 
 def spans_of(span: AnySpan) -> tuple[Span, ...]:
-    """The spans of files that a span is made of."""
+    """Return the spans of single files in a span."""
     return span.spans if isinstance(span, GroupSpan) else (span,)
 
 
 def is_small(file: InputFile, unit_tokens: int) -> bool:
-    """Whether a file has less than a sixteenth of a unit, as far as its size tells."""
+    """Whether a file has less than a sixteenth of a unit, by its size."""
     return SMALL * _tokens_by_size(file) < unit_tokens
 
 
@@ -80,8 +79,9 @@ def _tokens_by_size(file: InputFile) -> int:
 
 
 def choose_bits(small: list[InputFile], unit_tokens: int, known: int | None) -> int | None:
-    """The bits of the groups' number: those known, unless groups have become large; None for too
-    few small files.
+    """Choose the bits of group numbers: the known ones, unless groups have become large.
+
+    The result is None for fewer than `SMALL` small files.
 
     >>> files = [InputFile("", "", "text", "", 3000, "", "") for _ in range(100)]
     >>> choose_bits(files, 20_000, None), choose_bits(files[:15], 20_000, None)
@@ -98,7 +98,7 @@ def choose_bits(small: list[InputFile], unit_tokens: int, known: int | None) -> 
 
 
 def group_name(relative: str, bits: int) -> str:
-    """The name of the group of a file with this relative path, which is that of the group's units.
+    """Return the name of a file's group, and of the group's units, by the relative path.
 
     >>> group_name("a.md", 0), group_name("a.md", 5)
     ('f0-0', 'f5-1f')
@@ -108,38 +108,51 @@ def group_name(relative: str, bits: int) -> str:
 
 
 def bits_of(unit: str) -> int | None:
-    """The bits of the group that a unit is of; None for other units.
+    """Return the bits of a unit's group; None for other units.
 
     >>> bits_of("f6-0a.3"), bits_of("6-0a"), bits_of("f123456789abcdef-000000000000")
     (6, None, None)
     """
-    found = NAME.fullmatch(unit)
-    return int(found[1]) if found else None
+    match = NAME.fullmatch(unit)
+    return int(match[1]) if match else None
 
 
 def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The group's units in order; at least one, if only an empty one.
+    """Yield the group's units in order; at least one, which may be empty.
 
-    Named and bounded as those of a span. Raises as `read_span` does.
+    Names and bounds are as those of a span. Raises as `read_span` does.
     """
-    held: list[UnitRows] = []
-    tokens = number = start = 0
+    waiting: list[UnitRows] = []
+    tokens = 0
+    number = 0
+    start = 0
     for part in chain.from_iterable(read_span(span, columns, unit_tokens) for span in group.spans):
         size = sum(estimated_tokens(len(text.encode()), 1) for text in part.texts)
-        if held and tokens + size > MOST * unit_tokens:
-            stop = start + sum(one.read for one in held)
-            yield _joined(group, f"{group.name}.{number}", (start, stop), held)
-            held, tokens, number, start = [], 0, number + 1, stop
-        held.append(part)
+        if waiting and tokens + size > MOST * unit_tokens:
+            stop = start + sum(one.read for one in waiting)
+            yield _join(group, f"{group.name}.{number}", (start, stop), waiting)
+            waiting = []
+            tokens = 0
+            number += 1
+            start = stop
+        waiting.append(part)
         tokens += size
-    name = f"{group.name}.{number}" if number else group.name
-    yield _joined(group, name, (start, None), held)
+    name = group.name
+    if number:
+        name = f"{group.name}.{number}"
+    yield _join(group, name, (start, None), waiting)
 
 
-def _joined(
+def _join(
     group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]
 ) -> UnitRows:
-    kept = [part.kept for part in parts if part.kept is not None]
+    tables = [part.kept for part in parts if part.kept is not None]
+    kept = None
+    if tables:
+        kept = pa.concat_tables(tables)
+    prefixes = None
+    if any(part.prefixes for part in parts):
+        prefixes = _all(part.prefixes or [] for part in parts)
     return replace(
         parts[0],
         name=name,
@@ -149,14 +162,10 @@ def _joined(
         ids=_all(part.ids for part in parts),
         texts=_all(part.texts for part in parts),
         positions=_all(part.positions for part in parts),
-        kept=pa.concat_tables(kept) if kept else None,
+        kept=kept,
         rejects=_all(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
-        prefixes=(
-            _all(part.prefixes or [] for part in parts)
-            if any(part.prefixes for part in parts)
-            else None
-        ),
+        prefixes=prefixes,
         sources=tuple(span.file for span in group.spans),
     )
 

@@ -1,7 +1,6 @@
-"""Columns by name, those inside of others by dotted names: `meta.lang` is the field `lang` of
-`meta`.
+"""Look up columns by name, nested ones by dotted names: `meta.lang` is the field `lang` of `meta`.
 
-A column whose own name has the dots comes before a field of another.
+A column whose own name has dots takes precedence over a nested field.
 """
 
 import json
@@ -21,18 +20,18 @@ def has_value(row: dict[str, Any], name: str) -> bool:
 
 
 def value_at(row: dict[str, Any], name: str) -> Any:
-    """The value of a key, or of a path of keys, in a JSON object; None where it is not there."""
+    """Return the value of a key, or of a path of keys, in a JSON object; None if it is missing."""
     if name in row or "." not in name:
         return row.get(name)
     head, _, rest = name.partition(".")
     inner = row.get(head)
-    return value_at(inner, rest) if isinstance(inner, dict) else None
+    if not isinstance(inner, dict):
+        return None
+    return value_at(inner, rest)
 
 
 def value_as_text(value: Any) -> str | None:
-    """A value as text: strings as they are, what JSON can say as compact JSON, anything else as
-    Python prints it.
-    """
+    """Convert a value to text: strings unchanged, JSON types to compact JSON, others by `str`."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (dict, list, bool, int, float)):
@@ -41,21 +40,19 @@ def value_as_text(value: Any) -> str | None:
 
 
 def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
-    """The type of a column, or of a struct's field; None where it is not there."""
+    """Return the type of a column or of a struct's field; None if missing or ambiguous."""
     fields = [field for field in schema if field.name == name]
     if fields:
         return fields[0].type if len(fields) == 1 else None
     head, dot, rest = name.partition(".")
     inner = [field.type for field in schema if field.name == head]
-    return (
-        type_at(inner[0], rest)
-        if dot and len(inner) == 1 and pa.types.is_struct(inner[0])
-        else None
-    )
+    if dot and len(inner) == 1 and pa.types.is_struct(inner[0]):
+        return type_at(inner[0], rest)
+    return None
 
 
 def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column, or a struct's field, which is null where the struct is."""
+    """Return a column, or a struct's field, which is null if the struct is."""
     if name in batch.schema.names:
         return batch.column(name)
     head, _, rest = name.partition(".")
@@ -70,28 +67,33 @@ def _field_at(array: pa.Array, name: str) -> pa.Array:
 
 
 def roots(schema: pa.Schema, names: list[str]) -> list[str]:
-    """The columns of the schema that hold the named ones, each once."""
-    return list(
-        dict.fromkeys(name if name in schema.names else name.partition(".")[0] for name in names)
-    )
+    """Return the columns of the schema that hold the named ones, each once."""
+    columns = []
+    for name in names:
+        column = name
+        if name not in schema.names:
+            column = name.partition(".")[0]
+        columns.append(column)
+    return list(dict.fromkeys(columns))
 
 
 def all_names(schema: pa.Schema | pa.StructType, above: str = "") -> list[str]:
-    """The names of all columns, of structs those of their fields."""
+    """Return the names of all columns; for structs, those of their fields."""
     names = []
     for field in schema:
-        inside = (
-            all_names(field.type, f"{above}{field.name}.") if pa.types.is_struct(field.type) else []
-        )
+        inside = []
+        if pa.types.is_struct(field.type):
+            inside = all_names(field.type, f"{above}{field.name}.")
         names += inside or [above + field.name]
     return names
 
 
 def all_keys(row: dict[str, Any], above: str = "") -> list[str]:
-    """The keys of a JSON object, of objects in it those of their own."""
+    """Return the keys of a JSON object; for objects in it, their keys."""
     keys = []
     for key, value in row.items():
-        keys += (all_keys(value, f"{above}{key}.") if isinstance(value, dict) else []) or [
-            above + key
-        ]
+        inside = []
+        if isinstance(value, dict):
+            inside = all_keys(value, f"{above}{key}.")
+        keys += inside or [above + key]
     return keys

@@ -1,6 +1,6 @@
 """Rows that are parsed one by one: lines of text, values of JSON, rows of CSV."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,9 +15,7 @@ from transforms.corpus.row_blocks import Columns, Rows
 
 
 class ParsedRow(NamedTuple):
-    """A row: its text, its id, the reason against it, the kept values, and the text before its
-    pieces.
-    """
+    """A row: text, id, reason for rejecting it, kept values, and the prefix of its pieces."""
 
     text: str | None
     id: str | None
@@ -28,46 +26,50 @@ class ParsedRow(NamedTuple):
 
 def gather_rows(columns: Columns, positions: Iterable[int], parsed: list[ParsedRow]) -> Rows:
     """Put rows at these positions together, column by column."""
-    texts, ids, reasons, kept, prefixes = (
-        map(list, zip(*parsed, strict=True)) if parsed else ([], [], [], [], [])
-    )
-    tables = [_kept_table(columns, kept)] if columns.keep and kept else []
-    return Rows(
-        list(positions), texts, ids, reasons, tables, prefixes if columns.before_pieces else []
-    )
+    rows = Rows(list(positions))
+    if not parsed:
+        return rows
+    texts, ids, reasons, kept, prefixes = zip(*parsed, strict=True)
+    rows.texts += texts
+    rows.ids += ids
+    rows.reasons += reasons
+    if columns.keep:
+        rows.kept.append(_kept_table(columns, kept))
+    if columns.before_pieces:
+        rows.prefixes += prefixes
+    return rows
 
 
 def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[str, ...]:
-    """The text before the pieces of a row with these values, cut around its headings."""
-    return columns.before_pieces.around_headings(value) if columns.before_pieces else ("",)
+    """Return the prefix of the pieces of a row with these values, split around its headings."""
+    template = columns.before_pieces
+    if template is None:
+        return ("",)
+    return template.around_headings(value)
 
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
-    """The size of each row's text in bytes, int64 [n]."""
+    """Return the size of each row's text in bytes, int64 [n]."""
     return np.array([len((text or "").encode()) for text, *_ in parsed], np.int64)
 
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:
-    """The id that is made for a row, None where ids come from a column."""
+    """Make the id of a row; None if ids come from a column."""
     return None if columns.id else f"{file.relative}#{number}"
 
 
-def _kept_table(columns: Columns, rows: list[Mapping[str, Any]]) -> pa.Table:
-    kinds = {name: columns.kinds.get(name, STR) for name in columns.keep}
-    return pa.table(
-        {
-            name: pa.array([row.get(name) for row in rows], kind.arrow)
-            for name, kind in kinds.items()
-        }
-    )
+def _kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    arrays = {}
+    for name in columns.keep:
+        kind = columns.kinds.get(name, STR)
+        arrays[name] = pa.array([row.get(name) for row in rows], kind.arrow)
+    return pa.table(arrays)
 
 
 def read_kept(
     columns: Columns, texts: Mapping[str, str | None]
 ) -> tuple[Mapping[str, Any], str | None]:
-    """The kept values of a row, read from their texts, and the reason against the row where one is
-    not of its type.
-    """
+    """Read the kept values of a row from their texts; return a reason if one is not of its type."""
     if not columns.kinds:
         return texts, None
     values: dict[str, Any] = {}
@@ -81,10 +83,10 @@ def read_kept(
 
 
 def reject_cut(line: CutLine, row_id: str | None) -> ParsedRow:
-    """The rejected row of a line that is too long."""
+    """Return the rejected row of a line that is too long."""
     return ParsedRow(line[:EXCERPT].decode(errors="replace"), row_id, TOO_LONG)
 
 
 def replace_undecodable(text: str) -> str:
-    """The text with marks in place of bytes that are not UTF-8."""
+    """Replace bytes of a text that are not UTF-8 by marks."""
     return text.encode("utf8", errors="surrogateescape").decode("utf8", errors="replace")

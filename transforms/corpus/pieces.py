@@ -1,10 +1,9 @@
-"""Documents cut into pieces: rows into more rows, and the sums that say whether all pieces are
-there.
-"""
+"""Turn documents into rows of pieces, and compute sums that show whether all pieces exist."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +17,8 @@ from transforms.space import row_hashes
 if TYPE_CHECKING:
     from transforms.corpus.chunks.cut import Cutter, Pieces
 
-# A piece's number in its document, how many it has, the characters that it is, and the hash of the
-# whole document.
+# A piece's number in its document, the number of all its pieces, its characters, and the hash of
+# the whole document.
 PIECES = pa.schema(
     [
         ("piece", pa.int32()),
@@ -29,20 +28,19 @@ PIECES = pa.schema(
         ("doc_hash", pa.binary(16)),
     ]
 )
-# characters before the piece in what goes into the model; in no shard
+# Characters of the prefix before the piece in the model's input; not stored in shards.
 BEFORE = pa.field("before", pa.int32())
 TABLE = PIECES.append(BEFORE)
-_STEP, _MIX = (
-    np.uint64(0x9E3779B97F4A7C15),
-    (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)),
-)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+Item = TypeVar("Item")
 
 
 def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) -> UnitRows:
-    """The pieces of a unit's documents, a row each; a kept column with the text has the piece
-    there.
-    """
-    texts, spans, before = [], [], []
+    """Return the pieces of a unit's documents, a row each; a kept text column holds the piece."""
+    texts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    before: list[int] = []
     for number, (text, pieces) in enumerate(zip(rows.texts, found, strict=True)):
         for (start, end), headings in zip(pieces.spans, pieces.headings, strict=True):
             prefix = prefix_of(rows, number, headings)
@@ -63,33 +61,30 @@ def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) ->
     table = pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, TABLE, strict=True)], schema=TABLE
     )
-    cut = replace(_of_documents(rows, document), texts=texts, prefixes=None, pieces=table)
+    repeated = _repeat_documents(rows, document)
+    cut = replace(repeated, texts=texts, prefixes=None, pieces=table)
     return _with_own_text(cut, text_column)
 
 
 def cut_texts(rows: UnitRows, cutter: "Cutter") -> "list[Pieces]":
-    """The pieces of a unit's documents. Raises OptionError naming one whose prefix leaves no room
-    for a piece.
-    """
-    found = []
+    """Cut a unit's documents. Raises OptionError if a prefix leaves no room for pieces."""
+    pieces_of_documents = []
     for number, pieces in enumerate(cut_where_possible(rows, cutter)):
         if isinstance(pieces, OptionError):
             name = f"document {rows.ids[number]} of {rows.file_of(number)}"
             raise OptionError(f"{name}: {pieces} (--chunk-prefix)")
-        found.append(pieces)
-    return found
+        pieces_of_documents.append(pieces)
+    return pieces_of_documents
 
 
 def cut_where_possible(rows: UnitRows, cutter: "Cutter") -> "Sequence[Pieces | OptionError]":
-    """The pieces of each document, or the error of one whose prefix leaves no room for a piece."""
-    prefix = (
-        None
-        if rows.prefixes is None
-        else lambda number, headings: prefix_of(rows, number, headings)
-    )
+    """Cut each document; the result of one whose prefix leaves no room for pieces is the error."""
+    prefix = None
+    if rows.prefixes is not None:
+        prefix = partial(prefix_of, rows)
     try:
         return cutter.cut(rows.texts, prefix)
-    except OptionError:  # of one of them, or of several
+    except OptionError:  # one document or several have no room
         return [_pieces_or_error(rows, number, cutter) for number in range(len(rows.texts))]
 
 
@@ -103,19 +98,21 @@ def _pieces_or_error(rows: UnitRows, number: int, cutter: "Cutter") -> "Pieces |
 
 
 def prefix_of(rows: UnitRows, number: int, headings: str) -> str:
-    """What stands before a piece of a document that has these headings above it."""
-    return headings.join(rows.prefixes[number]) if rows.prefixes is not None else ""
+    """Return the prefix of a document's piece below these headings."""
+    if rows.prefixes is None:
+        return ""
+    return headings.join(rows.prefixes[number])
 
 
-def _of_documents(rows: UnitRows, document: np.ndarray) -> UnitRows:
-    """The documents' ids, places and kept values, for every piece of them."""
+def _repeat_documents(rows: UnitRows, document: np.ndarray) -> UnitRows:
+    """Repeat each document's id, position and kept values for each of its pieces."""
     places = document.tolist()
     return replace(
         rows,
         ids=[rows.ids[i] for i in places],
         positions=[rows.positions[i] for i in places],
-        kept=rows.kept.take(pa.array(document)) if rows.kept is not None else None,
-        files=[rows.files[i] for i in places] if rows.files is not None else None,
+        kept=_take_rows(rows.kept, document),
+        files=_take(rows.files, places),
     )
 
 
@@ -129,7 +126,7 @@ def _with_own_text(rows: UnitRows, text_column: str | None) -> UnitRows:
 
 
 def own_texts(rows: UnitRows) -> list[str]:
-    """The rows' texts; of pieces without what stands before them."""
+    """Return the rows' texts; those of pieces without their prefixes."""
     if rows.pieces is None:
         return rows.texts
     return [
@@ -139,61 +136,76 @@ def own_texts(rows: UnitRows) -> list[str]:
 
 
 def split(rows: UnitRows, unit_tokens: int) -> Iterator[UnitRows]:
-    """The pieces in units of about `unit_tokens`: one document may have more of them than a unit
-    should hold.
+    """Split pieces into units of about `unit_tokens`; a document may fill more than one.
 
-    A unit that ends inside a document ends, in its file, where that begins. The rejected rows are
-    in the last one, and so is the whole range of a group.
+    In the file, a unit that ends inside a document ends at the document's beginning. The last unit
+    has the rejected rows, and the whole range of a group.
     """
     ends = np.cumsum([estimated_tokens(len(text.encode()), 1) for text in rows.texts])
     if not len(ends) or ends[-1] <= 2 * MOST * unit_tokens:
         yield rows
         return
-    start, place = 0, rows.start
+    start = 0
+    tokens_before = 0
+    place = rows.start
     while start < len(ends):
-        stop = int(
-            np.searchsorted(ends, unit_tokens + (ends[start - 1] if start else 0), side="right")
-        )
+        stop = int(np.searchsorted(ends, unit_tokens + tokens_before, side="right"))
         stop = max(stop, start + 1)
-        is_last = stop == len(ends)
-        end = rows.stop if is_last else place if rows.sources else rows.positions[stop]
-        part = taken(rows, np.arange(start, stop))
-        yield replace(part, start=place, stop=end, rejects=rows.rejects if is_last else [])
-        start, place = stop, end or 0
+        part = take_rows(rows, np.arange(start, stop))
+        if stop == len(ends):
+            yield replace(part, start=place, stop=rows.stop)
+            return
+        end = place
+        if not rows.sources:
+            end = rows.positions[stop]
+        yield replace(part, start=place, stop=end, rejects=[])
+        start = stop
+        tokens_before = ends[stop - 1]
+        place = end
 
 
-def taken(rows: UnitRows, places: np.ndarray) -> UnitRows:
-    """The given rows only."""
+def take_rows(rows: UnitRows, places: np.ndarray) -> UnitRows:
+    """Return the rows at these places, int64 [n]."""
     which = places.tolist()
     return replace(
         rows,
         ids=[rows.ids[i] for i in which],
         texts=[rows.texts[i] for i in which],
         positions=[rows.positions[i] for i in which],
-        kept=rows.kept.take(pa.array(places)) if rows.kept is not None else None,
-        files=[rows.files[i] for i in which] if rows.files is not None else None,
-        prefixes=[rows.prefixes[i] for i in which] if rows.prefixes is not None else None,
-        pieces=rows.pieces.take(pa.array(places)) if rows.pieces is not None else None,
+        kept=_take_rows(rows.kept, places),
+        files=_take(rows.files, which),
+        prefixes=_take(rows.prefixes, which),
+        pieces=_take_rows(rows.pieces, places),
     )
 
 
+def _take(values: list[Item] | None, places: list[int]) -> list[Item] | None:
+    return None if values is None else [values[i] for i in places]
+
+
+def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
+    return None if table is None else table.take(pa.array(places))
+
+
 def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:
-    """The units of a span by its `name`, with `.0`, `.1`, ... where there are several."""
-    number, previous = 0, next(units, None)
+    """Yield the units of a span by its `name`, with `.0`, `.1`, ... if there are several."""
+    number = 0
+    previous = next(units, None)
     for unit in units:
         if previous is not None:
             yield replace(previous, name=f"{name}.{number}")
-        previous, number = unit, number + 1
+        previous = unit
+        number += 1
     if previous is not None:
-        yield replace(previous, name=f"{name}.{number}" if number else name)
+        last_name = f"{name}.{number}" if number else name
+        yield replace(previous, name=last_name)
 
 
 def piece_sums(pieces: pa.Table) -> tuple[int, int]:
-    """Sums of hashes, below 2**64: over the pieces there are, and over those that documents which
-    begin here must have.
+    """Return sums of hashes, below 2**64: over the existing pieces, and over the required ones.
 
-    Over all units of a snapshot the two are equal, where every document's pieces 0 to n - 1 are
-    there, once each.
+    Required are all pieces of the documents that begin here. Over all units of a snapshot the two
+    sums are equal if every document has its pieces 0 to n - 1, once each.
     """
     hashes = as_hashes(pieces.column("doc_hash"))
     piece, count = (
@@ -201,11 +213,11 @@ def piece_sums(pieces: pa.Table) -> tuple[int, int]:
     )
     document = _mixed(hash_prefixes(hashes) ^ hash_prefixes(hashes[:, 8:]) + count * _STEP)
     first = piece == 0
-    wanted = count[first].astype(np.int64)
-    each = np.arange(wanted.sum()) - np.repeat(np.cumsum(wanted) - wanted, wanted)
-    return _summed(document, piece), _summed(
-        np.repeat(document[first], wanted), each.astype(np.uint64)
-    )
+    required = count[first].astype(np.int64)
+    each = np.arange(required.sum()) - np.repeat(np.cumsum(required) - required, required)
+    existing_sum = _summed(document, piece)
+    required_sum = _summed(np.repeat(document[first], required), each.astype(np.uint64))
+    return existing_sum, required_sum
 
 
 def _summed(document: np.ndarray, piece: np.ndarray) -> int:

@@ -39,8 +39,10 @@ class Columns:
     types: tuple[tuple[str, str], ...] = ()
 
     def reading(self, file: InputFile) -> "Columns":
-        """The columns as they are to be read from a file."""
-        return replace(self, types=(*self.types, *file.types)) if file.types else self
+        """Return the columns for reading a file, with the file's own types."""
+        if not file.types:
+            return self
+        return replace(self, types=(*self.types, *file.types))
 
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:
@@ -49,32 +51,33 @@ class Columns:
 
     @property
     def before_pieces(self) -> Template | None:
-        """The template of what stands before every piece, None where nothing does."""
+        """The template of the prefix of every piece, None if pieces have no prefix."""
         return parse(self.prefix) if self.prefix else None
 
     @property
     def of_prefix(self) -> tuple[str, ...]:
         """The columns that the prefix names."""
-        return self.before_pieces.columns if self.before_pieces else ()
+        template = self.before_pieces
+        return template.columns if template else ()
 
     @property
     def of_text(self) -> Template | None:
-        """The template, None where a column is the text."""
+        """The template of the text, None if a column is the text."""
         return parse(self.template) if self.template is not None else None
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns that make the text."""
-        return self.of_text.names if self.of_text else (self.text,)
+        template = self.of_text
+        return template.names if template else (self.text,)
 
     @property
     def wanted(self) -> list[str]:
-        """The names of all these columns, each once."""
-        return list(
-            dict.fromkeys(
-                [*self.texts, *self.of_prefix, *([self.id] if self.id else []), *self.keep]
-            )
-        )
+        """The names of all columns to read, each once."""
+        names = [*self.texts, *self.of_prefix]
+        if self.id:
+            names.append(self.id)
+        return list(dict.fromkeys([*names, *self.keep]))
 
 
 @dataclass

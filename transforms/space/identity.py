@@ -16,10 +16,10 @@ from transforms.space.poolers import resolve_pooler
 from transforms.space.spec import PoolerSpec, parse_pooler
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
-# a shorter vector counts as zero: it has no direction, and no vector is divided by a smaller length
+# A shorter vector counts as zero: no vector is divided by a smaller length.
 SHORTEST = 1e-12
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
-# what is done to a pooled vector
+# the fields for what follows the pooling
 OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(
@@ -58,11 +58,10 @@ _IDLE_TOKENIZER_KEYS = frozenset(
     )
     + ("local_files_only", "is_local", "cache_dir", "transformers_version")
 )
-# Families of which version 0.1.0 made other vectors: with their texts padded, or for long texts
+# Families whose vectors of version 0.1.0 were wrong in padded batches, or for long texts
 # (BigBird) ...
 _CORRECTED = frozenset(("big_bird", "convbert", "cpmant", "fnet", "nystromformer", "yoso"))
-# ... or with their texts padded on the left, which moved their positions or got into their
-# convolutions.
+# ... or in batches padded on the left, which moved positions or changed convolutions.
 _CORRECTED_ON_THE_LEFT = frozenset(
     (
         "albert",
@@ -103,12 +102,12 @@ _CORRECTED_ON_THE_LEFT = frozenset(
 
 @dataclass(frozen=True)
 class Space:
-    """An embedding space. Vectors may be compared where `id` is equal, and reused where `pooled_id`
-    is.
+    """An embedding space.
 
-    `weights`, `tokenizer` and `calibration` are sha256 digests in hex, `architecture` is
-    `<family>:<sha256 of its config>`; `max_tokens` is None where nothing is cut; `pooler` holds
-    every parameter, and the layers after it.
+    Vectors may be compared if `id` is equal, and reused if `pooled_id` is. `weights`, `tokenizer`
+    and `calibration` are sha256 digests in hex, `architecture` is `<family>:<sha256 of its
+    config>`. `max_tokens` is None if texts are not truncated. `pooler` holds every parameter, and
+    the layers after it.
     """
 
     weights: str
@@ -135,13 +134,14 @@ class Space:
         return sha256_text(canonical_json({name: getattr(self, name) for name in POOLED_FIELDS}))
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, with `id` and `pooled_id`."""
+        """Return all fields, with `id` and `pooled_id`."""
         return {**self._fields(), "id": self.id, "pooled_id": self.pooled_id}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Space":
-        """The inverse of `to_json`; `OptionError` where fields are missing, unknown, or do not give
-        the stated id.
+        """Read the result of `to_json`.
+
+        Raises `OptionError` if fields are missing or unknown, or do not give the stated id.
         """
         names = {item.name for item in dataclasses.fields(cls)}
         wrong = sorted(names.symmetric_difference(set(value) - {"id", "pooled_id"}))
@@ -156,26 +156,27 @@ class Space:
         return space
 
     def differences(self, other: "Space") -> list[str]:
-        """Names of the fields in which the two differ, in the order of the fields."""
-        mine, theirs = self._fields(), other._fields()
-        return [name for name in mine if mine[name] != theirs[name]]
+        """Return the names of the fields in which the two differ, in the order of the fields."""
+        theirs = other._fields()
+        return [name for name, value in self._fields().items() if value != theirs[name]]
 
     def check(self, other: "Space", what: str, mend: str, ignoring: Collection[str] = ()) -> None:
-        """Raise `SpaceMismatchError` where the other differs, naming the fields: `<what> (<fields>
-        differ); <mend>`.
-        """
+        """Raise `SpaceMismatchError` if the other differs: `<what> (<fields> differ); <mend>`."""
         fields = ", ".join(name for name in self.differences(other) if name not in ignoring)
         if fields:
             raise SpaceMismatchError(f"{what} ({fields} differ); {mend}")
 
     def calibrated(self, digest: str | None, dim: int) -> "Space":
-        """The space of these pooled vectors by another calibration (None: by none), with `dim`
-        components then.
+        """Return the space of these pooled vectors after another calibration to `dim` components.
 
-        A truncation that leaves all of them is dropped.
+        `digest` None: without a calibration. A truncation to `dim` or more is dropped.
         """
-        kept = self.truncate_dim if self.truncate_dim and self.truncate_dim < dim else None
-        return dataclasses.replace(self, calibration=digest, truncate_dim=kept, dim=kept or dim)
+        truncated = self.truncate_dim
+        if truncated and truncated >= dim:
+            truncated = None
+        return dataclasses.replace(
+            self, calibration=digest, truncate_dim=truncated or None, dim=truncated or dim
+        )
 
     def _fields(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
@@ -198,15 +199,17 @@ def resolve_space(
     calibration: str | None = None,
     calibrated_dim: int | None = None,
 ) -> Space:
-    """The space of a model's files and these options, by reading and hashing files alone.
+    """Return the space of a model's files and these options; files are only read and hashed.
 
-    `pooler` auto: the model's own modules, mean where it has none. `normalize` None: what those
-    modules say for auto, True for every other pooler. `dtype` and `precision` are taken as they
-    are, `calibration` is a digest and `calibrated_dim` the width of what it gives. Raises
-    `OptionError` for a prompt, length, dimension or pooler that this model does not have.
+    `pooler` auto: the model's own modules, or mean. `normalize` None: as those modules for auto,
+    True for every other pooler. `dtype` and `precision` are not checked against the model;
+    `calibration` is a digest and `calibrated_dim` the width of its output. Raises `OptionError` for
+    a prompt, length, dimension or pooler that this model does not have.
     """
-    spec, tokenizer = parse_pooler(pooler), tokenizer_digest(files)
-    auto, spec = spec.is_auto, resolve_pooler(files, spec, tokenizer)
+    requested = parse_pooler(pooler)
+    auto = requested.is_auto
+    tokenizer = tokenizer_digest(files)
+    spec = resolve_pooler(files, requested, tokenizer)
     prompt = _resolve_prompt(files, prompt, prompt_name)
     if prompt and spec.parts[0].name == "prompt":
         raise OptionError(
@@ -215,8 +218,12 @@ def resolve_space(
         )
     described, weights, width = _describe_pooler(files, spec, auto)
     full = calibrated_dim or width
-    own = files.modules.truncate_dim if auto and truncate_dim is None else None
-    truncate_dim = _resolve_truncate_dim(min(own, full) if own else truncate_dim, full)
+    own = files.modules.truncate_dim
+    if auto and truncate_dim is None and own:
+        truncate_dim = min(own, full)
+    truncate_dim = _resolve_truncate_dim(truncate_dim, full)
+    if normalize is None:
+        normalize = files.modules.normalize if auto else True
     return Space(
         weights=weights,
         tokenizer=tokenizer,
@@ -225,7 +232,7 @@ def resolve_space(
         prompt=prompt,
         pooler=described,
         calibration=calibration,
-        normalize=(files.modules.normalize if auto else True) if normalize is None else normalize,
+        normalize=normalize,
         truncate_dim=truncate_dim,
         precision=precision,
         dtype=resolve_dtype(dtype, family=files.family),
@@ -234,7 +241,7 @@ def resolve_space(
 
 
 def tokenizer_digest(files: ModelFiles) -> str:
-    """sha256 over the tokenizer's files and the settings that change its ids."""
+    """Return the sha256 over the tokenizer's files and the settings that change its ids."""
     settings = {
         key: value
         for key, value in files.tokenizer_config.items()
@@ -247,17 +254,18 @@ def tokenizer_digest(files: ModelFiles) -> str:
 
 
 def architecture_digest(files: ModelFiles) -> str:
-    """`<family>:<sha256>` over the keys of config.json that decide the computation, and whether it
-    was once wrong.
+    """Return `<family>:<sha256>` over the keys of config.json that decide the computation.
+
+    A further key marks families whose vectors of version 0.1.0 were wrong.
     """
-    kept = {
+    settings = {
         key: value
         for key, value in files.config.items()
         if key not in _IDLE_CONFIG_KEYS and "dropout" not in key
     }
     if _is_corrected(files):
-        kept["corrected"] = 1
-    return f"{files.family}:{sha256_text(canonical_json(kept))}"
+        settings["corrected"] = 1
+    return f"{files.family}:{sha256_text(canonical_json(settings))}"
 
 
 def _is_corrected(files: ModelFiles) -> bool:
@@ -269,37 +277,40 @@ def _is_corrected(files: ModelFiles) -> bool:
 def _describe_pooler(
     files: ModelFiles, spec: PoolerSpec, auto: bool
 ) -> tuple[dict[str, Any], str, int]:
-    """The pooler as JSON with the layers around it, the digest of all weights it depends on, and
-    the vector's width.
+    """Return the pooler with its layers as JSON, the digest of all weights, and the vector's width.
+
+    The layers of the model's own modules belong to the pooler `auto` alone.
     """
-    described, digests = spec.to_json(), [sha256_file(path) for path in files.weights]
+    described = spec.to_json()
+    digests = [sha256_file(path) for path in files.weights]
 
     def weights(folder: Path) -> str:
         digests.append(sha256_file(find_safetensors(folder)[0]))
         return digests[-1]
 
-    modules, hidden = files.modules, files.hidden
-    if auto and modules.mix is not None:
+    modules = files.modules
+    if not auto:
+        modules = dataclasses.replace(modules, mix=None, tokens=(), layers=())
+    hidden = files.hidden
+    if modules.mix is not None:
         mix = modules.mix
         described["mix"] = {"name": mix.kind, **mix.parameters, "weights": weights(mix.folder)}
-    for layer in modules.tokens if auto else ():
+    for layer in modules.tokens:
         hidden = layer.parameters["dim"]
         entry = {"name": layer.kind, **layer.parameters, "weights": weights(layer.folder)}
         described.setdefault("tokens", []).append(entry)
     if modules.cnn is not None and any(part.name == "cnn" for part in spec.parts):
         described["cnn"] = {"weights": weights(modules.cnn)}
     width = spec.dim(hidden, files.embedding)
-    for layer in modules.layers if auto else ():
+    for layer in modules.layers:
         width = layer.parameters.get("out_features", width)
         entry = {"name": layer.kind, **layer.parameters, "dim": width}
         if layer.kind != "normalize":
             entry["weights"] = weights(layer.folder)
         described.setdefault("then", []).append(entry)
-    return (
-        described,
-        digests[0] if len(digests) == 1 else sha256_text(canonical_json(digests)),
-        width,
-    )
+    if len(digests) == 1:
+        return described, digests[0], width
+    return described, sha256_text(canonical_json(digests)), width
 
 
 def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> str:
@@ -307,30 +318,34 @@ def _resolve_prompt(files: ModelFiles, prompt: str | None, name: str | None) -> 
         raise OptionError("prompt and prompt name are both given; give one")
     if prompt is not None:
         return prompt
-    name = files.modules.default_prompt if name is None else name
-    if name is not None and name not in files.modules.prompts:
+    if name is None:
+        name = files.modules.default_prompt
+    if name is None:
+        return ""
+    if name not in files.modules.prompts:
         known = ", ".join(files.modules.prompts) or "none"
         raise OptionError(
             f"prompt name {name!r} is not known to {files.root}; its prompts: {known}"
         )
-    return files.modules.prompts[name] if name is not None else ""
+    return files.modules.prompts[name]
 
 
-def _resolve_max_tokens(files: ModelFiles, asked: int | None) -> int | None:
+def _resolve_max_tokens(files: ModelFiles, requested: int | None) -> int | None:
     limit = files.position_limit
-    if asked is not None:
-        if asked < 1 or (limit is not None and asked > limit):
-            raise OptionError(
-                f"max tokens {asked}: {files.folder} takes 1 to {limit or 'any number of'} tokens"
-            )
-        return asked
+    if requested is not None:
+        if requested < 1 or (limit is not None and requested > limit):
+            most = limit or "any number of"
+            raise OptionError(f"max tokens {requested}: {files.folder} takes 1 to {most} tokens")
+        return requested
     stated = files.modules.max_tokens or files.tokenizer_config.get("model_max_length")
     # transformers writes 1e30 for "no limit"
     bounds = [int(bound) for bound in (stated, limit) if bound is not None and bound < 1e9]
-    return min(bounds) if bounds else None
+    return min(bounds, default=None)
 
 
-def _resolve_truncate_dim(asked: int | None, full: int) -> int | None:
-    if asked is not None and not 1 <= asked <= full:
-        raise OptionError(f"truncate dim {asked}: vectors have {full} components; give 1 to {full}")
-    return None if asked == full else asked
+def _resolve_truncate_dim(requested: int | None, full: int) -> int | None:
+    if requested is not None and not 1 <= requested <= full:
+        raise OptionError(
+            f"truncate dim {requested}: vectors have {full} components; give 1 to {full}"
+        )
+    return None if requested == full else requested

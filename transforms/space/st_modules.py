@@ -1,6 +1,4 @@
-"""The settings in a sentence-transformers directory: pooling, dense layers, normalisation, prompts,
-lengths.
-"""
+"""Settings of a sentence-transformers directory: pooling, layers after it, prompts and lengths."""
 
 import json
 from collections.abc import Mapping
@@ -17,13 +15,14 @@ _TRANSFORMER_CONFIGS = tuple(
 _ROUTERS = ("Router", "Asym")
 _FIRST = ("Transformer", "StaticEmbedding")
 _BETWEEN = ("WeightedLayerPooling", "CNN", "LSTM")
-# ours, by its name alone: the code beside it is for sentence-transformers and is never run here
+# The head that `train` writes, known by its name; the code beside it is never run here.
 _CNN_HEAD = "CNN003"
 _POOLED = ("Pooling", _CNN_HEAD)
 _AFTER = ("Dense", "LayerNorm", "Normalize", "Dropout")
 _KNOWN = (*_FIRST, *_ROUTERS, *_BETWEEN, "Pooling", *_AFTER)
-DOCUMENT, QUERY = "document", "query"
-_ALSO = {DOCUMENT: ("doc", "passage")}  # what older models call the route
+DOCUMENT = "document"
+QUERY = "query"
+_ALSO = {DOCUMENT: ("doc", "passage")}  # names of the route in older models
 POOLING_MODES = {
     "cls": "cls",
     "max": "max",
@@ -32,7 +31,7 @@ POOLING_MODES = {
     "weightedmean": "weighted-mean",
     "lasttoken": "last-token",
 }
-# The older form: one boolean a mode, joined in this order.
+# The older format: one boolean a mode, joined in this order.
 _BOOLEANS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -41,17 +40,18 @@ _BOOLEANS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-# What a model's vectors were trained to be compared by, as sentence-transformers names it -> the
-# index's metric.
+# The model's similarity, as sentence-transformers names it -> the metric of an index.
 METRICS = {"cosine": "cosine", "dot": "ip", "dot_product": "ip", "euclidean": "l2"}
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid", "SiLU")
 
 
 @dataclass(frozen=True)
 class StLayer:
-    """One module with its parameters and its folder: `dense`, `layer-norm` or `normalize`, which
-    follow the pooling, or `weighted-layers`, `st-cnn` or `st-lstm`, which go before it; of these
-    two `dim` is the width they give."""
+    """A module with its parameters and its folder.
+
+    `dense`, `layer-norm` and `normalize` follow the pooling; `weighted-layers`, `st-cnn` and
+    `st-lstm` precede it. The parameter `dim` of the last two is the width of their output.
+    """
 
     kind: str
     folder: Path
@@ -60,13 +60,12 @@ class StLayer:
 
 @dataclass(frozen=True)
 class StModules:
-    """The modules of a sentence-transformers directory; the defaults are those of a plain
-    transformers directory.
+    """The modules of a sentence-transformers directory; the defaults fit plain transformers ones.
 
-    `pooling` is None where the directory names no pooling; `normalize` is whether the last step
-    normalises. `static`: in place of a transformer there is a table of token embeddings. `mix` and
-    then `tokens` go before the pooling; `cnn` is the folder of the CNN head; `routes` are the ways
-    that texts can take, `route` the one that these modules are of.
+    `pooling` is None if the directory names no pooling; `normalize`: the last step normalises.
+    `static`: a table of token embeddings replaces the transformer. `mix` and then `tokens` precede
+    the pooling. `cnn` is the folder of the CNN head. `routes` are the names of all routes, `route`
+    is the one of these modules.
     """
 
     transformer: str = ""
@@ -89,10 +88,9 @@ class StModules:
 
     @property
     def metric(self) -> str:
-        """The metric that the model's vectors are meant for: ip, cosine or l2; cosine where it says
-        nothing.
+        """The metric for the model's vectors: ip, cosine or l2; cosine if the model names none.
 
-        Raises OptionError for a similarity that no index has.
+        Raises OptionError for a similarity that no index supports.
         """
         if self.similarity is None:
             return "cosine"
@@ -104,68 +102,74 @@ class StModules:
 
     @property
     def query_prompt(self) -> str | None:
-        """The model's own prompt for queries; None where it has none of that name."""
+        """The model's own prompt for queries, None if it has none."""
         return self.prompts.get("query")
 
 
 def read_modules(root: Path, route: str = DOCUMENT) -> StModules:
-    """The modules in `modules.json` and all it names, of a model with several routes those of this
-    route.
+    """Read `modules.json` and the files that it names; of several routes, the modules of one.
 
-    Raises `OptionError` for a module, setting or route that is not there or not supported.
+    Raises `OptionError` for a module, setting or route that is missing or not supported.
     """
     listed = _load(root / "modules.json", [])
     modules = [(_kind(root, entry.get("type")), root / entry.get("path", "")) for entry in listed]
-    modules, routed = _on_route(root, modules, route)
-    kind, folder = modules[0] if modules else ("Transformer", root)
+    modules, routed = _follow_route(root, modules, route)
+    kind, folder = "Transformer", root
+    if modules:
+        kind, folder = modules[0]
     if kind not in _FIRST:
         raise OptionError(
             f"{root / 'modules.json'}: the first module is {kind}, not {' or '.join(_FIRST)}"
         )
-    static = kind == "StaticEmbedding"
-    settings = (
-        {"static": True, **_static_settings(folder)} if static else _transformer_settings(folder)
-    )
+    if kind == "StaticEmbedding":
+        settings = {"static": True, "pooling": ("static",), **_static_settings(folder)}
+    else:
+        settings = {**_transformer_settings(folder), **_pooling(root, modules)}
+    transformer = ""
+    if folder != root:
+        transformer = folder.relative_to(root).as_posix()
     return StModules(
-        transformer=folder.relative_to(root).as_posix() if folder != root else "",
+        transformer=transformer,
         **routed,
         **settings,
-        **({"pooling": ("static",)} if static else _pooling(root, modules)),
         **_layers(root, modules),
         **_prompts(root),
     )
 
 
-def _on_route(
+def _follow_route(
     root: Path, modules: list[tuple[str, Path]], route: str
 ) -> tuple[list[tuple[str, Path]], dict[str, Any]]:
-    """The modules with those of one route in the place of a router, and the names of all routes and
-    this one.
-    """
-    place = next((place for place, (kind, _) in enumerate(modules) if kind in _ROUTERS), None)
-    if place is None:
+    """Replace a router by the modules of one route; return also the fields `routes` and `route`."""
+    routers = [place for place, (kind, _) in enumerate(modules) if kind in _ROUTERS]
+    if not routers:
         return modules, {}
+    if len(routers) > 1:
+        raise _two_routers(root)
+    place = routers[0]
     folder = modules[place][1]
-    config: dict[str, Any] = _load(folder / "router_config.json", {}) or _load(
-        folder / "config.json", {}
-    )
-    structure, types = config.get("structure", {}), config.get("types", {})
-    name = _route_name(
-        root, structure, config.get("parameters", {}).get("route_mappings") or {}, route
-    )
+    config: dict[str, Any] = _load(folder / "router_config.json", {})
+    if not config:
+        config = _load(folder / "config.json", {})
+    structure = config.get("structure", {})
+    types = config.get("types", {})
+    mappings = config.get("parameters", {}).get("route_mappings") or {}
+    name = _route_name(root, structure, mappings, route)
     own = [(_kind(root, types.get(module)), folder / module) for module in structure[name]]
-    if any(kind in _ROUTERS for kind, _ in [*own, *modules[place + 1 :]]):
-        raise OptionError(f"{root / 'modules.json'}: more than one router is not supported")
-    return [*modules[:place], *own, *modules[place + 1 :]], {
-        "routes": tuple(structure),
-        "route": name,
-    }
+    if any(kind in _ROUTERS for kind, _ in own):
+        raise _two_routers(root)
+    routed = {"routes": tuple(structure), "route": name}
+    return [*modules[:place], *own, *modules[place + 1 :]], routed
+
+
+def _two_routers(root: Path) -> OptionError:
+    return OptionError(f"{root / 'modules.json'}: more than one router is not supported")
 
 
 def _route_name(
     root: Path, structure: Mapping[str, Any], mappings: Mapping[str, str], route: str
 ) -> str:
-    """The route of texts for a task, found as sentence-transformers finds it."""
+    """Return the route of texts for a task, by the rules of sentence-transformers."""
     mapped = [
         mappings.get(str(key))
         for key in ((route, "text"), (route, None), (None, "text"), (None, None))
@@ -213,25 +217,35 @@ def _pooling(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
         return {}
     path = folders[0] / "config.json"
     config = _load(path, {})
-    names = (
-        config.get("pooling_mode")
-        or [mode for key, mode in _BOOLEANS.items() if config.get(key)]
-        or ["mean"]
-    )
-    names = [names] if isinstance(names, str) else names
+    names = _pooling_names(config)
     unknown = [name for name in names if name not in POOLING_MODES]
-    if unknown or len(folders) > 1:
-        said = f"pooling mode {unknown[0]!r}" if unknown else "more than one Pooling module"
+    problem = ""
+    if unknown:
+        problem = f"pooling mode {unknown[0]!r}"
+    elif len(folders) > 1:
+        problem = "more than one Pooling module"
+    if problem:
         raise OptionError(
-            f"{path}: {said} is not supported; use one module with {', '.join(POOLING_MODES)}"
+            f"{path}: {problem} is not supported; use one module with {', '.join(POOLING_MODES)}"
         )
     modes = tuple(POOLING_MODES[name] for name in names)
     return {"pooling": modes, "include_prompt": config.get("include_prompt", True)}
 
 
+def _pooling_names(config: Mapping[str, Any]) -> list[str]:
+    """Return the names of the modes in a Pooling module's config, by default mean."""
+    modes = config.get("pooling_mode")
+    if not modes:
+        modes = [mode for key, mode in _BOOLEANS.items() if config.get(key)]
+    if isinstance(modes, str):
+        return [modes]
+    return modes or ["mean"]
+
+
 def _layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
-    """What goes before and what follows the pooling; a last Normalize is the output's own
-    normalisation.
+    """Return the fields for the layers before and after the pooling.
+
+    A last Normalize becomes the field `normalize`.
     """
     pooled = next((place for place, (kind, _) in enumerate(modules) if kind in _POOLED), 0)
     before = [module for module in modules[1:pooled] if module[0] != "Dropout"]
@@ -246,44 +260,37 @@ def _layers(root: Path, modules: list[tuple[str, Path]]) -> dict[str, Any]:
             " is not supported"
         )
     normalize = bool(layers) and layers[-1].kind == "normalize"
+    if normalize:
+        layers.pop()
     tokens = tuple(_TOKEN_LAYERS[kind](folder) for kind, folder in before)
-    return {
-        "layers": tuple(layers[:-1] if normalize else layers),
-        "normalize": normalize,
-        "mix": mix,
-        "tokens": tokens,
-    }
+    return {"layers": tuple(layers), "normalize": normalize, "mix": mix, "tokens": tokens}
 
 
 def _mix(transformer: Path, folder: Path) -> StLayer | None:
-    """Layers averaged with learnt weights; sentence-transformers leaves the last one where they are
-    not put out.
+    """Return the weighted mean of layers; None if the transformer does not output its layers.
+
+    sentence-transformers then uses the last layer alone.
     """
     if not _load(transformer / "config.json", {}).get("output_hidden_states"):
         return None
-    return StLayer(
-        "weighted-layers",
-        folder,
-        {"start": _load(folder / "config.json", {}).get("layer_start", 4)},
-    )
+    start = _load(folder / "config.json", {}).get("layer_start", 4)
+    return StLayer("weighted-layers", folder, {"start": start})
 
 
 def _cnn(folder: Path) -> StLayer:
-    """Convolutions over tokens that keep their number, so that a text has them without its batch's
-    padding.
+    """Return convolutions over tokens that give one state a token.
+
+    Other convolutions would depend on the padding of a text's batch.
     """
     path = folder / "cnn_config.json"
     config: dict[str, Any] = _load(path, {})
-    kernels, strides = config.get("kernel_sizes"), config.get("stride_sizes")
-    if (
-        not isinstance(kernels, list)
-        or not kernels
-        or any(size not in range(1, 100, 2) for size in kernels)
-    ):
+    kernels = config.get("kernel_sizes")
+    is_odd = isinstance(kernels, list) and all(size in range(1, 100, 2) for size in kernels)
+    if not kernels or not is_odd:
         raise OptionError(
             f"{path}: CNN is supported with kernel_sizes that are odd, which give one state a token"
         )
-    if strides not in (None, [1] * len(kernels)):
+    if config.get("stride_sizes") not in (None, [1] * len(kernels)):
         raise OptionError(
             f"{path}: CNN is supported with stride_sizes of 1, which give one state a token"
         )
@@ -294,27 +301,26 @@ def _cnn(folder: Path) -> StLayer:
 
 
 def _lstm(folder: Path) -> StLayer:
-    """An LSTM over the tokens of a text."""
+    """Return an LSTM over the tokens of a text."""
     path = folder / "lstm_config.json"
     config: dict[str, Any] = _load(path, {})
     width = _whole(path, config, "embedding_dimension", "word_embedding_dimension")
-    hidden, depth = (
-        _whole(path, config, "hidden_dim"),
-        _whole(path, {"num_layers": 1, **config}, "num_layers"),
-    )
+    hidden = _whole(path, config, "hidden_dim")
+    depth = _whole(path, {"num_layers": 1, **config}, "num_layers")
     both = bool(config.get("bidirectional", True))
     sizes = {"width": width, "hidden": hidden, "depth": depth, "both": both}
-    return StLayer("st-lstm", folder, {**sizes, "dim": hidden * (2 if both else 1)})
+    directions = 2 if both else 1
+    return StLayer("st-lstm", folder, {**sizes, "dim": hidden * directions})
 
 
 def _whole(path: Path, config: Mapping[str, Any], *names: str) -> int:
-    """The number that a file has under one of these names."""
-    found = next((config[name] for name in names if name in config), None)
-    if not isinstance(found, int) or found < 1:
+    """Return the positive integer that a config has under one of these names."""
+    value = next((config[name] for name in names if name in config), None)
+    if not isinstance(value, int) or value < 1:
         raise OptionError(
-            f"{path}: {names[0]} is {found!r}, not a whole number from 1; fetch the model again"
+            f"{path}: {names[0]} is {value!r}, not a whole number from 1; fetch the model again"
         )
-    return found
+    return value
 
 
 _TOKEN_LAYERS = {"CNN": _cnn, "LSTM": _lstm}
@@ -352,7 +358,7 @@ def _dense(folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transformer_config(folder: Path) -> Path:
-    """The file with a Transformer module's settings, there or not."""
+    """Return the path of a Transformer module's settings; the file may be missing."""
     paths = [folder / name for name in _TRANSFORMER_CONFIGS]
     return next((path for path in paths if path.is_file()), paths[0])
 

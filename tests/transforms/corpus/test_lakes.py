@@ -23,7 +23,8 @@ from helpers.lakes import (
 )
 
 from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.corpus.lakes import TablePart, table_entries
+from transforms.corpus.lake_parts import TablePart
+from transforms.corpus.lakes import table_entries
 
 TABLE = "iceberg:lake.shop.docs"
 

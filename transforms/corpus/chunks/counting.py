@@ -12,10 +12,9 @@ _MOST_AT_ONCE = 1 << 14
 
 
 class TokenCounter:
-    """A tokenizer that cuts nothing off, adds nothing, and counts.
+    """Counts tokens with a tokenizer, without truncation, padding or special tokens.
 
-    `adds_up`: parts cut between words have together the tokens of the whole, so that sums are
-    exact.
+    `adds_up`: parts cut between words have as many tokens as the whole, so sums are exact.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -25,13 +24,11 @@ class TokenCounter:
             own.no_truncation()
             own.no_padding()
         self._tokenizer = own
-        kinds = type(own.model).__name__, type(own.pre_tokenizer).__name__
+        kinds = (type(own.model).__name__, type(own.pre_tokenizer).__name__)
         self.adds_up = kinds == ("WordPiece", "BertPreTokenizer")
 
     def count(self, texts: Iterable[str]) -> np.ndarray:
-        """The number of tokens of each text, [n] int64; takes a bounded number of texts at a
-        time.
-        """
+        """Return the number of tokens of each text, [n] int64; reads the texts in batches."""
         lengths = array("q")
         for batch in _batches(texts):
             encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
@@ -39,29 +36,26 @@ class TokenCounter:
         return np.frombuffer(lengths, dtype=np.int64)
 
     def count_one(self, text: str) -> int:
-        """The number of tokens of a text."""
-        return (
-            len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0])
-            if text
-            else 0
-        )
+        """Return the number of tokens of a text."""
+        if not text:
+            return 0
+        return len(self._tokenizer.encode_batch_fast([text], add_special_tokens=False)[0])
 
     def tokens(self, texts: Iterable[str]) -> Iterator[Encoding]:
-        """The tokens of each text, with their places and words."""
+        """Yield the tokens of each text, with their places and words."""
         for batch in _batches(texts):
             yield from self._tokenizer.encode_batch(batch, add_special_tokens=False)
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of texts that have together about `_AT_ONCE` characters, and no more than
-    `_MOST_AT_ONCE` texts.
-    """
+    """Yield batches of about `_AT_ONCE` characters and at most `_MOST_AT_ONCE` texts."""
     batch: list[str] = []
     size = 0
     for text in texts:
         if batch and (size + len(text) > _AT_ONCE or len(batch) == _MOST_AT_ONCE):
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
         batch.append(text)
         size += len(text)
     if batch:

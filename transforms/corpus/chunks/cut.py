@@ -1,6 +1,4 @@
-"""Documents to pieces: the places at which each may be cut, their tokens counted, packed up to a
-budget.
-"""
+"""Cut documents into pieces: find the ends, count the tokens between them, fill up to a budget."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,29 +13,29 @@ from transforms.corpus.chunks.ends import Ends, text_ends
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary, skip_blanks
 from transforms.corpus.chunks.markdown import markdown_ends
 from transforms.corpus.chunks.pack import (
+    Atoms,
     choose_by_content,
     choose_last,
     choose_sentence,
-    overlapping,
+    first_of_next,
 )
-from transforms.corpus.chunks.refine import UNKNOWN, refined
+from transforms.corpus.chunks.refine import UNKNOWN, make_atoms
 from transforms.corpus.chunks.room import Room
 from transforms.space.chunks import ChunksSpec
 
 Prefix = Callable[[int, str], str]
 Span = tuple[int, int]
-# characters a token: a longer part is not worth counting before its places are read
+# Characters a token; parts longer than the budget times this are not counted as a whole.
 _CERTAINLY_LONG = 8
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of one document, in its order; without overlap none begins before the one before
-    it ends.
+    """The pieces of one document, in its order; a blank document has none.
 
-    `spans` [n] characters, so that `text[start:end]` is a piece, without blanks around it; `tokens`
-    [n] its own tokens; `headings` [n] what it stands under in Markdown, `"Install > From source"`,
-    "" elsewhere. A blank document has none.
+    `spans` [n] characters: `text[start:end]` is a piece, without blanks around it; `tokens` [n] its
+    own tokens; `headings` [n] the Markdown headings above it, `"Install > From source"`, or "".
+    Without overlap a piece begins after the end of the one before it.
     """
 
     spans: list[Span]
@@ -46,18 +44,18 @@ class Pieces:
 
 
 class Cutter:
-    """Cuts documents as `chunks` say, which are not `none`.
+    """Cuts documents by a `chunks` that is not `none`.
 
-    `tokenizer` is a `tokenizers.Tokenizer`, or what transformers wraps around one; `limit` the
-    tokens that a piece and its prefix may have together: what the model takes without special
-    tokens and `prompt`, None for any number. Raises `OptionError` where that leaves none for a
-    piece.
+    `tokenizer` is a `tokenizers.Tokenizer` or one of transformers that wraps it. `limit` is the
+    most tokens of a piece with its prefix: the model's, less special tokens and `prompt`; None: any
+    number. Raises `OptionError` if no token remains for a piece.
     """
 
     def __init__(
         self, chunks: ChunksSpec, tokenizer: Any, limit: int | None, prompt: str = ""
     ) -> None:
-        self._chunks, self._counter = chunks, TokenCounter(tokenizer)
+        self._chunks = chunks
+        self._counter = TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
         self._read = markdown_ends if chunks.by == "markdown" else text_ends
@@ -66,11 +64,10 @@ class Cutter:
             self._choose = choose_sentence
 
     def cut(self, texts: Sequence[str], prefix: Prefix | None = None) -> list[Pieces]:
-        """The pieces of each text; `prefix(number of the text, headings)` is what will stand before
-        a piece.
+        """Return the pieces of each text; `prefix(number of the text, headings)` precedes a piece.
 
         Raises `OptionError` for a prefix that leaves no token for its piece, and for a text that is
-        no Unicode.
+        not Unicode.
         """
         try:
             ends = [self._read(text) for text in texts]
@@ -78,96 +75,106 @@ class Cutter:
         except (TypeError, AttributeError, UnicodeEncodeError):
             _check_texts(texts)
             raise
-        prefixes = (_of_text(prefix, number) for number in range(len(texts)))
+        prefixes = (_bind_text(prefix, number) for number in range(len(texts)))
         return [self._pack(*each) for each in zip(texts, ends, tokens, prefixes, strict=True)]
 
     def _count(self, texts: Sequence[str], ends: Sequence[Ends]) -> list[np.ndarray]:
-        """The tokens before each end of each text, `UNKNOWN` where they are many."""
+        """Return the tokens of the part before each end, `UNKNOWN` for long parts."""
         parts = (
             text[start:stop]
             for text, each in zip(texts, ends, strict=True)
             for start, stop in zip(each.begins.tolist(), each.places.tolist(), strict=True)
             if stop - start <= self._longest
         )
-        counts, done = self._counter.count(parts), 0
-        found = []
+        counts = self._counter.count(parts)
+        done = 0
+        tokens_of_texts = []
         for each in ends:
             short = np.flatnonzero(each.places - each.begins <= self._longest)
             tokens = np.full(len(each.places), UNKNOWN, dtype=np.int64)
             tokens[short] = counts[done : done + len(short)]
             done += len(short)
-            found.append(tokens)
-        return found
+            tokens_of_texts.append(tokens)
+        return tokens_of_texts
 
     def _pack(
         self, text: str, ends: Ends, tokens: np.ndarray, prefix: Callable[[str], str]
     ) -> Pieces:
-        """The pieces of one text."""
-        room, overlap = self._room, self._chunks.overlap_of_pieces
-        atoms = refined(
-            text,
-            ends,
-            tokens,
-            min(room.budget(prefix(path)) for path in ends.headings.paths),
-            self._counter,
-        )
-        found = Pieces([], [], [])
-        first = after = start = (
-            # the piece begins with atom `first`, at `start`, and ends after atom `after` or later
-            0
-        )
+        """Return the pieces of one text."""
+        budget = min(self._room.budget(prefix(path)) for path in ends.headings.paths)
+        atoms = make_atoms(text, ends, tokens, budget, self._counter)
+        overlap = self._chunks.overlap_of_pieces
+        pieces = Pieces([], [], [])
+        # The piece begins with atom `first`, at `start`, and ends after atom `after` or later.
+        first = 0
+        after = 0
+        start = 0
         while first < len(atoms):
             start = skip_blanks(text, start, int(atoms.places[-1]))
             headings = ends.headings.at(start)
             before = prefix(headings)
-            budget = room.budget(before)
-            whole = first == 0 and self._chunks.kind != "sentences" and room.holds(atoms, before)
-            stop = len(atoms) if whole else self._choose(atoms, first, after, budget)
-            own, excess = room.measure(atoms, first, stop, start, before)
-            while excess > 0 and stop > after + 1:
-                stop = min(
-                    stop - 1,
-                    choose_last(atoms, first, after, max(1, atoms.tokens(first, stop) - excess)),
-                )
-                own, excess = room.measure(atoms, first, stop, start, before)
+            stop, own, fits = self._choose_stop(atoms, first, after, start, before)
             end = int(atoms.places[stop - 1])
-            fits = excess <= 0 and is_boundary(text, end)
-            if not fits and first < after:  # what it repeats leaves no room
-                first, start = after, atoms.start(after)
+            if not fits and first < after:  # the repeated sentences leave no room
+                first = after
+                start = atoms.start(after)
                 continue
-            if not fits:  # no end between tokens will do
-                end, own = room.last_that_fits(
-                    text, start, min(end + LONGEST, int(atoms.places[-1])), before
-                )
+            if not fits:  # the piece ends inside an atom
+                latest = min(end + LONGEST, int(atoms.places[-1]))
+                end, own = self._room.last_that_fits(text, start, latest, before)
                 stop = max(first + 1, int(np.searchsorted(atoms.places, end, "left")) + 1)
             if not text[start:end].isspace():
-                found.spans.append((start, end))
-                found.tokens.append(own)
-                found.headings.append(headings)
+                pieces.spans.append((start, end))
+                pieces.tokens.append(own)
+                pieces.headings.append(headings)
             if end < atoms.places[stop - 1]:
-                first, after, start = stop - 1, stop - 1, end
+                first = stop - 1
+                after = first
+                start = end
             else:
-                first, after = overlapping(atoms, first, stop, overlap, budget), stop
+                budget = self._room.budget(before)
+                first = first_of_next(atoms, first, stop, overlap, budget)
+                after = stop
                 start = atoms.start(first)
-        return found
+        return pieces
+
+    def _choose_stop(
+        self, atoms: Atoms, first: int, after: int, start: int, prefix: str
+    ) -> tuple[int, int, bool]:
+        """Return the atom before which a piece ends, the piece's tokens, and whether it fits."""
+        room = self._room
+        may_be_whole = first == 0 and self._chunks.kind != "sentences"
+        if may_be_whole and room.holds(atoms, prefix):
+            stop = len(atoms)
+        else:
+            stop = self._choose(atoms, first, after, room.budget(prefix))
+        own, excess = room.measure(atoms, first, stop, start, prefix)
+        while excess > 0 and stop > after + 1:
+            smaller = max(1, atoms.tokens(first, stop) - excess)
+            stop = min(stop - 1, choose_last(atoms, first, after, smaller))
+            own, excess = room.measure(atoms, first, stop, start, prefix)
+        fits = excess <= 0 and is_boundary(atoms.text, int(atoms.places[stop - 1]))
+        return stop, own, fits
 
 
 def chunk(text: str, spec: str, tokenizer: Any, limit: int | None) -> list[Span]:
-    """The character spans of a text's pieces, so that `text[start:end]` is a piece.
+    """Return the character spans of a text's pieces: `text[start:end]` is a piece.
 
-    `spec` as `--chunks` takes it; `tokenizer` and `limit`, the tokens that a piece may have, as
-    `Encoder.tokenizer` and `Encoder.room` give them. Raises `OptionError` for a SPEC that is none,
-    or a limit that leaves no room.
+    `spec` is a value of `--chunks`. `tokenizer` and `limit`, the most tokens of a piece, are those
+    of `Encoder.tokenizer` and `Encoder.room`. Raises `OptionError` for an invalid SPEC, and for a
+    limit that leaves no room.
     """
     chunks = ChunksSpec.parse(spec)
-    return (
-        Cutter(chunks, tokenizer, limit).cut([text])[0].spans if chunks.cuts else [(0, len(text))]
-    )
+    if not chunks.cuts:
+        return [(0, len(text))]
+    return Cutter(chunks, tokenizer, limit).cut([text])[0].spans
 
 
-def _of_text(prefix: Prefix | None, number: int) -> Callable[[str], str]:
-    """The prefix of one text's pieces by their headings."""
-    return (lambda headings: "") if prefix is None else partial(prefix, number)
+def _bind_text(prefix: Prefix | None, number: int) -> Callable[[str], str]:
+    """Return the prefix of one text's pieces, a function of their headings."""
+    if prefix is None:
+        return lambda headings: ""
+    return partial(prefix, number)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -1,8 +1,7 @@
-"""Where a text may be cut, and how good each place is: ends of paragraphs, sentences, clauses and
-words.
+"""Ends at which a text may be cut: of paragraphs, sentences, clauses and words, each with a level.
 
-An end is the place after the last character before the cut; blanks that follow it belong to what
-comes next.
+An end is the place after the last character before the cut. Blanks that follow it belong to the
+next part.
 """
 
 import re
@@ -17,27 +16,25 @@ from nupunkt import sent_spans
 
 from transforms.corpus.chunks.graphemes import boundary_before, is_boundary
 
-BLOCK = 16_384  # characters that sentences are looked for in, and that are tokenized, at once
+BLOCK = 16_384  # characters that are split into sentences and tokenized at once
 
 
 class Level(IntEnum):
-    """How good an end is: inside a word, between words without a blank, a blank, a clause or line,
-    ... .
-    """
+    """The level of an end; a cut is made at the highest level that it can reach."""
 
     INSIDE = 0
     WORD = 1
     BLANK = 2
     CLAUSE = 3
-    INNER = 4  # a sentence within what is kept together
-    ITEM = 5  # an item of what is kept together: of a list, a row of a table, a paragraph of code
+    INNER = 4  # a sentence inside a region that is kept together
+    ITEM = 5  # an item of such a region: of a list, a row of a table, a paragraph of code
     SENTENCE = 6
     PARAGRAPH = 7
     SECTION = 8  # before a heading
 
 
 class Headings:
-    """The headings of a text (first character, depth, title), which say where in it a place is."""
+    """The headings of a text, each (first character, depth, title), looked up by place."""
 
     def __init__(self, headings: Sequence[tuple[int, int, str]] = ()) -> None:
         self._starts = [start for start, _, _ in headings]
@@ -48,25 +45,27 @@ class Headings:
             self._paths.append(" > ".join(name for _, name in above if name))
 
     def at(self, place: int) -> str:
-        """The headings that a place stands under, outermost first: `"Install > From source"`; ""
-        above the first.
+        """Return the headings above a place, outermost first: `"Install > From source"`.
+
+        The result is "" before the first heading.
         """
         number = bisect_right(self._starts, place)
-        return self._paths[number - 1] if number else ""
+        if number == 0:
+            return ""
+        return self._paths[number - 1]
 
     @property
     def paths(self) -> set[str]:
-        """All that `at` may give."""
+        """All possible results of `at`."""
         return {"", *self._paths}
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Places [n] int64, ascending, at which a text may be cut, and their levels [n] int8; the last
-    ends the text.
+    """Places at which a text may be cut; the last ends the text.
 
-    `begins` [n] int64: where the part before each place begins, with the last of the blanks that it
-    follows.
+    `places` [n] int64, ascending; `levels` [n] int8; `begins` [n] int64: the start of the part
+    before each place, at most one blank included.
     """
 
     begins: np.ndarray
@@ -75,11 +74,10 @@ class Ends:
     headings: Headings
 
 
-Found = dict[Level, "array[int]"]
+LevelPlaces = dict[Level, "array[int]"]
 _PARAGRAPHS = re.compile(r"\n\s*\n|[\f\u2029]\s*")
 _SIGN = re.compile(r"\S")
-# Ends within what is long, not nearer to each other than so many characters: of lines, of clauses,
-# of words.
+# Ends inside long parts: of lines, clauses and words, each with the least distance in characters.
 _LINE = re.compile(r"\n")
 _CLAUSE = re.compile(r"[.,;:!?)\]…–—](?=\s)|[，、；：]")
 _WORD = re.compile(r"\S(?=\s)")
@@ -91,50 +89,53 @@ _MARKS = re.compile(r"[。！？｡؟۔।॥።។]+[」』）》〉】〕”�
 
 
 def text_ends(text: str) -> Ends:
-    """The ends of paragraphs and sentences of a plain text, and those at which its blocks end."""
-    return merged(text, find_ends(text), Headings())
+    """Return the ends of paragraphs, sentences and blocks of a plain text."""
+    return merge_ends(text, find_ends(text), Headings())
 
 
-def find_ends(text: str) -> Found:
-    """The ends of a plain text by level; a place may stand in several."""
+def find_ends(text: str) -> LevelPlaces:
+    """Return the ends of a plain text by level; a place may have several levels."""
     stop = len(text.rstrip())
-    found: Found = {level: array("q") for level in Level}
-    found[Level.PARAGRAPH].extend(
+    places_by_level: LevelPlaces = {level: array("q") for level in Level}
+    paragraphs = places_by_level[Level.PARAGRAPH]
+    paragraphs.extend(
         end_before(text, match.start()) for match in _PARAGRAPHS.finditer(text, 0, stop)
     )
-    for start, end, level in _blocks(text, found[Level.PARAGRAPH], stop):
+    for start, end, level in _blocks(text, paragraphs, stop):
         place = end_before(text, end, start)
         if place > start:
-            found[level].append(place)
-            found[Level.SENTENCE].extend(_sentence_ends(text, start, end))
-    _add_within(text, found, stop)
-    return found
+            places_by_level[level].append(place)
+            places_by_level[Level.SENTENCE].extend(_sentence_ends(text, start, end))
+    _add_within(text, places_by_level, stop)
+    return places_by_level
 
 
-def merged(text: str, found: Found, headings: Headings) -> Ends:
-    """The ends by place, each once with its best level, none inside a grapheme cluster; the last
-    ends the text.
+def merge_ends(text: str, places_by_level: LevelPlaces, headings: Headings) -> Ends:
+    """Sort the ends by place, each once with its best level; drop those inside grapheme clusters.
+
+    The last end is that of the text.
     """
     stop = len(text.rstrip())
-    found[Level.SECTION].append(stop)
-    found = {level: places for level, places in found.items() if places}
-    places = np.concatenate([np.frombuffer(places, dtype=np.int64) for places in found.values()])
+    places_by_level[Level.SECTION].append(stop)
+    used = {level: places for level, places in places_by_level.items() if places}
+    places = np.concatenate([np.frombuffer(places, dtype=np.int64) for places in used.values()])
     levels = np.concatenate(
-        [np.full(len(places), level, dtype=np.int8) for level, places in found.items()]
+        [np.full(len(places), level, dtype=np.int8) for level, places in used.items()]
     )
     order = np.lexsort((-levels, places))
-    places, levels = places[order], levels[order]
-    kept = (np.diff(places, prepend=0) > 0) & (places <= stop)
+    places = places[order]
+    levels = levels[order]
+    valid = (np.diff(places, prepend=0) > 0) & (places <= stop)
     if not text.isascii():
-        kept &= np.fromiter(
+        valid &= np.fromiter(
             (is_boundary(text, place) for place in places.tolist()), dtype=bool, count=len(places)
         )
-    places, levels = places[kept], levels[kept]
-    return Ends(_begins(text, places), places, levels, headings)
+    places = places[valid]
+    return Ends(_begins(text, places), places, levels[valid], headings)
 
 
 def _begins(text: str, places: np.ndarray) -> np.ndarray:
-    """Where the parts of a text that end at these places begin, at most one blank before each."""
+    """Return the starts of the parts that end at these places, at most one blank before each."""
     before = [0, *places[:-1].tolist()][: len(places)]
     first = (match.start() for place in before if (match := _SIGN.search(text, place)))
     return np.maximum(
@@ -142,34 +143,31 @@ def _begins(text: str, places: np.ndarray) -> np.ndarray:
     )
 
 
-def _add_within(text: str, found: Found, stop: int) -> None:
-    """Add ends inside of what is long without one: of lines, else of clauses, else of words here
-    and there.
-    """
+def _add_within(text: str, places_by_level: LevelPlaces, stop: int) -> None:
+    """Add ends inside long parts: of lines first, then of clauses, then of words."""
     for pattern, apart, level in _WITHIN:
-        known = [np.array(each, dtype=np.int64) for each in found.values()]
+        known = [np.array(each, dtype=np.int64) for each in places_by_level.values()]
         places = np.sort(np.concatenate([[0, stop], *known]))
         for number in np.flatnonzero(np.diff(places) > _LONG).tolist():
-            last, end = int(places[number]), int(places[number + 1])
+            last = int(places[number])
+            end = int(places[number + 1])
             for match in pattern.finditer(text, last, end):
                 if match.end() - last >= apart:
                     last = match.end()
-                    found[level].append(end_before(text, last))
+                    places_by_level[level].append(end_before(text, last))
 
 
 def end_before(text: str, place: int, least: int = 0) -> int:
-    """The place after the last character before `place` that is no blank; `least` where only blanks
-    are between.
-    """
+    """Move `place` back over the blanks before it, to `least` at most."""
     while place > least and text[place - 1].isspace():
         place -= 1
     return place
 
 
 def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
-    """The places inside a block after which a sentence ends."""
+    """Yield the ends of the sentences in a block."""
     block = text[start:stop]
-    if _MANY * block.count(". ") < len(block):  # what has more is no prose, and takes long
+    if _MANY * block.count(". ") < len(block):  # a block with more is no prose, and slow to split
         for _, end in sent_spans(block):
             place = end_before(text, start + end, start)
             if place > start:
@@ -178,8 +176,9 @@ def _sentence_ends(text: str, start: int, stop: int) -> Iterator[int]:
 
 
 def _blocks(text: str, paragraphs: Sequence[int], stop: int) -> Iterator[tuple[int, int, Level]]:
-    """Runs of at most `BLOCK` characters up to `stop`, cut at a paragraph, else a line, a blank, a
-    cluster.
+    """Yield runs of at most `BLOCK` characters: start, end, level of the end.
+
+    A run ends at a paragraph if it can, else at a line, a blank, or between grapheme clusters.
     """
     start = 0
     while start < stop:
@@ -198,9 +197,7 @@ def _block_end(text: str, paragraphs: Sequence[int], start: int, stop: int) -> t
     line = text.rfind("\n", start + BLOCK // 2, far)
     if line > 0:
         return line, Level.CLAUSE
-    blank = next(
-        (place for place in range(far, far - BLOCK // 4, -1) if text[place].isspace()), None
-    )
-    if blank is not None:
-        return blank, Level.BLANK
+    for place in range(far, far - BLOCK // 4, -1):
+        if text[place].isspace():
+            return place, Level.BLANK
     return boundary_before(text, far, start), Level.INSIDE

@@ -1,6 +1,4 @@
-"""Where a Markdown text may be cut: before headings, between blocks; lists, tables and code as
-little as can be.
-"""
+"""Ends of a Markdown text: cut before headings and between blocks, seldom inside lists and code."""
 
 import re
 from array import array
@@ -11,12 +9,12 @@ import numpy as np
 
 from transforms.corpus.chunks.ends import (
     Ends,
-    Found,
     Headings,
     Level,
+    LevelPlaces,
     end_before,
     find_ends,
-    merged,
+    merge_ends,
 )
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -27,7 +25,7 @@ _ROW = re.compile(r"[ \t]*\|")
 
 
 class Kind(Enum):
-    """What a line belongs to."""
+    """The kind of block that a line belongs to."""
 
     TEXT = "text"
     HEADING = "heading"
@@ -38,7 +36,7 @@ class Kind(Enum):
 
 @dataclass
 class Structure:
-    """The regions of a text that are kept together where they fit, and its headings.
+    """The headings of a text, and the regions that are kept together if they fit.
 
     `regions` (first character, end, kind) in order; `items` ends between a region's items;
     `headings` (first character, depth, title).
@@ -50,76 +48,109 @@ class Structure:
 
 
 def markdown_ends(text: str) -> Ends:
-    """The ends of a Markdown text, with its headings."""
+    """Return the ends of a Markdown text, with its headings."""
     structure = read_structure(text)
-    found = _demoted(find_ends(text), structure)
-    found[Level.ITEM].extend(structure.items)
-    found[Level.SECTION].extend(end_before(text, start) for start, _, _ in structure.headings)
-    return merged(text, found, Headings(structure.headings))
+    places = _demote(find_ends(text), structure)
+    places[Level.ITEM].extend(structure.items)
+    places[Level.SECTION].extend(end_before(text, start) for start, _, _ in structure.headings)
+    return merge_ends(text, places, Headings(structure.headings))
 
 
 def read_structure(text: str) -> Structure:
-    """The regions and headings of a Markdown text, read line by line."""
-    found = Structure()
-    # the region that is open, and the end of its last line
-    fence, start, kind, end = "", 0, Kind.TEXT, 0
-    place, previous_blank = 0, True
-    while place < len(text):
-        stop = text.find("\n", place)
-        stop = len(text) if stop < 0 else stop
-        line = text[place : min(stop, place + 1000)].rstrip()
-        if fence:
-            end = stop if line else end
-            if line and _closes(line, fence):
-                found.regions.append((start, end, Kind.CODE))
-                fence, kind = "", Kind.TEXT
-            place, previous_blank = stop + 1, not line
-            continue
-        other = _kind(line, kind, previous_blank)
-        if other is not kind and line:
-            if kind in (Kind.LIST, Kind.TABLE):
-                found.regions.append((start, end, kind))
-            start = place
-        if other is Kind.CODE:
-            fence = _fence(line)
-        elif other is Kind.HEADING:
-            _add_heading(found, text, place, end if not previous_blank else place, stop, line)
-            other = Kind.TEXT
-        elif (
-            line
-            and kind is other
-            and (other is Kind.TABLE or (other is Kind.LIST and _ITEM.match(line)))
-        ):
-            found.items.append(end_before(text, end))
-        if line:
-            kind, end = other, end_before(text, stop, place)
-        place, previous_blank = stop + 1, not line
-    if fence or kind in (Kind.LIST, Kind.TABLE):
-        found.regions.append((start, end, kind))
-    return found
+    """Return the regions and headings of a Markdown text."""
+    reader = _StructureReader(text)
+    start = 0
+    while start < len(text):
+        stop = text.find("\n", start)
+        if stop < 0:
+            stop = len(text)
+        reader.read_line(start, stop)
+        start = stop + 1
+    reader.close_region()
+    return reader.structure
 
 
-def _kind(line: str, open_kind: Kind, after_blank: bool) -> Kind:
-    """What a line belongs to, after a line that belongs to `open_kind`."""
-    if not line:
-        return open_kind
+class _StructureReader:
+    """Reads the structure of a text line by line.
+
+    The open region has the kind `_kind` and begins at `_start`; its last line ends at `_end`.
+    `_fence` is the fence of the open code block, or "".
+    """
+
+    def __init__(self, text: str) -> None:
+        self.structure = Structure()
+        self._text = text
+        self._kind = Kind.TEXT
+        self._start = 0
+        self._end = 0
+        self._fence = ""
+        self._after_blank = True
+
+    def read_line(self, start: int, stop: int) -> None:
+        """Read the line `text[start:stop]`."""
+        line = self._text[start : min(stop, start + 1000)].rstrip()
+        if line and self._fence:
+            self._read_code(line, stop)
+        elif line:
+            self._read_text(line, start, stop)
+        self._after_blank = not line
+
+    def close_region(self) -> None:
+        """Add the open region, if it is of a kind that is kept together."""
+        if self._kind in (Kind.CODE, Kind.LIST, Kind.TABLE):
+            self.structure.regions.append((self._start, self._end, self._kind))
+
+    def _read_code(self, line: str, stop: int) -> None:
+        self._end = stop
+        if _closes(line, self._fence):
+            self.close_region()
+            self._fence = ""
+            self._kind = Kind.TEXT
+
+    def _read_text(self, line: str, start: int, stop: int) -> None:
+        kind = _kind_of(line, self._kind, self._after_blank)
+        if kind is not self._kind:
+            self.close_region()
+            self._start = start
+        elif kind is Kind.TABLE or (kind is Kind.LIST and _ITEM.match(line)):
+            self.structure.items.append(end_before(self._text, self._end))
+        if kind is Kind.CODE:
+            self._fence = _FENCE.match(line)[1]  # type: ignore[index]
+        if kind is Kind.HEADING:
+            self._add_heading(line, start, stop)
+            kind = Kind.TEXT
+        self._kind = kind
+        self._end = end_before(self._text, stop, start)
+
+    def _add_heading(self, line: str, start: int, stop: int) -> None:
+        """Add the heading in a line, or the one that the line underlines."""
+        match = _HEADING.match(line)
+        if match:
+            depth = len(match[1])
+            title = match[2] or ""
+        else:
+            start = self._text.rfind("\n", 0, self._end) + 1
+            depth = 1 if "=" in line else 2
+            title = self._text[start : self._end].strip()
+        self.structure.headings.append((start, depth, title[:200]))
+        region_end = end_before(self._text, stop, start)
+        self.structure.regions.append((start, region_end, Kind.HEADING))
+
+
+def _kind_of(line: str, open_kind: Kind, after_blank: bool) -> Kind:
+    """Return the kind of a line that is not blank and follows one of `open_kind`."""
     if _FENCE.match(line):
         return Kind.CODE
-    if _HEADING.match(line) or (
-        open_kind is Kind.TEXT and not after_blank and _UNDERLINE.match(line)
-    ):
+    if _HEADING.match(line):
+        return Kind.HEADING
+    if open_kind is Kind.TEXT and not after_blank and _UNDERLINE.match(line):
         return Kind.HEADING
     if _ITEM.match(line):
         return Kind.LIST
     if _ROW.match(line):
         return Kind.TABLE
-    goes_on = open_kind is Kind.LIST and (line[0] in " \t" or not after_blank)
-    return Kind.LIST if goes_on else Kind.TEXT
-
-
-def _fence(line: str) -> str:
-    match = _FENCE.match(line)
-    return match[1] if match else ""
+    continues_list = open_kind is Kind.LIST and (line[0] in " \t" or not after_blank)
+    return Kind.LIST if continues_list else Kind.TEXT
 
 
 def _closes(line: str, fence: str) -> bool:
@@ -127,42 +158,27 @@ def _closes(line: str, fence: str) -> bool:
     return bare.startswith(fence) and not bare.strip(fence[0])
 
 
-def _add_heading(
-    found: Structure, text: str, place: int, before: int, stop: int, line: str
-) -> None:
-    """Add a heading of its own line, or one whose line ends at `before` and is underlined by this
-    one.
-    """
-    match = _HEADING.match(line)
-    if match:
-        start, depth, title = place, len(match[1]), match[2] or ""
-    else:
-        start = text.rfind("\n", 0, before) + 1
-        depth, title = 1 if "=" in line else 2, text[start:before].strip()
-    found.headings.append((start, depth, title[:200]))
-    found.regions.append((start, end_before(text, stop, start), Kind.HEADING))
-
-
-def _demoted(found: Found, structure: Structure) -> Found:
-    """The ends with those inside regions made less good, so that a region is cut only where it does
-    not fit.
-    """
+def _demote(places_by_level: LevelPlaces, structure: Structure) -> LevelPlaces:
+    """Lower the levels of ends inside regions, so that a region is cut only if it does not fit."""
     starts = np.array([start for start, _, _ in structure.regions], dtype=np.int64)
     stops = np.array([stop for _, stop, _ in structure.regions], dtype=np.int64)
     kinds = [kind for _, _, kind in structure.regions]
-    changed: Found = {level: array("q") for level in Level}
-    for level, places in found.items():
+    demoted: LevelPlaces = {level: array("q") for level in Level}
+    for level, places in places_by_level.items():
         numbers = np.searchsorted(starts, np.frombuffer(places, dtype=np.int64), "left") - 1
         for place, number in zip(places, numbers.tolist(), strict=True):
             inside = number >= 0 and (
                 place < stops[number] or (place == stops[number] and kinds[number] is Kind.HEADING)
             )
-            changed[_inside(level, kinds[number]) if inside else level].append(place)
-    return changed
+            if inside:
+                demoted[_level_inside(level, kinds[number])].append(place)
+            else:
+                demoted[level].append(place)
+    return demoted
 
 
-def _inside(level: Level, kind: Kind) -> Level:
-    """The level of an end inside a region."""
+def _level_inside(level: Level, kind: Kind) -> Level:
+    """Return the level of an end inside a region."""
     if kind is Kind.HEADING:
         return min(level, Level.BLANK)
     if level is Level.PARAGRAPH:

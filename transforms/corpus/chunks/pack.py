@@ -1,6 +1,4 @@
-"""Filling pieces: from the ends of a text and the tokens between them to the end at which a piece
-ends.
-"""
+"""Choose the end of a piece by the ends of a text and the tokens between them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +8,7 @@ import xxhash
 from transforms.corpus.chunks.ends import Level
 from transforms.corpus.chunks.graphemes import LONGEST, is_boundary
 
-# A piece ends at the last of the best ends that it holds; for some of them it has to be half full.
+# A piece ends at the last of its best ends; for levels with True it must be half full there.
 _PREFERRED = tuple(
     (int(level), at_half)
     for level, at_half in (
@@ -29,10 +27,10 @@ _PREFERRED = tuple(
 
 @dataclass(frozen=True)
 class Atoms:
-    """The parts of a text between neighbouring ends, none larger than a budget where that can be.
+    """The parts of a text between neighbouring ends, none larger than a budget if possible.
 
-    `places` [n] int64 where each ends, `levels` [n] int8 how good that end is, `total` [n + 1]
-    int64 the tokens before each, and behind the last; `adds_up`: a piece that is cut between words
+    `places` [n] int64 the end of each, `levels` [n] int8 the level of that end, `total` [n + 1]
+    int64 the tokens before each and after the last; `adds_up`: a piece that is cut between words
     has the tokens of its atoms.
     """
 
@@ -46,25 +44,27 @@ class Atoms:
         return len(self.places)
 
     def tokens(self, first: int, stop: int) -> int:
-        """The tokens of the atoms from `first` to before `stop`."""
+        """Return the number of tokens of the atoms `first` to `stop - 1`."""
         return int(self.total[stop] - self.total[first])
 
     def start(self, first: int) -> int:
-        """The place at which an atom begins, blanks included."""
-        return int(self.places[first - 1]) if first else 0
+        """Return the place at which an atom begins, blanks included."""
+        if first == 0:
+            return 0
+        return int(self.places[first - 1])
 
 
 def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """The atom before which a piece ends that begins at `first`: as far as the budget goes, at the
-    best end there.
+    """Return the atom before which the piece from `first` ends: at the last of the best ends.
 
-    It is above `after`, and one more than that where the budget holds nothing.
+    It is above `after`; `after + 1` if the budget holds no atom.
     """
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):
         return stop
     levels = atoms.levels[after:stop]
-    half, best = _half(atoms, first, after, budget), int(levels.max())
+    half = _half(atoms, first, after, budget)
+    best = int(levels.max())
     for level, at_half in _PREFERRED:
         if level > best:
             continue
@@ -76,10 +76,10 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
 
 
 def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """As `choose_last`, but at the end, past half of the budget, that the text around it names.
+    """Choose an end past half of the budget by the text before it, as stable pieces need it.
 
-    Of the best ends there it is the one with the smallest hash: where a piece begins matters
-    little, so that after an edit the pieces soon end where they ended before.
+    Among the ends of sentences it is the one with the smallest hash. Where the piece begins matters
+    little, so after an edit the pieces soon end at the same places as before.
     """
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):
@@ -93,35 +93,39 @@ def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
 
 
 def choose_sentence(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """As `choose_last`, but at the first end of a sentence, where it comes before the
-    budget's end.
-    """
+    """Choose the first end of a sentence; without one in the budget, as `choose_last`."""
     stop = _reach(atoms, first, after, budget)
     ends = np.flatnonzero(atoms.levels[after:stop] >= Level.INNER)
-    return after + int(ends[0]) + 1 if len(ends) else choose_last(atoms, first, after, budget)
+    if not len(ends):
+        return choose_last(atoms, first, after, budget)
+    return after + int(ends[0]) + 1
 
 
-def overlapping(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
-    """The atom with which the piece after one of `first` to `stop` begins, so that it repeats whole
-    sentences.
+def first_of_next(atoms: Atoms, first: int, stop: int, overlap: int, budget: int) -> int:
+    """Return the first atom of the piece after `first` to `stop`, which repeats whole sentences.
 
     These have at most `overlap` tokens, and leave room for the next sentence, or the next atom.
     """
     if not overlap or stop == len(atoms):
         return stop
     later = np.flatnonzero(atoms.levels[stop : stop + budget] >= Level.SENTENCE)
-    next_end = stop + 1 + (int(later[0]) if len(later) else 0)
+    next_end = stop + 1
+    if len(later):
+        next_end += int(later[0])
     if atoms.tokens(stop, next_end) > budget:
         next_end = stop + 1
     least = max(int(atoms.total[stop]) - overlap, int(atoms.total[next_end]) - budget)
     earliest = max(int(np.searchsorted(atoms.total, least, "left")), first + 1)
     starts = np.flatnonzero(atoms.levels[earliest - 1 : stop - 1] >= Level.SENTENCE)
-    return earliest + int(starts[0]) if len(starts) else stop
+    if not len(starts):
+        return stop
+    return earliest + int(starts[0])
 
 
 def _next_boundary(atoms: Atoms, stop: int) -> int:
-    """The atom after the cluster that atom `stop` begins inside of; `stop` where that is longer
-    than any should be.
+    """Return the atom after the grapheme cluster at the start of atom `stop`.
+
+    A cluster of more than LONGEST characters may be cut: the result is then `stop`.
     """
     far = int(atoms.places[stop - 1]) + LONGEST
     for number in range(stop, len(atoms)):
@@ -133,19 +137,17 @@ def _next_boundary(atoms: Atoms, stop: int) -> int:
 
 
 def _reach(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """The atom before which the budget ends, at least one after `after`."""
+    """Return the atom before which the budget ends, at least `after + 1`."""
     stop = int(np.searchsorted(atoms.total, atoms.total[first] + budget, "right")) - 1
     return max(stop, after + 1)
 
 
 def _half(atoms: Atoms, first: int, after: int, budget: int) -> int:
-    """How many atoms from `after` on end before half of the budget."""
-    return max(
-        0, int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left")) - 1 - after
-    )
+    """Return how many atoms from `after` on end before half of the budget."""
+    reached = int(np.searchsorted(atoms.total, atoms.total[first] + budget // 2, "left"))
+    return max(0, reached - 1 - after)
 
 
 def _hash(atoms: Atoms, end: int) -> int:
-    return xxhash.xxh3_64_intdigest(
-        atoms.text[atoms.start(end) : int(atoms.places[end])].strip().encode()
-    )
+    text = atoms.text[atoms.start(end) : int(atoms.places[end])]
+    return xxhash.xxh3_64_intdigest(text.strip().encode())

@@ -1,4 +1,4 @@
-"""The room that a piece has: its budget, and whether it fits beside what stands before it."""
+"""The room of a piece: its budget, and whether it fits beside its prompt and prefix."""
 
 from functools import lru_cache
 
@@ -13,41 +13,44 @@ _WORD = int(Level.WORD)
 
 
 class Room:
-    """What pieces have room in; `limit` is what prefix and piece may have together, None for any
-    number of tokens.
-    """
+    """The room for pieces; `limit` is the most tokens of prefix and piece together, None: any."""
 
     def __init__(
         self, chunks: ChunksSpec, counter: TokenCounter, limit: int | None, prompt: str
     ) -> None:
-        self._chunks, self._counter, self._limit, self._prompt = chunks, counter, limit, prompt
+        self._chunks = chunks
+        self._counter = counter
+        self._limit = limit
+        self._prompt = prompt
         self._prompt_tokens = counter.count_one(prompt)
         self._prefix_tokens = lru_cache(_PREFIXES)(counter.count_one)
 
     def budget(self, prefix: str) -> int:
-        """The most tokens of a piece behind this prefix; `OptionError` where it leaves none."""
-        return self._chunks.budget(
-            None if self._limit is None else self._limit - self._prefix_tokens(prefix)
-        )
+        """Return the most tokens of a piece after this prefix; `OptionError` if none remain."""
+        limit = self._limit
+        if limit is not None:
+            limit -= self._prefix_tokens(prefix)
+        return self._chunks.budget(limit)
 
     def measure(
         self, atoms: Atoms, first: int, stop: int, start: int, prefix: str
     ) -> tuple[int, int]:
-        """The own tokens of a piece that begins at `start`, and how many are too many; 0 or less
-        where it fits.
+        """Return the tokens of a piece that begins at `start`, and how many are too many.
+
+        The excess is 0 or less if the piece fits.
         """
         before = self._prompt + prefix
-        # how its first word is tokenized may change
+        # then the piece's first word may be tokenized in another way
         joins = bool(before) and not before[-1].isspace()
-        if self._adds_up(atoms, first, stop, start) and not joins:
-            own = atoms.tokens(first, stop)
-            return own, own - self.budget(prefix) if stop > first + 1 else 0
-        return self._measure(atoms.text[start : int(atoms.places[stop - 1])], prefix)
+        if joins or not self._adds_up(atoms, first, stop, start):
+            return self._measure(atoms.text[start : int(atoms.places[stop - 1])], prefix)
+        own = atoms.tokens(first, stop)
+        if stop <= first + 1:
+            return own, 0
+        return own, own - self.budget(prefix)
 
     def holds(self, atoms: Atoms, prefix: str) -> bool:
-        """Whether a text fits as a whole, though the sums of its atoms' tokens may say that it does
-        not.
-        """
+        """Whether a text fits as a whole, even if the sum of its atoms' tokens is too large."""
         near = self.budget(prefix) < atoms.tokens(0, len(atoms)) <= 2 * self.budget(prefix)
         if not near or (atoms.adds_up and atoms.levels.min() >= Level.WORD):
             return False
@@ -55,19 +58,18 @@ class Room:
         return self._measure(atoms.text[start : int(atoms.places[-1])], prefix)[1] <= 0
 
     def last_that_fits(self, text: str, start: int, end: int, prefix: str) -> tuple[int, int]:
-        """The last place up to `end` at which a piece may end that begins at `start`, and the
-        piece's own tokens.
+        """Return the last possible end, up to `end`, of a piece that begins at `start`.
 
-        One character always fits.
+        With it come the piece's tokens. One character always fits.
         """
-        fits, over = start + 1, end + 1
+        fits = start + 1
+        over = end + 1
         while over - fits > 1:
             middle = (fits + over) // 2
-            fits, over = (
-                (fits, middle)
-                if self._measure(text[start:middle], prefix)[1] > 0
-                else (middle, over)
-            )
+            if self._measure(text[start:middle], prefix)[1] > 0:
+                over = middle
+            else:
+                fits = middle
         for place in range(fits, max(start, fits - LONGEST), -1):
             if is_boundary(text, place) and not text[place - 1].isspace():
                 own, excess = self._measure(text[start:place], prefix)
@@ -77,21 +79,17 @@ class Room:
 
     def _measure(self, piece: str, prefix: str) -> tuple[int, int]:
         own = self._counter.count_one(piece)
-        excess, before = own - self.budget(prefix), self._prompt + prefix
+        excess = own - self.budget(prefix)
+        before = self._prompt + prefix
         if before and self._limit is not None:
-            excess = max(
-                excess, self._counter.count_one(before + piece) - self._limit - self._prompt_tokens
-            )
+            joined = self._counter.count_one(before + piece)
+            excess = max(excess, joined - self._limit - self._prompt_tokens)
         return own, excess
 
     def _adds_up(self, atoms: Atoms, first: int, stop: int, start: int) -> bool:
-        """Whether a piece has the tokens of its atoms: cut between words, which the tokenizer takes
-        one by one.
-        """
-        if (
-            not atoms.adds_up
-            or atoms.levels[stop - 1] < _WORD
-            or (first and atoms.levels[first - 1] < _WORD)
-        ):
+        """Whether a piece has the tokens of its atoms: it is cut between words."""
+        if not atoms.adds_up or atoms.levels[stop - 1] < _WORD:
+            return False
+        if first and atoms.levels[first - 1] < _WORD:
             return False
         return skip_blanks(atoms.text, atoms.start(first), start) == start

@@ -17,7 +17,7 @@ from transforms.base.measures import Stopwatch, tokens_a_second
 from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import UnitRows
 from transforms.corpus.column_values import NOT_UTF8
-from transforms.corpus.pieces import cut_where_possible, own_texts, taken
+from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
 from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
@@ -302,7 +302,8 @@ class RowEmbedder:
             if isinstance(one, OptionError)
         }
         if not_cut:
-            rows = taken(rows, np.flatnonzero([place not in not_cut for place in rows.positions]))
+            is_cut = [place not in not_cut for place in rows.positions]
+            rows = take_rows(rows, np.flatnonzero(is_cut))
         found = [one for one in tried if not isinstance(one, OptionError)]
         cut = with_inputs(rows, found, chunks, tokenizer_with(job.recipe, job.space))
         if cut.pieces is None:

@@ -16,7 +16,7 @@ from transforms.base.errors import DataGateError
 from transforms.base.measures import Stopwatch, with_waits
 from transforms.corpus import Rejected, UnitRows
 from transforms.corpus.column_values import EXCERPT
-from transforms.corpus.pieces import taken as taken_rows
+from transforms.corpus.pieces import take_rows
 from transforms.steps.embed.finish import Finisher
 from transforms.steps.embed.inputs import Inputs, hashes_of, inputs_of
 from transforms.steps.options.job import EmbedJob
@@ -195,7 +195,7 @@ class UnitEmbedder:
         good, late = split_by_status(unit.rows, status)
         if late:
             unit = replace(
-                unit, rows=taken_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good]
+                unit, rows=take_rows(unit.rows, good), hashes=[unit.hashes[i] for i in good]
             )
             vectors = vectors.take(good)
             inverse = inverse[good]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
-from transforms.corpus.lakes import TablePart
+from transforms.corpus.lake_parts import TablePart
 from transforms.space import Machine, Recipe
 from transforms.space.chunks import ChunksSpec
 from transforms.store.runs.commit import Run
