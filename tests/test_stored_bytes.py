@@ -13,7 +13,7 @@ PARSERS = {"json.loads", "pq.ParquetFile", "pq.read_metadata", "table_of", "np.l
 GUARDS = {"refuse_damage", "_refuse_damage", "parsed"}
 # Functions that parse without a guard of their own, and why no error gets past them.
 OTHERS = {
-    ("index/recall.py", "_unpack"): "called by parsed",
+    ("index/array_bytes.py", "unpack"): "called by parsed",
     ("steps/index/files.py", "array_of"): "called by parsed",
     ("store/runs/plan.py", "of"): "called within refuse_damage",
     ("store/runs/plan_work.py", "_work"): "called within refuse_damage",

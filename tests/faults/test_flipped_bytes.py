@@ -97,7 +97,7 @@ def content(store: Path) -> Any:
         .astype(np.float32)
     )
     searcher = Searcher(snapshot.manifest)
-    hits = searcher.rows.described(searcher.nearest(queries, 9))
+    hits = searcher.rows.describe(searcher.nearest(queries, 9))
     return data, [[row["id"] for row in found] for found in hits]
 
 

@@ -286,7 +286,7 @@ def check_index(manifest: Manifest, state: State) -> None:
             Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
         )
         hits = searcher.nearest(np.ones((1, manifest.space.dim), np.float32), 10_000)
-        (rows,) = searcher.rows.described(hits)
+        (rows,) = searcher.rows.describe(hits)
         assert Counter(row["id"] for row in rows) == Counter(i for i, _, _ in state.rows.elements())
 
 

@@ -183,7 +183,7 @@ class Nights:
         searcher = Searcher(Manifest.of(str(self.root), data))
         hits = searcher.nearest(np.array([vector_of(text, self.space.dim) for text in texts]), k)
         return [
-            [(row["score"], row["id"]) for row in rows] for rows in searcher.rows.described(hits)
+            [(row["score"], row["id"]) for row in rows] for rows in searcher.rows.describe(hits)
         ]
 
 

@@ -514,7 +514,7 @@ class History:
             searcher = Searcher(
                 Manifest.of(manifest.root, {**manifest.data, "index": {**index, "nprobe": 64}})
             )
-            (hits,) = searcher.rows.described(searcher.nearest(vectors[:1], 10_000))
+            (hits,) = searcher.rows.describe(searcher.nearest(vectors[:1], 10_000))
             assert Counter(hit["id"] for hit in hits) == Counter(ids)
         if index is None or index["factory"] == "Flat":
             (hits,) = Searcher(manifest).search(vectors=vectors[-1:], k=5, fold="none", width=0)

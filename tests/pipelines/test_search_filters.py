@@ -262,7 +262,7 @@ def test_only_the_columns_of_a_filter_are_read(
 
 
 def test_one_kind_of_query_at_a_time(store: Store) -> None:
-    with pytest.raises(OptionError, match="one of these alone"):
+    with pytest.raises(OptionError, match="either texts, ids or vectors"):
         store.search(["dog"], ids=["k5"])
 
 

@@ -2,15 +2,11 @@
 import faiss.
 """
 
+from transforms.index.candidates import Candidates
 from transforms.index.checks import SegmentChecks
 from transforms.index.choose import IndexPlan, choose_index
 from transforms.index.exact import exact_search
-from transforms.index.recall import (
-    Candidates,
-    ExactNeighbours,
-    measure_recall,
-    nprobe_grid,
-)
+from transforms.index.recall import ExactNeighbours, measure_recall, nprobe_grid
 from transforms.index.sample import held_out_keys, sample_keys, sample_threshold, select
 from transforms.index.search import SegmentedIndex, rerank
 from transforms.index.segment import SegmentFile, SegmentWriter, WrittenSegment, flat_segment

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from transforms.base.errors import OptionError
+from transforms.index.candidates import Candidates
 from transforms.index.choose import (
     FLAT_BELOW,
     RERANK,
@@ -25,7 +26,7 @@ from transforms.index.choose import (
     refine_bytes,
 )
 from transforms.index.faiss_module import use_threads
-from transforms.index.recall import TARGET_RECALL, Candidates, ExactNeighbours, nprobe_grid, tuned
+from transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
 from transforms.index.rotation import turn_lists
 from transforms.index.search import SegmentedIndex
 from transforms.index.segment import SegmentFile, SegmentWriter

@@ -1,8 +1,7 @@
-"""Many queries against segments, list by list: all queries that look into a list meet its rows in
-one matrix product.
+"""Search of many queries in segments, list by list: one matrix product for a list's queries.
 
 The results are those of `SegmentedIndex.search` for the same lists, scores up to their last digits.
-Codes from which faiss reads scores by itself as fast (RaBitQ, PQ) are left to it.
+faiss itself scores codes for which it is as fast (RaBitQ, PQ).
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def scan(
 
 
 def _is_linear(index: Any) -> bool:
-    """Whether the score of a code is that of the one vector that it stands for."""
+    """Return whether a code decodes to exactly one vector."""
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
@@ -96,7 +95,9 @@ class _Codes:
     own, then those of its own."""
 
     def __init__(self, faiss: Any, part: OpenSegment):
-        self._faiss, self._index, self._keep = faiss, part.index, part.keep
+        self._faiss = faiss
+        self._index = part.index
+        self._keep = part.keep
         sizes = [part.index.invlists.list_size(number) for number in range(part.index.nlist)]
         self._starts = np.cumsum([0, *sizes])
         self._centroids = centroids(faiss, part.index)
@@ -109,25 +110,26 @@ class _Codes:
 
     def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [m, d] and local rows int64 [m] at places, ascending."""
-        vectors, rows = (
-            np.empty((len(places), self._index.d), np.float32),
-            np.empty(len(places), np.int64),
-        )
+        vectors = np.empty((len(places), self._index.d), np.float32)
+        rows = np.empty(len(places), np.int64)
         for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
             codes, local = list_arrays(self._faiss, self._index, number)
             wanted = places[here] - self._starts[number]
-            vectors[here], rows[here] = self._decoded(number, codes[wanted]), local[wanted]
+            vectors[here] = self._decoded(number, codes[wanted])
+            rows[here] = local[wanted]
         return vectors, rows
 
     def _decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
         if not hasattr(self._index, "sq"):
             return np.ascontiguousarray(codes).view(np.float32)
         vectors = self._index.sq.decode(np.ascontiguousarray(codes))
-        return vectors + self._centroids[number] if self._index.by_residual else vectors
+        if not self._index.by_residual:
+            return vectors
+        return vectors + self._centroids[number]
 
 
 def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Each number of an ascending array, with where it stands."""
+    """Yield each number of an ascending array with the slice of its places."""
     numbers, starts = np.unique(sorted_numbers, return_index=True)
     for number, start, stop in zip(
         numbers.tolist(), starts, [*starts[1:], len(sorted_numbers)], strict=True
@@ -143,13 +145,13 @@ def _rough(
     """
     heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
     order = np.argsort(lists, axis=None, kind="stable")
-    asking, longest, taken = (
-        order // lists.shape[1],
-        0.0,
-        np.empty((TOGETHER, queries.shape[1]), np.float32),
-    )
+    asking = order // lists.shape[1]
+    longest = 0.0
+    taken = np.empty((TOGETHER, queries.shape[1]), np.float32)
     for number, here in _runs(lists.reshape(-1)[order]):
-        vectors, places = codes.of_list(number) if number >= 0 else (queries[:0], asking[:0])
+        if number < 0:
+            continue
+        vectors, places = codes.of_list(number)
         if not len(vectors):
             continue
         longest = max(longest, longest_row(vectors))

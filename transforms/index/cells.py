@@ -22,10 +22,10 @@ _NEAR = 8  # cells whose lists a row is compared with in such a pass
 
 
 def cells_for(lists: int) -> int:
-    """The number of coarse cells that so many lists are found in; 0 where one k-means finds
-    them.
-    """
-    return round(lists**0.5) if lists > ONE_LEVEL else 0
+    """Return the number of coarse cells for so many lists; 0 if one k-means can find them."""
+    if lists <= ONE_LEVEL:
+        return 0
+    return round(lists**0.5)
 
 
 def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
@@ -46,24 +46,23 @@ def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
 
 
 def distinct(rows: np.ndarray) -> np.ndarray:
-    """The rows float32 [n, d] without copies of rows before them: k-means has nothing to part these
-    by.
-    """
-    first = np.unique(
-        np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4))), return_index=True
-    )[1]
-    return rows if len(first) == len(rows) else rows[np.sort(first)]
+    """Return the rows float32 [n, d] without copies of earlier rows, which k-means cannot split."""
+    as_bytes = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.shape[1] * 4)))
+    _, first = np.unique(as_bytes, return_index=True)
+    if len(first) == len(rows):
+        return rows
+    return rows[np.sort(first)]
 
 
 def nearest(
     rows: np.ndarray, centroids: np.ndarray, metric: str, count: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores, greater is nearer, and numbers int64 [n, count] of the centroids nearest to
-    each row.
-    """
+    """Return scores (greater is nearer) and numbers int64 [n, count] of the nearest centroids."""
     faiss = load_faiss()
-    found, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
-    return (found if metric == "ip" else -found), numbers
+    scores, numbers = faiss.knn(rows, centroids, count, metric=faiss_metric(faiss, metric))
+    if metric != "ip":
+        scores = -scores
+    return scores, numbers
 
 
 def nearest_of_cells(
@@ -76,7 +75,8 @@ def nearest_of_cells(
     """
     having = np.flatnonzero(np.diff(bounds))
     near = having[nearest(rows, coarse[having], metric, min(_NEAR, len(having)))[1]]
-    best, found = np.full(len(rows), -np.inf, np.float32), np.zeros(len(rows), np.int64)
+    best = np.full(len(rows), -np.inf, np.float32)
+    found = np.zeros(len(rows), np.int64)
     order = np.argsort(near, axis=None, kind="stable")
     ends = np.searchsorted(near.ravel()[order], np.arange(len(coarse) + 1))
     for cell in having:

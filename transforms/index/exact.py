@@ -1,5 +1,4 @@
-"""Exact neighbours by brute force, with scores and ties that do not depend on how the rows were cut
-into blocks.
+"""Exact neighbours by brute force; scores and ties do not depend on the cut into blocks.
 
 A matrix product finds candidates fast, but its last bits depend on the shape of the block. So the
 candidates are scored again pair by pair, and the search goes deeper wherever the product's rounding
@@ -53,10 +52,10 @@ def no_results(n_queries: int, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gains_to_scores(gains: np.ndarray, metric: str) -> np.ndarray:
-    """Scores in the metric's own direction from gains, and gains from scores: the change of sign is
-    its own inverse.
-    """
-    return gains if check_metric(metric) == "ip" else -gains
+    """Return scores in the metric's own direction from gains; also gains from scores."""
+    if check_metric(metric) == "ip":
+        return gains
+    return -gains
 
 
 def merge_top_k(
@@ -70,10 +69,8 @@ def best_first(gains: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray,
     """Gains and rows [q, any] sorted by (gain descending, row), cut to k."""
     if (gains[:, 1:] > gains[:, :-1]).any():
         order = np.argsort(-gains, axis=1)
-        gains, rows = (
-            np.take_along_axis(gains, order, axis=1),
-            np.take_along_axis(rows, order, axis=1),
-        )
+        gains = np.take_along_axis(gains, order, axis=1)
+        rows = np.take_along_axis(rows, order, axis=1)
     # Ties are rare, so only queries that have some among their first k+1 pay for a sort by two
     # keys.
     head = gains[:, : k + 1]
@@ -96,7 +93,8 @@ def complete_top_k(
     where there are fewer than k.
     """
     gains, rows = no_results(n_queries, k)
-    pending, depth = np.arange(n_queries), min(n_rows, k + margin)
+    pending = np.arange(n_queries)
+    depth = min(n_rows, k + margin)
     while pending.size and depth:
         size = max(1, _CELLS // depth)
         parts = [pending[start : start + size] for start in range(0, pending.size, size)]
@@ -135,7 +133,9 @@ def block_top_k(
 
     `longest`: a bound on the lengths of block's rows, where the caller knows one.
     """
-    slack = rounding(queries, longest_row(block) if longest is None else longest, metric)
+    if longest is None:
+        longest = longest_row(block)
+    slack = rounding(queries, longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         part = queries if len(which) == len(queries) else queries[which]
@@ -152,23 +152,29 @@ def longest_row(block: np.ndarray) -> float:
 
 
 def rounding(queries: np.ndarray, longest: float, metric: str) -> np.ndarray:
-    """How far a float32 matrix product can be from the pairwise score, for each query: 2 d u |q|
-    |x|.
-    """
+    """Return the largest error of a float32 matrix product for each query: 2 d u |q| |x|."""
     lengths = np.sqrt(squared_lengths(queries))
-    scale = lengths * longest if metric == "ip" else (lengths + longest) ** 2
+    if metric == "ip":
+        scale = lengths * longest
+    else:
+        scale = (lengths + longest) ** 2
     return (queries.shape[1] * 2.0**-23 * scale).astype(np.float32)
 
 
 def pair_scores(
     faiss: Any, queries: np.ndarray, block: np.ndarray, rows: np.ndarray, metric: str
 ) -> np.ndarray:
-    """Score of query i with each of block's rows[i]: float32 [q, m]; the worst score where a row is
-    -1.
+    """Return the score of query i with each of block's rows[i], float32 [q, m].
+
+    A row of -1 gets the worst score.
     """
     scores = np.empty(rows.shape, np.float32)
     rows = np.ascontiguousarray(rows, dtype=np.int64)
-    function = faiss.fvec_inner_products_by_idx if metric == "ip" else faiss.fvec_L2sqr_by_idx
+    function = faiss.fvec_L2sqr_by_idx
+    worst = np.float32(np.inf)
+    if metric == "ip":
+        function = faiss.fvec_inner_products_by_idx
+        worst = np.float32(-np.inf)
     pointers = (faiss.swig_ptr(array) for array in (scores, queries, block, rows))
     function(*pointers, queries.shape[1], *rows.shape)
-    return np.where(rows >= 0, scores, np.float32(-np.inf if metric == "ip" else np.inf))
+    return np.where(rows >= 0, scores, worst)

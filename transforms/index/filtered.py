@@ -1,9 +1,7 @@
-"""Searching some rows of opened segments as if there were no others: all of them where they are
-few, else by lists.
+"""Search among some rows of opened segments: exact if they are few, else by lists.
 
-Lists without a wanted row are never visited, so that rows far from a query are found as soon as
-near ones. How many lists a query needs is not known before: they are doubled until its results stay
-as they are.
+Lists without a wanted row are never visited. The number of lists that a query needs is not known in
+advance, so it doubles until the query's results no longer change.
 """
 
 from __future__ import annotations
@@ -29,12 +27,11 @@ from transforms.index.search import (
 from transforms.index.trained import centroids
 from transforms.index.vectors import as_vectors, metric_name
 
-# rows that are compared one by one: a matrix product is about as fast as many lists, and finds them
-# all
+# up to this many rows a matrix product is about as fast as visiting many lists, and exact
 FEW = 50_000
 _NPROBE = 16
-_DEEPER = 4  # times the candidates, where results change with them
-_DEEPEST = 64  # times those at first
+_DEEPER = 4  # factor for the candidates of queries whose results changed
+_DEEPEST = 64  # largest factor, against the first depth
 Vectors = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -44,18 +41,19 @@ class FilteredIndex:
     def __init__(
         self, index: SegmentedIndex, wanted: Sequence[np.ndarray], vectors: Vectors | None = None
     ):
-        """`wanted` bool [n] for each segment.
+        """`wanted` is bool [n] for each segment.
 
-        `vectors(segment int32 [m], row int64 [m])` gives those float32 [m, d] of rows in lists, by
-        which results are to be ranked in the end; None where that is done by the codes.
+        `vectors(segment int32 [m], row int64 [m])` returns the vectors float32 [m, d] of rows in
+        lists, which give the final ranking. If it is None, the codes do.
         """
         self._parts = [part.only(rows) for part, rows in zip(index.parts, wanted, strict=True)]
         self._vectors = vectors
-        self._index, self._metric = index, index.metric
+        self._index = index
+        self._metric = index.metric
 
     @property
     def rows(self) -> int:
-        """The number of rows that are wanted."""
+        """The number of wanted rows."""
         return sum(part.live for part in self._parts)
 
     @property
@@ -72,11 +70,10 @@ class FilteredIndex:
         depth: int | None = None,
         threads: int | None = None,
     ) -> SearchResult:
-        """The top k of each query float32 [q, d] among the wanted rows; `nprobe` lists (default 16)
-        come first.
+        """Return the top k of each query float32 [q, d] among the wanted rows.
 
-        Where rows are ranked by `vectors`, `depth` candidates are, and ever more until the results
-        stay as they are.
+        The first `nprobe` lists (default 16) are searched first. If `vectors` rank the rows, they
+        rank `depth` candidates at first, and more until the results no longer change.
         """
         with use_threads(threads) as faiss:
             if not self.rows:
@@ -93,22 +90,21 @@ class FilteredIndex:
     def _ranked(
         self, faiss: Any, queries: np.ndarray, k: int, depth: int, nprobe: int
     ) -> SearchResult:
-        """The top k by `vectors`: codes tell rows that are about equally far from a query badly
-        apart.
-        """
+        """Return the top k by `vectors`; codes separate rows of similar distance badly."""
         assert self._vectors is not None
-        best, pending, most = None, np.arange(len(queries)), min(_DEEPEST * depth, self.rows)
+        best = None
+        pending = np.arange(len(queries))
+        most = min(_DEEPEST * depth, self.rows)
         while pending.size:
-            asked = queries[pending]
-            found = result(*self._by_lists(faiss, asked, depth, nprobe), self._metric)
-            found = rerank(asked, found, k, self._vectors, self._metric)
+            rest = queries[pending]
+            candidates = result(*self._by_lists(faiss, rest, depth, nprobe), self._metric)
+            ranked = rerank(rest, candidates, k, self._vectors, self._metric)
             if best is None:
-                best = found
+                best = ranked
             else:
-                changed = (
-                    positions_of(found) != positions_of(SearchResult(*(c[pending] for c in best)))
-                ).any(axis=1)
-                for column, new in zip(best, found, strict=True):
+                previous = SearchResult(*(column[pending] for column in best))
+                changed = (positions_of(ranked) != positions_of(previous)).any(axis=1)
+                for column, new in zip(best, ranked, strict=True):
                     column[pending] = new
                 pending = pending[changed]
             if depth >= most:
@@ -119,72 +115,81 @@ class FilteredIndex:
 
     @cached_property
     def _block(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Positions int64 [m], ascending, and vectors float32 [m, d] of all wanted rows; None where
-        these are many.
+        """Positions int64 [m], ascending, and vectors float32 [m, d] of all wanted rows.
 
-        None too where vectors are not what scores are computed from.
+        None if these are more than FEW, or if scores are not computed from vectors.
         """
         if self.rows > FEW:
             return None
-        found = [self._vectors_of(load_faiss(), part) for part in self._parts if part.live]
-        known = [part for part in found if part is not None]
-        if len(known) < len(found):
-            return None
-        positions, vectors = zip(*known, strict=True)
+        positions, vectors = [], []
+        for part in self._parts:
+            if part.live:
+                block = self._vectors_of(load_faiss(), part)
+                if block is None:
+                    return None
+                positions.append(block[0])
+                vectors.append(block[1])
         return np.concatenate(positions), np.concatenate(vectors)
 
     def _vectors_of(self, faiss: Any, part: OpenSegment) -> tuple[np.ndarray, np.ndarray] | None:
-        if self._vectors is None or not part.has_lists:
-            found = part.decoded(faiss)
-            return None if found is None else (found[0] | part.number << 32, found[1])
-        positions = np.flatnonzero(part.is_live) | part.number << 32
-        return positions, self._vectors(*split(positions))
+        """Return positions and vectors of a segment's wanted rows; None if it has no vectors."""
+        if self._vectors is not None and part.has_lists:
+            positions = np.flatnonzero(part.is_live) | part.number << 32
+            return positions, self._vectors(*split(positions))
+        decoded = part.decoded(faiss)
+        if decoded is None:
+            return None
+        rows, vectors = decoded
+        return rows | part.number << 32, vectors
+
+    @cached_property
+    def _parts_with_lists(self) -> list[OpenSegment]:
+        return [part for part in self._parts if part.has_lists]
 
     @cached_property
     def _lists(self) -> tuple[np.ndarray, np.ndarray]:
         """The lists with a wanted row, int64 [l], and their centroids float32 [l, d]."""
-        parts, faiss = [part for part in self._parts if part.has_lists], load_faiss()
+        parts = self._parts_with_lists
+        if not parts:
+            return np.empty(0, np.int64), np.empty((0, 0), np.float32)
+        faiss = load_faiss()
         counts = [part.matches_of_lists(faiss) for part in parts]
-        numbers = np.flatnonzero(sum(counts[1:], counts[0])) if counts else np.empty(0, np.int64)
-        return numbers, centroids(faiss, parts[0].index)[numbers] if counts else np.empty(
-            (0, 0), np.float32
-        )
+        numbers = np.flatnonzero(sum(counts[1:], counts[0]))
+        return numbers, centroids(faiss, parts[0].index)[numbers]
 
     def _by_lists(self, faiss: Any, queries: np.ndarray, k: int, nprobe: int) -> Found:
-        """Gains and positions [q, k]: of all parts without lists, and of ever more lists."""
+        """Return gains and positions [q, k] of all parts without lists and of the nearest lists.
+
+        The number of lists doubles until a query's results no longer change.
+        """
         lists = len(self._lists[0])
         flat = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
         gains, positions = merge([no_results(len(queries), k), *flat], k)
-        queries, pending, done, end = (
-            self._index.turned(queries),
-            np.arange(len(queries)),
-            0,
-            min(nprobe, lists),
-        )
+        queries = self._index.turned(queries)
+        pending = np.arange(len(queries))
+        last = min(k, self.rows) - 1
+        done = 0
+        end = min(nprobe, lists)
         while pending.size and done < end:
-            coarse = self._coarse(faiss, queries[pending], done, end)
-            parts = [
-                part.top_k(faiss, queries[pending], k, coarse)
-                for part in self._parts
-                if part.has_lists
-            ]
-            best = merge([(gains[pending], positions[pending]), *parts], k)
-            stays = (best[1] == positions[pending]).all(axis=1) & (
-                best[1][:, min(k, self.rows) - 1] >= 0
-            )
-            gains[pending], positions[pending] = best
-            pending = pending[~stays] if done else pending
-            done, end = end, min(2 * end, lists)
+            rest = queries[pending]
+            coarse = self._coarse(faiss, rest, done, end)
+            parts = [part.top_k(faiss, rest, k, coarse) for part in self._parts_with_lists]
+            best_gains, best = merge([(gains[pending], positions[pending]), *parts], k)
+            is_final = (best == positions[pending]).all(axis=1) & (best[:, last] >= 0)
+            gains[pending] = best_gains
+            positions[pending] = best
+            if done:
+                pending = pending[~is_final]
+            done = end
+            end = min(2 * end, lists)
         return gains, positions
 
     def _coarse(self, faiss: Any, queries: np.ndarray, start: int, end: int) -> Coarse:
-        """The lists with wanted rows that are nearest to each query, but for the `start`
-        nearest.
-        """
+        """Return each query's `end` nearest lists with wanted rows, without the `start` nearest."""
         numbers, centres = self._lists
-        quantizer = faiss.downcast_index(
-            next(part.index for part in self._parts if part.has_lists).quantizer
-        )
+        quantizer = faiss.downcast_index(self._parts_with_lists[0].index.quantizer)
         metric = metric_name(faiss, quantizer.metric_type)
         gains, places = block_top_k(faiss, queries, centres, end, metric, margin=1)
-        return Coarse.cut(gains if metric == "ip" else -gains, numbers[places], start, end)
+        if metric != "ip":
+            gains = -gains
+        return Coarse.cut(gains, numbers[places], start, end)

@@ -30,8 +30,9 @@ Found = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Coarse:
-    """The lists to scan, nearest first: scores float32 and numbers int64, both contiguous [q,
-    nprobe].
+    """The lists to scan, nearest first: scores float32 and numbers int64 [q, nprobe].
+
+    Both arrays are contiguous.
     """
 
     scores: np.ndarray
@@ -39,25 +40,24 @@ class Coarse:
 
     @classmethod
     def cut(cls, scores: np.ndarray, lists: np.ndarray, start: int, end: int) -> Coarse:
-        """The lists at places start to end-1 of each query's order."""
+        """Return the lists at places start to end-1 of each query's order."""
         return cls(
             np.ascontiguousarray(scores[:, start:end]), np.ascontiguousarray(lists[:, start:end])
         )
 
     def of(self, which: np.ndarray) -> Coarse:
-        """The lists of some queries; the same object where these are all queries."""
-        return (
-            self if len(which) == len(self.lists) else Coarse(self.scores[which], self.lists[which])
-        )
+        """Return the lists of some queries; the same object if these are all queries."""
+        if len(which) == len(self.lists):
+            return self
+        return Coarse(self.scores[which], self.lists[which])
 
 
 @dataclass(frozen=True)
 class OpenSegment:
-    """An opened segment: its number, the faiss index that owns the mapped file, and which rows are
-    not deleted.
+    """An opened segment: number, faiss index that owns the mapped file, rows that are not deleted.
 
-    A list is compared with its checksum before it is scanned for the first time, where `file` has
-    checksums. `trained` has its quantizer (None: its own file has).
+    If `file` has checksums, a list is checked before it is scanned for the first time. `trained`
+    has the segment's quantizer; None if the segment's own file has it.
     """
 
     number: int
@@ -74,22 +74,22 @@ class OpenSegment:
     @cached_property
     def live(self) -> int:
         """The number of rows that are not deleted."""
-        return int(self.index.ntotal if self.keep is None else np.count_nonzero(self.keep))
+        if self.keep is None:
+            return int(self.index.ntotal)
+        return int(np.count_nonzero(self.keep))
 
     @cached_property
     def _bits(self) -> np.ndarray | None:
-        return (
-            None
-            if self.keep is None or self.keep.all()
-            else np.packbits(self.keep, bitorder="little")
-        )
+        if self.keep is None or self.keep.all():
+            return None
+        return np.packbits(self.keep, bitorder="little")
 
     @cached_property
     def _longest(self) -> float:
         return longest_row(flat_rows(load_faiss(), self.index))
 
     def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
-        """Gains float32 and positions int64 [q, k]; `coarse` only for a segment with lists."""
+        """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
         metric = metric_name(faiss, self.index.metric_type)
         if not self.live:
             return no_results(len(queries), k)
@@ -103,12 +103,13 @@ class OpenSegment:
         return gains, np.where(rows >= 0, rows | self.number << 32, -1)
 
     def only(self, wanted: np.ndarray) -> OpenSegment:
-        """The segment with no other rows than those of bool [n] that are not deleted either; the
-        file stays open.
-        """
-        part = replace(self, keep=wanted if self.keep is None else self.keep & wanted)
+        """Return the segment with only the wanted rows, bool [n]; both share the open file."""
+        keep = wanted
+        if self.keep is not None:
+            keep = self.keep & wanted
+        part = replace(self, keep=keep)
         if self.has_lists:
-            # lists that one has compared, the other need not
+            # a list that one of them has checked, the other does not check again
             part.__dict__["_unchecked"] = self._unchecked
         return part
 
@@ -154,35 +155,32 @@ class OpenSegment:
     def _decoded_list(self, faiss: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
         codes, rows = list_arrays(faiss, self.index, number)
         live = self.is_live[rows]
-        codes, rows = np.ascontiguousarray(codes[live]), rows[live]
-        vectors, lists = (
-            np.empty((len(rows), self.index.d), np.float32),
-            np.full(len(rows), number, np.int64),
-        )
+        codes = np.ascontiguousarray(codes[live])
+        rows = rows[live]
+        vectors = np.empty((len(rows), self.index.d), np.float32)
+        lists = np.full(len(rows), number, np.int64)
         self.index.decode_vectors(len(rows), *map(faiss.swig_ptr, (codes, lists, vectors)))
         return rows, vectors
 
     @cached_property
     def _unchecked(self) -> np.ndarray:
-        """Which lists have not been compared with their checksums, bool [nlist]; changed as they
-        are.
-        """
+        """The lists that are not checked yet, bool [nlist]; `check_lists` updates it."""
         return np.full(self.index.nlist, self.file.checks is not None)
 
     def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
-        """Raise DamagedIndexError where one of these lists is not what was written; -1 is none."""
+        """Raise DamagedIndexError if one of these lists is not what was written; -1 is no list."""
         if self.file.checks is None or not self._unchecked.any():
             return
         wanted = np.zeros_like(self._unchecked)
         wanted[lists[lists >= 0]] = True
         for number in np.flatnonzero(wanted & self._unchecked).tolist():
-            self.file.checks.check_list(
-                self.file.path, number, *list_arrays(faiss, self.index, number)
-            )
+            codes, rows = list_arrays(faiss, self.index, number)
+            self.file.checks.check_list(self.file.path, number, codes, rows)
             self._unchecked[number] = False
 
     def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
-        vectors, best = flat_rows(faiss, self.index), no_results(len(queries), k)
+        vectors = flat_rows(faiss, self.index)
+        best = no_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
             block = vectors[start : start + _BLOCK_ROWS]
             numbers = np.arange(start, start + len(block))
@@ -218,8 +216,9 @@ class OpenSegment:
 def _scan_lists(
     faiss: Any, index: Any, queries: np.ndarray, k: int, coarse: Coarse, selector: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and rows [q, k] of the best in the given lists. faiss's Python wrapper takes no
-    selector, so the C one.
+    """Return scores and rows [q, k] of the best rows in the given lists.
+
+    Calls the C function, because faiss's Python wrapper takes no selector.
     """
     scores = np.empty((len(queries), k), np.float32)
     rows = np.empty((len(queries), k), np.int64)
@@ -243,15 +242,14 @@ def _scan_lists(
 def open_segment(
     faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
 ) -> OpenSegment:
-    """The segment in a file, which is mapped, with its own quantizer or, where its file has none,
-    the trained index's.
+    """Open a segment's file, which is mapped, with its own quantizer or the trained index's.
 
-    Raises DamagedIndexError where the file is not what was written, or belongs to another trained
+    Raises DamagedIndexError if the file is not what was written, or belongs to another trained
     index.
     """
     if segment.checks is not None:
         segment.checks.check_head(segment.path)
-    index, keep = read_segment(faiss, segment.path), segment.keep
+    index = read_segment(faiss, segment.path)
     if lacks_quantizer(index):
         if trained is None:
             raise DamagedIndexError(
@@ -263,12 +261,13 @@ def open_segment(
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
     shared = trained if hasattr(index, "own_fields") and not index.own_fields else None
-    return OpenSegment(
-        number, index, None if keep is None else np.asarray(keep, dtype=bool), segment, shared
-    )
+    keep = None
+    if segment.keep is not None:
+        keep = np.asarray(segment.keep, dtype=bool)
+    return OpenSegment(number, index, keep, segment, shared)
 
 
 def coarse_marks(part: OpenSegment) -> tuple[object, ...]:
-    """Marks that segments with the same lists share; the centroids by a digest."""
+    """Return the properties that segments with the same lists share; the centroids as a digest."""
     digest = part.trained.fingerprint if part.trained else fingerprint(part.index)
     return type(part.index).__name__, part.index.nlist, part.index.code_size, digest

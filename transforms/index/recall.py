@@ -1,61 +1,62 @@
-"""Recall against exact search, measured in pieces: each segment gives its part, the parts merge,
-one report comes out.
+"""Recall against exact search, measured segment by segment and merged into one report.
 
-A row is known across segments by its position, `segment << 32 | local row`. A result counts as
-found when its exact score reaches that of the k-th true neighbour, so a copy of a neighbour counts
+The position of a row, `segment << 32 | local row`, identifies it across segments. A result counts
+as found if its exact score reaches that of the k-th true neighbour, so a copy of a neighbour counts
 as the neighbour.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from io import BytesIO
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from transforms.index.array_bytes import pack, unpack
+from transforms.index.candidates import Candidates
 from transforms.index.choose import depth_for
 from transforms.index.exact import best_first, block_top_k, gains_to_scores, merge_top_k, no_results
 from transforms.index.faiss_module import use_threads
-from transforms.index.search import SegmentedIndex
 from transforms.index.vectors import as_vectors, check_metric
 
 _Z95 = 1.959963984540054
 TARGET_RECALL = 0.95
-KEPT = 4  # times k, but at most MORE more: the true neighbours that are remembered
-MORE = 100
+KEPT = 4  # true neighbours to keep, times k
+MORE = 100  # true neighbours to keep beyond k at most
 STEP = 1.1  # of the grid of nprobe, beyond its first ten
-_UNSEEN = 0.5  # queries that the low end of an interval counts beside those that were asked
-_ENOUGH = 20  # queries below which a share of their neighbours says nothing
+_UNSEEN = 0.5  # unmeasured queries that the low end of an interval adds
+_ENOUGH = 20  # queries needed for a meaningful recall among some rows
 
 
 def segment_base(segment: int) -> int:
-    """The position of a segment's first row."""
+    """Return the position of a segment's first row."""
     return segment << 32
 
 
 def nprobe_grid(nlist: int, most: int = 256) -> list[int]:
-    """The values of nprobe to try, each a tenth (or 1) above the last, up to `most` or `nlist`; [1]
-    without lists.
+    """Return the values of nprobe to try, each a tenth (or 1) above the last; [1] without lists.
+
+    The last value is `most` or `nlist`, whichever is less.
     """
-    limit, grid = max(1, min(nlist, most)), [1]
+    limit = max(1, min(nlist, most))
+    grid = [1]
     while grid[-1] < limit:
         grid.append(min(max(grid[-1] + 1, int(grid[-1] * STEP)), limit))
     return grid
 
 
 class ExactNeighbours:
-    """The true neighbours of the held-out queries, gathered block by block and merged segment by
-    segment.
+    """The true neighbours of the held-out queries, collected by block and merged by segment.
 
-    Keeps 4k of them, or k + 100 where that is less, and for each query a bound that no row left out
-    exceeds: so the k nearest stay known while rows come and go, until too many of those kept are
-    gone (`settled`). An index that prefers low positions among equal codes, as `SegmentedIndex`
-    does, returns k rows of any run of copies that reaches further than what is kept.
+    Keeps 4k neighbours, or k + 100 if that is less, and for each query an upper bound of the gains
+    of all other rows. The k nearest therefore stay known while rows are added and deleted, until
+    too many of the kept rows are deleted (`settled`). If a run of copies is longer than the kept
+    list, an index that prefers low positions among equal codes, as `SegmentedIndex` does, still
+    returns k rows of the run.
     """
 
     def __init__(self, queries: np.ndarray, k: int, metric: str = "ip"):
-        """`queries` float32 [q, d]; q may be 0."""
+        """`queries` are float32 [q, d]; q may be 0."""
         self.queries = as_vectors(queries, queries.shape[-1], "held-out queries")
         self.k = k
         self.metric = check_metric(metric)
@@ -65,8 +66,9 @@ class ExactNeighbours:
     def add(
         self, block: np.ndarray, positions: int | np.ndarray, *, threads: int | None = None
     ) -> None:
-        """Add rows float32 [n, d]; `positions` are ascending int64 [n], or that of the first of
-        consecutive rows.
+        """Add rows float32 [n, d].
+
+        `positions` are ascending int64 [n], or the position of the first of consecutive rows.
         """
         if not len(block) or not len(self.queries):
             return
@@ -75,41 +77,44 @@ class ExactNeighbours:
             gains, rows = block_top_k(
                 faiss, self.queries, block, self._best[0].shape[1], self.metric
             )
-        known = positions[rows] if isinstance(positions, np.ndarray) else rows + positions
-        self._take((gains, np.where(rows >= 0, known, -1)), self._bound)
+        if isinstance(positions, np.ndarray):
+            best = positions[rows]
+        else:
+            best = rows + positions
+        self._add_best((gains, np.where(rows >= 0, best, -1)), self._bound)
 
     def merge(self, other: ExactNeighbours) -> ExactNeighbours:
-        """The neighbours among the rows of both; the rows of the two must be disjoint, the queries
-        the same.
+        """Return the neighbours among the rows of both.
+
+        The two must have disjoint rows and the same queries.
         """
         merged = ExactNeighbours.of_lists(self.queries, self.k, self.metric, *self.lists())
-        merged._take(other._best, other._bound)
+        merged._add_best(other._best, other._bound)
         return merged
 
-    def _take(self, found: tuple[np.ndarray, np.ndarray], bound: np.ndarray) -> None:
-        self._best = merge_top_k(self._best, found, self._best[0].shape[1])
+    def _add_best(self, best: tuple[np.ndarray, np.ndarray], bound: np.ndarray) -> None:
+        self._best = merge_top_k(self._best, best, self._best[0].shape[1])
         # A full list may have pushed rows out; those are no better than its last.
         self._bound = np.maximum(np.maximum(self._bound, bound), self._best[0][:, -1])
 
     def at(self, k: int) -> ExactNeighbours:
-        """The same neighbours, to tell of recall at another k, which is no larger."""
+        """Return the same neighbours for a smaller k."""
         return ExactNeighbours.of_lists(self.queries, k, self.metric, *self.lists())
 
     def result(self) -> tuple[np.ndarray, np.ndarray]:
-        """Scores float32 and positions int64 [q, kept], best first, ties by position, -1 for
-        missing.
+        """Return scores float32 and positions int64 [q, kept], best first, ties by position.
+
+        Missing rows have position -1.
         """
         return gains_to_scores(self._best[0], self.metric), self._best[1]
 
     @property
     def settled(self) -> np.ndarray:
-        """Whether a query's k nearest are known, bool [q]: no row left out can be among them."""
+        """Whether a query's k nearest are known, bool [q]: no other row can be among them."""
         return self._best[0][:, self.k - 1] >= self._bound
 
     def lists(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Gains float32 and positions int64 [q, kept], best first, and bounds float32 [q]: all but
-        the queries.
-        """
+        """Return gains float32, positions int64 [q, kept], best first, and bounds float32 [q]."""
         return *self._best, self._bound
 
     @classmethod
@@ -122,147 +127,31 @@ class ExactNeighbours:
         positions: np.ndarray,
         bound: np.ndarray,
     ) -> ExactNeighbours:
-        """Neighbours from lists in any order in which rows may be missing (position -1, gain
-        -inf).
-        """
+        """Return neighbours from unsorted lists; missing rows have position -1 and gain -inf."""
         exact = cls(queries, k, metric)
-        exact._best, exact._bound = (
-            best_first(gains, positions, gains.shape[1]),
-            bound.astype(np.float32),
-        )
+        exact._best = best_first(gains, positions, gains.shape[1])
+        exact._bound = bound.astype(np.float32)
         return exact
 
     def to_bytes(self) -> bytes:
-        """The neighbours as bytes, without the queries."""
+        """Return the neighbours as bytes, without the queries."""
         gains, positions, bound = self.lists()
         arrays = {"gains": gains, "positions": positions, "bound": bound}
-        return _pack(**arrays, k=np.array(self.k), metric=np.array(self.metric))
+        return pack(**arrays, k=np.array(self.k), metric=np.array(self.metric))
 
     @classmethod
     def from_bytes(cls, data: bytes, queries: np.ndarray) -> ExactNeighbours:
-        """The neighbours that `to_bytes` gave, for the same queries."""
-        arrays = _unpack(data)
+        """Return the neighbours that `to_bytes` wrote, for the same queries."""
+        arrays = unpack(data)
         lists = (arrays[name] for name in ("gains", "positions", "bound"))
         return cls.of_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
 
 
-class Candidates:
-    """The results of an index for the held-out queries at each nprobe of a grid; they merge over
-    segments.
-
-    A row is kept once, with the place in the grid at which its list is first searched: a row that
-    is among the best at some nprobe is among the best there already, as later lists only add
-    others.
-    """
-
-    def __init__(
-        self,
-        nprobes: Sequence[int],
-        depth: int,
-        gains: np.ndarray,
-        positions: np.ndarray,
-        steps: np.ndarray,
-    ):
-        """Gains float32, positions int64 and places in the grid uint8 [q, any], best first;
-        position -1 for none.
-        """
-        self.nprobes = list(nprobes)
-        self.depth = depth
-        self._gains, self._positions, self._steps = gains, positions, steps
-
-    @classmethod
-    def search(
-        cls,
-        index: SegmentedIndex,
-        queries: np.ndarray,
-        depth: int,
-        nprobes: Sequence[int],
-        *,
-        segment: int = 0,
-        threads: int | None = None,
-    ) -> Candidates:
-        """The top `depth` (k, or the number scored again) of an index whose first segment has the
-        number `segment`.
-        """
-        found = [
-            tuple(np.empty((len(queries), 0), kind) for kind in (np.float32, np.int64, np.uint8))
-        ]
-        for step, (new, best) in enumerate(index.steps(queries, depth, nprobes, threads=threads)):
-            gains, positions = new
-            last, place = best[0][:, -1:], best[1][:, -1:]
-            stays = (positions >= 0) & (
-                (gains > last) | ((gains == last) & (positions <= place)) | (place < 0)
-            )
-            # the best come first, so what stays does too
-            width = int(stays.sum(axis=1).max(initial=0))
-            stays, gains, positions = stays[:, :width], gains[:, :width], positions[:, :width]
-            base = segment_base(segment)
-            found.append(
-                (
-                    np.where(stays, gains, -np.inf),
-                    np.where(stays, positions + base, -1),
-                    np.full(stays.shape, step),
-                )
-            )
-        return cls(nprobes, depth, *_in_order(found))
-
-    def merge(self, other: Candidates) -> Candidates:
-        """The candidates of both, for segments searched apart with the same grid and depth."""
-        parts = [(each._gains, each._positions, each._steps) for each in (self, other)]
-        gains, positions, steps = _in_order(parts)
-        for step in range(len(self.nprobes)):
-            ahead = np.cumsum((steps <= step) & (positions >= 0), axis=1)
-            late = (steps == step) & (ahead > self.depth)
-            gains[late], positions[late] = -np.inf, -1
-        return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, steps)]))
-
-    def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
-        """Positions int64 [q, depth] found at one nprobe of the grid (None: all that are kept)."""
-        depth = depth or self.depth
-        there = (self._steps <= self.nprobes.index(nprobe)) & (self._positions >= 0)
-        place = np.cumsum(there, axis=1) - 1
-        query, column = np.nonzero(there & (place < depth))
-        found = np.full((len(there), depth), -1)
-        found[query, place[query, column]] = self._positions[query, column]
-        return found
-
-    def to_bytes(self) -> bytes:
-        """The candidates and their grid as bytes."""
-        grid = np.array([self.depth, *self.nprobes], np.int64)
-        return _pack(grid=grid, gains=self._gains, positions=self._positions, steps=self._steps)
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Candidates:
-        """The candidates that `to_bytes` gave."""
-        arrays = _unpack(data)
-        depth, *nprobes = arrays["grid"].tolist()
-        return cls(nprobes, depth, arrays["gains"], arrays["positions"], arrays["steps"])
-
-
-def _in_order(parts: Sequence[tuple[np.ndarray, ...]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gains float32, positions int64 and places in the grid uint8 [q, any] of some parts, best
-    first, ties by position.
-
-    No wider than the query with most of them; what is missing comes last.
-    """
-    gains, positions, steps = (
-        np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
-    )
-    order = np.lexsort((positions, -gains), axis=-1)
-    width = int((positions >= 0).sum(axis=1).max(initial=0))
-    first = order[:, :width]
-    gains, positions, steps = (
-        np.take_along_axis(array, first, axis=1) for array in (gains, positions, steps)
-    )
-    return gains.astype(np.float32), positions, steps.astype(np.uint8)
-
-
 def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
-    """Recall of each query: the share of its k true neighbours (or of all rows, where there are
-    fewer) that was found.
+    """Return the recall of each query, float64 [q]; nan without any row.
 
-    `found` int64 [q, depth] positions; with depth > k an exact re-rank to k is meant. float64 [q];
-    nan without any row.
+    Recall is the fraction found of its k true neighbours, or of all rows if there are fewer.
+    `found` are positions int64 [q, depth]; depth > k assumes an exact rerank to k.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
@@ -273,21 +162,22 @@ def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
         return np.minimum(hits, wanted) / wanted
 
 
-def _hits(found: np.ndarray, positions: np.ndarray, meant: np.ndarray) -> np.ndarray:
-    """How many of the positions [q, kept] that are meant are among those found [q, depth]: int64
-    [q].
-    """
-    each = zip(found, positions, meant, strict=True)
-    return np.array([np.isin(true[those], mine).sum() for mine, true, those in each], np.int64)
+def _hits(found: np.ndarray, positions: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
+    """Return how many wanted positions [q, kept] of each query were found [q, depth]: int64 [q]."""
+    counts = [
+        np.isin(row[wanted], results).sum()
+        for results, row, wanted in zip(found, positions, is_wanted, strict=True)
+    ]
+    return np.array(counts, np.int64)
 
 
 def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
-    """Mean recall with a 95 % interval over queries: (value, low, high).
+    """Return mean recall with a 95 % interval over queries: (value, low, high).
 
-    Wilson's interval, which stays inside 0..1 and has width at 1.0 too, for as many trials as give
-    the variance seen between queries: at least one a query (hits of one query are not independent),
-    at most k a query. The low end counts half a query more that found half: near 1 the few queries
-    that lose much may not be among those that were asked.
+    This is Wilson's interval, which stays inside 0..1 and has a width at 1.0 too. Its number of
+    trials is chosen to give the variance between queries: at least one a query, because hits of one
+    query are not independent, and at most k a query. The low end adds half a query with recall 0.5,
+    because near 1 the few queries that lose much may be missing from the sample.
     """
     mean = float(recalls.mean())
     low, _ = _wilson(mean, _trials(recalls, k, _UNSEEN))
@@ -296,8 +186,9 @@ def interval(recalls: np.ndarray, k: int) -> tuple[float, float, float]:
 
 
 def _trials(recalls: np.ndarray, k: int, unseen: float) -> float:
-    """How many independent trials have the variance of the recalls and of `unseen` queries with
-    recall 0.5.
+    """Return the number of independent trials with the variance of the recalls.
+
+    `unseen` queries with recall 0.5 are added.
     """
     n = len(recalls)
     total = n + unseen
@@ -323,14 +214,14 @@ def measure_recall(
     tuning: np.ndarray | None = None,
     depth: int | None = None,
 ) -> dict[str, Any] | None:
-    """Tune nprobe on some queries (bool [q] `tuning`, else every other one), report recall on the
-    rest; JSON-able.
+    """Tune nprobe on some queries and return the recall of the others, as JSON values.
 
-    `depth` is the number of candidates a search asks for (None: all that are kept); those beyond k
-    are ranked exactly. Chosen is the smallest nprobe whose lower bound reaches `target`, or the
-    largest of the grid where none does. `queries` counts those reported on; where either half is
-    empty, all tune and report. Queries whose neighbours are not settled do not count. None without
-    queries or rows.
+    `tuning` (bool [q]) selects the queries to tune on; None selects every other query. `depth` is
+    the number of candidates that a search requests (None: the kept depth); more than k are ranked
+    exactly. Chooses the smallest nprobe whose lower bound reaches `target`, or the largest of the
+    grid if none does. `queries` counts the reported queries. If either half is empty, all queries
+    tune and report. Queries with unsettled neighbours are ignored. Returns None without queries or
+    rows.
     """
     tuned, reported = halves(exact, tuning)
     depth = depth or candidates.depth
@@ -341,81 +232,72 @@ def measure_recall(
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
     measured = _measured(recalls[reported], exact.k)
-    return {
-        **measured,
-        "nprobe": nprobe,
-        "rerank": depth if depth > exact.k else 0,
-        "target": target,
-    }
+    rerank = depth if depth > exact.k else 0
+    return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
 
 
 def tuned(
-    exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
+    exact: ExactNeighbours, candidates: Candidates, rerank: int, target: float, tuning: np.ndarray
 ) -> dict[str, Any] | None:
-    """What `measure_recall` finds, where candidates that are scored again are as many as the target
-    needs.
+    """Return `measure_recall` with as many reranked candidates as the target needs.
 
-    They are doubled, up to eight times as many, while all lists of the grid are needed.
+    Their number doubles, up to eightfold, while the largest nprobe of the grid is needed.
     """
     depth = depth_for(exact.k, rerank)
-    measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
-    while (
-        measured and rerank and measured["nprobe"] == found.nprobes[-1] and 2 * depth <= found.depth
-    ):
+    measured = measure_recall(exact, candidates, target=target, tuning=tuning, depth=depth)
+    largest = candidates.nprobes[-1]
+    while measured and rerank and measured["nprobe"] == largest and 2 * depth <= candidates.depth:
         depth *= 2
-        measured = measure_recall(exact, found, target=target, tuning=tuning, depth=depth)
+        measured = measure_recall(exact, candidates, target=target, tuning=tuning, depth=depth)
     return measured
 
 
 def halves(
     exact: ExactNeighbours, tuning: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the settled queries that tune nprobe, and of those that recall is reported on."""
+    """Return the numbers of the settled queries to tune nprobe on, and to report recall on."""
     settled = np.flatnonzero(exact.settled)
-    first = np.arange(len(settled)) % 2 == 0 if tuning is None else tuning[settled]
-    tuned, reported = settled[first], settled[~first]
-    return (tuned, reported) if len(tuned) and len(reported) else (settled, settled)
+    if tuning is None:
+        is_tuning = np.arange(len(settled)) % 2 == 0
+    else:
+        is_tuning = tuning[settled]
+    if is_tuning.all() or not is_tuning.any():
+        return settled, settled
+    return settled[is_tuning], settled[~is_tuning]
 
 
 def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | None:
-    """Recall of the settled queries; `found` int64 [q, depth] positions. None without such queries,
-    or rows.
+    """Return the recall of the settled queries; None without such queries, or without rows.
+
+    `found` are positions int64 [q, depth].
     """
     recalls = recall_at_k(exact, found)[exact.settled]
-    return None if not len(recalls) or np.isnan(recalls).any() else _measured(recalls, exact.k)
+    if not len(recalls) or np.isnan(recalls).any():
+        return None
+    return _measured(recalls, exact.k)
 
 
 def recall_among(
     exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
 ) -> dict[str, Any] | None:
-    """Recall over some rows only: the share of those among the k true neighbours of the settled
-    queries that was found.
+    """Return recall over some rows only: the fraction found of these among the true neighbours.
 
-    `found` int64 [q, depth] positions; `among` chooses the rows: bool of the shape of the
-    positions, int64, that it is given. None where fewer than twenty queries have one.
+    `found` are positions int64 [q, depth]. `among` selects the rows: it takes positions, int64, and
+    returns bool of their shape. Only settled queries count. Returns None if fewer than twenty of
+    them have such a row among their k true neighbours.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
-    meant = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0) & among(positions)
-    hits = _hits(found, positions, meant)
-    asked = np.flatnonzero(meant.any(axis=1) & exact.settled)
-    if len(asked) < _ENOUGH:
+    near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
+    is_wanted = near & among(positions)
+    hits = _hits(found, positions, is_wanted)
+    queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled)
+    if len(queries) < _ENOUGH:
         return None
-    wanted = np.minimum(meant[asked].sum(axis=1), exact.k)
-    return _measured(np.minimum(hits[asked], wanted) / wanted, exact.k)
+    wanted = np.minimum(is_wanted[queries].sum(axis=1), exact.k)
+    return _measured(np.minimum(hits[queries], wanted) / wanted, exact.k)
 
 
 def _measured(recalls: np.ndarray, k: int) -> dict[str, Any]:
     value, low, high = interval(recalls, k)
     return {"k": k, "value": value, "low": low, "high": high, "queries": len(recalls)}
-
-
-def _pack(**arrays: np.ndarray) -> bytes:
-    file = BytesIO()
-    np.savez(file, allow_pickle=False, **arrays)
-    return file.getvalue()
-
-
-def _unpack(data: bytes) -> dict[str, np.ndarray]:
-    with np.load(BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)

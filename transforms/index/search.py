@@ -1,6 +1,4 @@
-"""Searching segments as if they were one index: one coarse search, each segment's chosen lists, one
-merge.
-"""
+"""Search over segments as over one index: a coarse search, the lists of each segment, a merge."""
 
 from __future__ import annotations
 
@@ -19,12 +17,13 @@ from transforms.index.trained import TrainedIndex
 from transforms.index.vectors import as_vectors, metric_name
 
 _NPROBE = 16
-_WIDER = 4  # times nprobe, where the lists hold too few rows
+_WIDER = 4  # factor for nprobe if the lists hold too few rows
 
 
 class SearchResult(NamedTuple):
-    """The results of queries, best first; missing ones have segment -1, row -1 and score -inf for
-    ip, +inf for l2.
+    """The results of queries, best first.
+
+    Missing results have segment -1, row -1, and score -inf for ip, +inf for l2.
     """
 
     scores: np.ndarray  # float32 [q, k]
@@ -33,26 +32,26 @@ class SearchResult(NamedTuple):
 
 
 class SegmentedIndex:
-    """Opened segments. Results equal those of one index that holds all their rows, scores and order
-    included.
+    """Opened segments, with the scores and the order of one index that holds all their rows.
 
     Ties are broken by (segment, row). Flat segments are always scanned in full.
     """
 
     def __init__(self, parts: Sequence[OpenSegment], trained: TrainedIndex | None = None):
-        self._parts, self._trained = list(parts), trained
+        self._parts = list(parts)
+        self._trained = trained
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
     def open(
         cls, segments: Sequence[SegmentFile], trained: TrainedIndex | None = None
     ) -> SegmentedIndex:
-        """The index of segments in files, which are mapped into memory without reading their codes.
+        """Open segments' files, which are mapped into memory without reading their codes.
 
-        `trained` is what they were built from; segments of earlier versions, and those without
-        lists, need none. Raises DamagedIndexError for a file that cannot be read, is not what its
-        checksums say, or whose length differs from `keep`, and OptionError where segments come from
-        different trainings or metrics.
+        `trained` is the index that they were built from; segments of earlier versions or without
+        lists need none. Raises DamagedIndexError if a file cannot be read, differs from its
+        checksums or has another length than `keep`. Raises OptionError if segments have different
+        trainings or metrics.
         """
         with use_threads(None) as faiss:
             parts = [
@@ -74,21 +73,26 @@ class SegmentedIndex:
 
     @property
     def metric(self) -> str:
-        """The metric, `ip` or `l2`; `ip` where there are no segments."""
-        return metric_name(load_faiss(), self._parts[0].index.metric_type) if self._parts else "ip"
+        """The metric, `ip` or `l2`; `ip` without segments."""
+        if not self._parts:
+            return "ip"
+        return metric_name(load_faiss(), self._parts[0].index.metric_type)
 
     def turned(self, queries: np.ndarray) -> np.ndarray:
-        """Queries float32 [q, d] as the lists have vectors; the same ones where these were built
-        without rotation.
+        """Return queries float32 [q, d] rotated as the lists were built; unchanged without lists.
+
+        Lists that were built without rotation leave them unchanged too.
         """
-        return (
-            self._trained.turned(queries) if self._trained and self._lists is not None else queries
-        )
+        if self._trained is None or self._lists is None:
+            return queries
+        return self._trained.turned(queries)
 
     @property
     def nlist(self) -> int:
-        """The number of coarse lists; 0 where all segments are flat."""
-        return int(self._lists.nlist) if self._lists is not None else 0
+        """The number of coarse lists; 0 if all segments are flat."""
+        if self._lists is None:
+            return 0
+        return int(self._lists.nlist)
 
     def search(
         self,
@@ -99,34 +103,30 @@ class SegmentedIndex:
         least: int | None = None,
         threads: int | None = None,
     ) -> SearchResult:
-        """The top k of each query, float32 [q, d], among `nprobe` lists (default 16) and all flat
-        segments.
+        """Return the top k of each query, float32 [q, d], among `nprobe` lists and flat segments.
 
-        Where a query's lists hold fewer than `least` rows (default k), more lists are searched, so
-        that it gets that many, or all rows there are.
+        `nprobe` is 16 by default. If a query's lists hold fewer than `least` rows (default k), more
+        lists are searched, until it has that many or all rows.
         """
-        nprobe, wanted = nprobe or _NPROBE, min(least or k, k, self.rows)
+        nprobe = nprobe or _NPROBE
+        wanted = min(least or k, k, self.rows)
         if wanted == self.rows:
             nprobe = max(nprobe, self.nlist)
-        found = self.sweep(queries, k, [nprobe], threads=threads)[0]
-        while (
-            wanted
-            and nprobe < self.nlist
-            and (short := np.flatnonzero(found.row[:, wanted - 1] < 0)).size
-        ):
+        best = self.sweep(queries, k, [nprobe], threads=threads)[0]
+        while wanted and nprobe < self.nlist:
+            short = np.flatnonzero(best.row[:, wanted - 1] < 0)
+            if not short.size:
+                break
             nprobe *= _WIDER
-            for mine, wider in zip(
-                found, self.sweep(queries[short], k, [nprobe], threads=threads)[0], strict=True
-            ):
-                mine[short] = wider
-        return found
+            wider = self.sweep(queries[short], k, [nprobe], threads=threads)[0]
+            for column, new in zip(best, wider, strict=True):
+                column[short] = new
+        return best
 
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> list[SearchResult]:
-        """The results of a search at each of several nprobe, ascending; every list is scanned
-        once.
-        """
+        """Return the results at each of several nprobe, ascending; every list is scanned once."""
         return [
             result(*best, self.metric)
             for _, best in self.steps(queries, k, nprobes, threads=threads)
@@ -135,11 +135,10 @@ class SegmentedIndex:
     def steps(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
     ) -> Iterator[tuple[Found, Found]]:
-        """For each of several nprobe, ascending: the top k among the lists that it adds, and among
-        all lists up to it.
+        """Yield for each nprobe, ascending, the top k of its new lists and of all lists so far.
 
-        Both are gains float32 and positions int64 [q, k], best first. Flat segments come with the
-        first nprobe.
+        Both are gains float32 and positions int64 [q, k], best first. Flat segments count as lists
+        of the first nprobe.
         """
         if k < 1 or list(nprobes) != sorted(set(nprobes)) or nprobes[0] < 1:
             raise OptionError(
@@ -150,44 +149,47 @@ class SegmentedIndex:
             return
         with use_threads(threads) as faiss:
             queries = as_vectors(queries, self._parts[0].index.d, "queries")
-            flat, best = self._scan_flat(faiss, queries, k), no_results(len(queries), k)
+            others = self._scan_flat(faiss, queries, k)
+            best: Found | None = None
             queries = self.turned(queries)
-            for step, coarse in enumerate(self._coarse_steps(faiss, queries, nprobes)):
-                new = self._scan_lists(
-                    faiss, queries, k, coarse, flat if step == 0 else no_results(len(queries), k)
-                )
-                best = merge([best, new], k) if step else new
+            for coarse in self._coarse_steps(faiss, queries, nprobes):
+                new = self._scan_lists(faiss, queries, k, coarse, others)
+                if best is None:
+                    best = new
+                else:
+                    best = merge([best, new], k)
                 yield new, best
+                others = no_results(len(queries), k)
 
     def _coarse_steps(
         self, faiss: Any, queries: np.ndarray, nprobes: Sequence[int]
     ) -> list[Coarse | None]:
-        """For each nprobe the lists that the one before did not have; None where there are none."""
+        """Return the lists that each nprobe adds to the previous one; None if it adds none."""
         if self._lists is None:
             return [None] * len(nprobes)
         ends = [min(nprobe, self.nlist) for nprobe in nprobes]
         scores, lists = nearest_lists(faiss, self._lists, queries, ends[-1])
-        steps = zip([0, *ends], ends, strict=False)
-        return [
-            Coarse.cut(scores, lists, start, end) if end > start else None for start, end in steps
-        ]
+        steps: list[Coarse | None] = []
+        start = 0
+        for end in ends:
+            step = None
+            if end > start:
+                step = Coarse.cut(scores, lists, start, end)
+            steps.append(step)
+            start = end
+        return steps
 
     def _scan_flat(self, faiss: Any, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        found = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
-        return merge([no_results(len(queries), k), *found], k)
+        best = [part.top_k(faiss, queries, k, None) for part in self._parts if not part.has_lists]
+        return merge([no_results(len(queries), k), *best], k)
 
     def _scan_lists(
         self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found
     ) -> Found:
         if coarse is None:
             return others
-        return merge(
-            [
-                others,
-                *(part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists),
-            ],
-            k,
-        )
+        best = [part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists]
+        return merge([others, *best], k)
 
 
 def rerank(
@@ -199,10 +201,10 @@ def rerank(
     *,
     threads: int | None = None,
 ) -> SearchResult:
-    """The best k of `found` by exact score.
+    """Return the best k of the results `found` by exact score.
 
-    `vectors(segment int32 [m], row int64 [m])` returns their vectors float32 [m, d]; it is asked
-    for each row once, in order of (segment, row).
+    `vectors(segment int32 [m], row int64 [m])` returns the vectors float32 [m, d] of rows. It gets
+    each row once, in order of (segment, row).
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
     positions = positions_of(found)
@@ -218,23 +220,23 @@ def rerank(
 
 
 def merge(found: Sequence[Found], k: int) -> Found:
-    """The best k of several gains and positions [q, any], ties by position."""
+    """Return the best k of several gains and positions [q, any], ties by position."""
     gains, positions = zip(*found, strict=True)
     return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
 
 def positions_of(found: SearchResult) -> np.ndarray:
-    """Segment and row in one int64, ordered as (segment, row); -1 for missing."""
+    """Return segment and row in one int64, ordered as (segment, row); -1 for missing."""
     return np.where(found.row >= 0, found.segment.astype(np.int64) << 32 | found.row, -1)
 
 
 def split(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Segment int32 and row int64 of positions, -1 for missing."""
+    """Return segment int32 and row int64 of positions, -1 for missing."""
     return (positions >> 32).astype(np.int32), np.where(positions >= 0, positions & 0xFFFFFFFF, -1)
 
 
 def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResult:
-    """What a search gives for gains and positions [q, k]."""
+    """Return gains and positions [q, k] as the result of a search."""
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 

@@ -1,7 +1,6 @@
 """Building one segment: an immutable faiss file with local ids 0..n-1 in the order the rows came.
 
-A segment with lists is written without its quantizer, which stands once in the file of the trained
-index.
+A segment with lists is written without its quantizer, which is in the file of the trained index.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _ID_BYTES = 8  # of a row's number in a list
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment to open: a local file, and bool [n] that is False where a row is deleted (None:
-    nothing is).
+    """A segment to open: a local file and the rows to keep.
 
-    `checks` are compared with what is read of the file (None: nothing is compared).
+    `keep` bool [n] is False for deleted rows (None: no row is deleted). `checks` are the checksums
+    of the parts that are read (None: no check).
     """
 
     path: str | Path
@@ -38,8 +37,9 @@ class SegmentFile:
 
 @dataclass(frozen=True)
 class WrittenSegment:
-    """The bytes of a segment's file, their checksums, and the mean score of its rows with their
-    nearest centroid.
+    """The bytes of a segment's file and their checksums.
+
+    `closeness` is the mean score of its rows with their nearest centroid.
     """
 
     data: bytes
@@ -48,14 +48,13 @@ class WrittenSegment:
 
 
 class SegmentWriter:
-    """A segment being built from a copy of the trained index: codes of other segments first, then
-    new rows.
+    """Builds a segment from a copy of the trained index: codes of other segments, then new rows.
 
-    Its bytes depend on the rows, not on how they were cut into blocks.
+    The bytes depend on the rows, not on how they were cut into blocks.
     """
 
     def __init__(self, trained: bytes, *, threads: int | None = None):
-        """`trained` is what `train` gave."""
+        """`trained` are the bytes that `train` returned."""
         self._threads = threads
         self._scores = 0.0
         self.trained = TrainedIndex.of(trained)  # by which the segment's file can be searched
@@ -69,7 +68,9 @@ class SegmentWriter:
     @property
     def closeness(self) -> float | None:
         """The mean score of the rows with their nearest centroid; None without lists or rows."""
-        return self._scores / self.rows if self.rows and hasattr(self._index, "quantizer") else None
+        if not self.rows or not hasattr(self._index, "quantizer"):
+            return None
+        return self._scores / self.rows
 
     @property
     def code_size(self) -> int:
@@ -82,19 +83,16 @@ class SegmentWriter:
         return _list_sizes(self._index)
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
-        """Append another segment's live rows, in order, by their codes; `closeness` is what that
-        segment had.
+        """Append the codes of another segment's live rows, in order.
 
-        Only for segments of the same training. Raises DamagedIndexError for a file that cannot be
-        read.
+        The segment must be of the same training; `closeness` is the segment's. Raises
+        DamagedIndexError if its file cannot be read.
         """
         with use_threads(self._threads) as faiss:
             source = read_segment(faiss, segment.path)
-            keep = (
-                np.ones(source.ntotal, bool)
-                if segment.keep is None
-                else np.asarray(segment.keep, bool)
-            )
+            keep = np.ones(source.ntotal, bool)
+            if segment.keep is not None:
+                keep = np.asarray(segment.keep, bool)
             if hasattr(source, "quantizer"):
                 _copy_lists(faiss, source, self._index, keep)
             elif keep.any():
@@ -121,25 +119,22 @@ class SegmentWriter:
             faiss.write_index(self._index, faiss.PyCallbackIOWriter(file.write, 1 << 20))
 
     def to_bytes(self) -> bytes:
-        """The bytes of the segment's file."""
+        """Return the bytes of the segment's file."""
         file = BytesIO()
         self.write(file)
         return file.getvalue()
 
     def finish(self) -> WrittenSegment:
-        """The segment's file with its checksums."""
+        """Return the segment's file with its checksums."""
         data = self.to_bytes()
-        row = self.code_size + _ID_BYTES
-        return WrittenSegment(
-            data, SegmentChecks.of(data, (self.list_sizes * row).tolist()), self.closeness
-        )
+        lengths = self.list_sizes * (self.code_size + _ID_BYTES)
+        return WrittenSegment(data, SegmentChecks.of(data, lengths.tolist()), self.closeness)
 
 
 def build_segment(
     trained: bytes, blocks: Iterable[np.ndarray], *, threads: int | None = None
 ) -> bytes:
-    """The file of a segment: a copy of the trained index with the blocks' rows, float32 [n, dim]
-    each.
+    """Return the file of a segment: the trained index with the rows of blocks, float32 [n, dim].
 
     The bytes depend on the rows, not on the cut into blocks. Raises OptionError for rows that are
     not finite or zero.
@@ -153,8 +148,9 @@ def build_segment(
 def flat_segment(
     blocks: Iterable[np.ndarray], dim: int, metric: str = "ip", *, threads: int | None = None
 ) -> bytes:
-    """The file of a Flat segment (exact vectors): for held-out rows, and for stores too small for
-    lists.
+    """Return the file of a Flat segment (exact vectors).
+
+    Held-out rows use it, and stores too small for lists.
     """
     check_metric(metric)
     with use_threads(threads) as faiss:
@@ -163,16 +159,17 @@ def flat_segment(
 
 
 def read_segment(faiss: Any, path: str | Path) -> Any:
-    """The faiss index in a segment's file, which is mapped; its quantizer is another file's.
+    """Return the faiss index in a segment's file, which is mapped and has no quantizer.
 
-    Raises DamagedIndexError where the file holds no index.
+    Raises DamagedIndexError if the file holds no index.
     """
     return read_index(faiss, path, "index segment")
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
-    """Rows in each list of a segment's file, deleted ones too; int64 [nlist], empty for a segment
-    without lists.
+    """Return the rows in each list of a segment's file, int64 [nlist], including deleted rows.
+
+    Empty for a segment without lists.
     """
     with use_threads(None) as faiss:
         return _list_sizes(read_segment(faiss, path))
@@ -184,8 +181,9 @@ def _list_sizes(index: Any) -> np.ndarray:
 
 
 def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Codes uint8 [n, code size] and local rows int64 [n] of a list, as views that live no longer
-    than the index.
+    """Return codes uint8 [n, code size] and local rows int64 [n] of a list.
+
+    Both are views that are valid as long as the index.
     """
     size = index.invlists.list_size(number)
     if not size:
@@ -195,7 +193,7 @@ def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.nda
 
 
 def flat_vectors(path: str | Path) -> np.ndarray:
-    """All vectors of a Flat segment's file, float32 [n, d]."""
+    """Return all vectors of a Flat segment's file, float32 [n, d]."""
     with use_threads(None) as faiss:
         index = read_segment(faiss, path)  # held: the rows are a view of it
         return flat_rows(faiss, index).copy()
@@ -215,8 +213,9 @@ def _copy_lists(faiss: Any, source: Any, target: Any, keep: np.ndarray) -> None:
 
 
 def flat_codes(faiss: Any, index: Any) -> np.ndarray:
-    """The codes of a segment without lists, uint8 [n, code size], as a view that lives no longer
-    than the index.
+    """Return the codes of a segment without lists, uint8 [n, code size].
+
+    This is a view that is valid as long as the index.
     """
     if not index.ntotal:
         return np.empty((0, index.code_size), np.uint8)
@@ -228,8 +227,9 @@ def flat_codes(faiss: Any, index: Any) -> np.ndarray:
 def nearest_lists(
     faiss: Any, index: Any, vectors: np.ndarray, nprobe: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists, whatever else is
-    in the batch.
+    """Return scores float32 and numbers int64 [n, nprobe] of each vector's nearest lists.
+
+    They do not depend on the other vectors of the batch.
     """
     quantizer = faiss.downcast_index(index.quantizer)
     if hasattr(quantizer, "hnsw"):
@@ -238,4 +238,6 @@ def nearest_lists(
     centroids = flat_rows(faiss, quantizer)
     metric = metric_name(faiss, quantizer.metric_type)
     gains, lists = block_top_k(faiss, vectors, centroids, nprobe, metric, margin=1)
-    return (gains if metric == "ip" else -gains), lists
+    if metric != "ip":
+        gains = -gains
+    return gains, lists

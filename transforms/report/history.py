@@ -1,7 +1,7 @@
 """The history of a store: every run, how it ended, and what it cost."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,26 +18,30 @@ from transforms.store.runs.run_ids import in_order, start_of
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
-REASONS = 10  # of files that were left out, in a line
+REASONS = 10  # reasons for left out files that a message lists
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run. What is not known of it is None.
+    """One run of a store; unknown values are None.
 
-    `status` is "committed", "failed", "running" or "unfinished" (it ended without a word). `rows`
-    are those of its snapshot, as are `rejected` and `truncated` ones; `blank` of the rejected ones
-    are blank lines of text files. `embedded`, `reused`, `duplicates` and `carried` say how rows
-    came by their vectors; `added`, `changed` and `deleted` are against the snapshot before.
-    `tokens` went through the model, `tokens_per_second` of them in this run itself (one that broke
-    off before it may have left some), `spared` were those of rows that had their vectors already.
-    `damaged` are old shards that could not be reused or carried over, `checked` those carried whose
-    bytes or checksum were compared. `spent` and `saved` are in the currency of `price_per_hour`.
-    `command` is "embed", "index", "recalibrate" or "rollback", "" for a run of an earlier version;
-    `moved` as in Result. `measures` say what its stages took, `limit` which part of Embed held up
-    the others. Where rows are documents, `pieces` are what these were cut into, and what was
-    embedded, reused, carried, truncated, added, changed and deleted. `tables` are the versions of
-    the tables that were its input.
+    `status` is "committed", "failed", "running", or "unfinished" if the run left no result.
+    `command` is "embed", "index", "recalibrate" or "rollback"; "" for a run of an earlier version.
+
+    Rows: `rows` are those of the run's snapshot, `rejected` and `truncated` rows too; `blank` are
+    the rejected rows that are blank lines of text files. `embedded`, `reused`, `duplicates` and
+    `carried` are the rows by the origin of their vectors. `added`, `changed` and `deleted` compare
+    with the previous snapshot. If rows are documents, `pieces` counts the pieces they were cut
+    into, and the counts of vectors, truncation and changes are of pieces.
+
+    Work: `tokens` went through the model, including those of an interrupted run before this one;
+    `tokens_per_second` covers this run alone. `spared` are the tokens of rows that already had
+    vectors. `damaged` are old shards that could not be reused or carried over, `checked` are
+    carried shards whose bytes or checksum were compared. `measures` are the figures of the stages,
+    and `limit` is the part of Embed that held up the others. `moved` is as in Result, `tables` has
+    the versions of the input's tables.
+
+    `spent` and `saved` are in the `currency` of `price_per_hour`.
     """
 
     run: str
@@ -82,55 +86,37 @@ class RunSummary:
     @property
     def stored(self) -> int | None:
         """The rows of all shards: those of the input, or the pieces of its documents."""
-        return self.rows if self.pieces is None else self.pieces
+        if self.pieces is None:
+            return self.rows
+        return self.pieces
 
     @classmethod
     def of_result(cls, result: Result) -> "RunSummary":
-        """The summary of a run that recorded how it ended."""
-        price, ledger = result.price_per_hour, result.ledger
-        values: dict[str, Any] = {
-            "run": result.run,
-            "status": result.status,
-            "started": result.started or start_of(result.run),
-            "seconds": result.seconds,
-            "message": _message(result),
-            "previous": result.previous,
-            "space": result.space,
-            "pooled": result.pooled,
-            "price_per_hour": price,
-            "currency": result.currency,
-            "command": result.command,
-            "moved": result.moved,
-            "tables": (result.input or {}).get("tables"),
-            "spent": None if price is None else round(price * result.seconds / 3600, 6),
-        }
-        if ledger:
-            values |= (
-                {name: ledger[name] for name in FROM_LEDGER}
-                | (result.changes or {})
-                | _index(result.index)
-            )
-            values |= {
-                "rows": ledger["written"],
-                "blank": ledger.get("blank"),
-                "pieces": ledger.get("pieces"),
-                "duplicate_ids": result.duplicate_ids,
-                "damaged": len(result.damaged),
-                "checked": (
-                    result.checked["compared"] + result.checked["read"] if result.checked else None
-                ),
-                "truncated": result.truncated,
-                "tokens": ledger["real"],
-                "spared": result.spared,
-                "limit": result.limit or None,
-                "measures": result.measures,
-                "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
-            }
-        return cls(**values)
+        """Return the summary of a run that recorded how it ended."""
+        inputs = result.input or {}
+        summary = cls(
+            run=result.run,
+            status=result.status,
+            started=result.started or start_of(result.run),
+            seconds=result.seconds,
+            message=_message(result),
+            previous=result.previous,
+            space=result.space,
+            pooled=result.pooled,
+            price_per_hour=result.price_per_hour,
+            currency=result.currency,
+            command=result.command,
+            moved=result.moved,
+            tables=inputs.get("tables"),
+            spent=_price(result.seconds, result.price_per_hour),
+        )
+        if not result.ledger:
+            return summary
+        return replace(summary, **_counts(result))
 
     @classmethod
     def of_manifest(cls, manifest: Manifest) -> "RunSummary":
-        """The summary of a run that has a snapshot, though its result was never written."""
+        """Return the summary of a run that has a snapshot but no result."""
         return cls(
             run=manifest.run,
             status=COMMITTED,
@@ -150,61 +136,50 @@ class RunSummary:
         )
 
 
-def _message(result: Result) -> str:
-    """What is to be said of a run beside its figures: why it failed, or which files were left out
-    and why.
-    """
-    bad = list(((result.input or {}).get("bad") or {}).values())
-    said = [] if result.message == COMMITTED else [result.message]
-    said += (
-        [
-            f"{len(bad)} file{'s were' if len(bad) > 1 else ' was'} left out:"
-            f" {'; '.join(bad[:REASONS])}"
-        ]
-        if bad
-        else []
-    )
-    return "; ".join(said)
+def committed_runs(summaries: Iterable[RunSummary]) -> list[RunSummary]:
+    """Return the runs that committed a snapshot, in the order given."""
+    return [summary for summary in summaries if summary.status == COMMITTED]
 
 
-def _index(index: IndexEntry | None) -> dict[str, Any]:
-    recall = index.recall if index else None
-    return {"index": index.factory if index else None, "recall": recall.value if recall else None}
+def last_committed(summaries: Iterable[RunSummary]) -> RunSummary | None:
+    """Return the last run that committed a snapshot, None without one."""
+    committed = committed_runs(summaries)
+    if not committed:
+        return None
+    return committed[-1]
 
 
 def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummary]:
-    """Every run of a store by its start, the oldest first; `known` ones, which have ended, are not
-    read again.
+    """Return every run of a store, oldest first.
+
+    Results of `known` runs, which have ended, are not read again.
     """
-    folder = storage.join(root, layout.RUNS)
-    paths = [
-        entry.path.removeprefix(f"{root}/") for entry in storage.storage_of(folder).below(folder)
-    ]
-    ended = {run for path in paths if (run := layout.result_run(path))}
-    begun = {run for path in paths if (run := path.split("/")[1]) and path == layout.plan(run)}
-    # it may not have got to its plan
-    begun |= {run for run in [lease.writer(root)] if run is not None}
-    found = {summary.run: summary for summary in known if summary.run in ended}
-    damaged: dict[str, str] = {}
-    for run in ended - found.keys():
+    begun, ended = _recorded_runs(root)
+    summaries = {summary.run: summary for summary in known if summary.run in ended}
+    damage: dict[str, str] = {}
+    for run in ended - summaries.keys():
         try:
-            summary = _of_run(root, run)
+            summary = _summary_of_result(root, run)
         except SentenceBeamError as error:
-            damaged[run] = str(error)
+            damage[run] = str(error)
             continue
         if summary is not None:
-            found[run] = summary
-    missing = {*begun, *ended, *snapshots(root)} - set(found)
-    rest = _without_result(root, missing, found.values()) if missing else []
-    rest = [replace(summary, message=damaged.get(summary.run, summary.message)) for summary in rest]
+            summaries[run] = summary
+    missing = {*begun, *ended, *snapshots(root)} - summaries.keys()
+    everything = list(summaries.values())
+    if missing:
+        for summary in _without_result(root, missing, everything):
+            message = damage.get(summary.run, summary.message)
+            summaries[summary.run] = replace(summary, message=message)
     return with_savings(
-        sorted((*found.values(), *rest), key=lambda summary: in_order(summary.run, summary.started))
+        sorted(summaries.values(), key=lambda summary: in_order(summary.run, summary.started))
     )
 
 
 def known_summaries(root: str) -> list[RunSummary]:
-    """The summaries that the store's report holds, which spares reading the results; none if it
-    cannot be read.
+    """Return the summaries in the store's report, which saves reading results.
+
+    Returns none if the report cannot be read.
     """
     try:
         return checked_summaries(root)
@@ -213,68 +188,155 @@ def known_summaries(root: str) -> list[RunSummary]:
 
 
 def checked_summaries(root: str) -> list[RunSummary]:
-    """The summaries that the store's report holds, none without one. Raises SentenceBeamError if it
-    is damaged.
+    """Return the summaries in the store's report, none without a report.
 
-    A report of an earlier version, which has no digest, is not believed.
+    Raises SentenceBeamError if the report is damaged, or has no digest because an earlier version
+    wrote it.
     """
     path = storage.join(root, layout.REPORT)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
+    stored = storage.storage_of(path).read_versioned(path)
+    if stored is None:
         return []
     with refuse_damage(
         f"{path} is not the report that was written", "sentence-beam report makes another"
     ):
-        said = json.loads(found[0])
-        check_digest(said, ())
-        return [dataclass_of(RunSummary, summary) for summary in said["nights"]]
+        content = json.loads(stored[0])
+        check_digest(content, ())
+        return [dataclass_of(RunSummary, summary) for summary in content["nights"]]
 
 
-def with_savings(ordered: list[RunSummary]) -> list[RunSummary]:
-    """The summaries with `saved`: the time that the spared tokens would have taken, at the price of
-    the run.
+def with_savings(ordered: Sequence[RunSummary]) -> list[RunSummary]:
+    """Return the summaries with `saved`: the price of the time that spared tokens would have taken.
 
-    The speed assumed is the best of any run so far with these pooled vectors, since a small run
-    mostly takes the time to start.
+    The speed assumed is the best of any run so far with the same pooled vectors, because a small
+    run spends most of its time starting up.
     """
     best: dict[str, float] = {}
-    found = []
+    summaries = []
     for summary in ordered:
-        speed = best[summary.pooled] = max(
-            best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0
-        )
-        priced = summary.price_per_hour is not None and summary.spared is not None and speed > 0
-        saved = summary.spared / speed * summary.price_per_hour / 3600 if priced else None  # type: ignore[operator]
-        found.append(replace(summary, saved=None if saved is None else round(saved, 6)))
-    return found
+        speed = max(best.get(summary.pooled, 0.0), summary.tokens_per_second or 0.0)
+        best[summary.pooled] = speed
+        summaries.append(replace(summary, saved=_saved(summary, speed)))
+    return summaries
 
 
-def _of_run(root: str, run: str) -> RunSummary | None:
-    """The summary of a run by its result, None without one. Raises SentenceBeamError for a damaged
-    result.
+def _saved(summary: RunSummary, tokens_per_second: float) -> float | None:
+    if summary.spared is None or tokens_per_second <= 0:
+        return None
+    return _price(summary.spared / tokens_per_second, summary.price_per_hour)
+
+
+def _price(seconds: float, per_hour: float | None) -> float | None:
+    if per_hour is None:
+        return None
+    return round(per_hour * seconds / 3600, 6)
+
+
+def _counts(result: Result) -> dict[str, Any]:
+    """Return the fields of a summary that a result with a ledger has."""
+    ledger = result.ledger
+    values: dict[str, Any] = {name: ledger[name] for name in FROM_LEDGER}
+    values |= result.changes or {}
+    values |= _index(result.index)
+    values |= {
+        "rows": ledger["written"],
+        "blank": ledger.get("blank"),
+        "pieces": ledger.get("pieces"),
+        "duplicate_ids": result.duplicate_ids,
+        "damaged": len(result.damaged),
+        "truncated": result.truncated,
+        "tokens": ledger["real"],
+        "spared": result.spared,
+        "limit": result.limit or None,
+        "measures": result.measures,
+        "tokens_per_second": round(result.tokens / max(result.seconds, 1e-9), 1),
+    }
+    if result.checked:
+        values["checked"] = result.checked["compared"] + result.checked["read"]
+    return values
+
+
+def _message(result: Result) -> str:
+    """Return why the run failed, and the files that it left out with the reasons."""
+    parts = []
+    if result.message != COMMITTED:
+        parts.append(result.message)
+    inputs = result.input or {}
+    left_out = list((inputs.get("bad") or {}).values())
+    if len(left_out) == 1:
+        parts.append(f"1 file was left out: {left_out[0]}")
+    elif left_out:
+        parts.append(f"{len(left_out)} files were left out: {'; '.join(left_out[:REASONS])}")
+    return "; ".join(parts)
+
+
+def _index(index: IndexEntry | None) -> dict[str, Any]:
+    """Return the fields of a summary on the index."""
+    values: dict[str, Any] = {"index": None, "recall": None}
+    if index is not None:
+        values["index"] = index.factory
+        if index.recall is not None:
+            values["recall"] = index.recall.value
+    return values
+
+
+def _recorded_runs(root: str) -> tuple[set[str], set[str]]:
+    """Return the runs that began, by their plans, and the runs that ended, by their results."""
+    begun: set[str] = set()
+    ended: set[str] = set()
+    folder = storage.join(root, layout.RUNS)
+    for entry in storage.storage_of(folder).below(folder):
+        path = entry.path.removeprefix(f"{root}/")
+        result_of = layout.result_run(path)
+        if result_of:
+            ended.add(result_of)
+        run = path.split("/")[1]
+        if run and path == layout.plan(run):
+            begun.add(run)
+    writer = lease.writer(root)  # it may have no plan yet
+    if writer is not None:
+        begun.add(writer)
+    return begun, ended
+
+
+def _summary_of_result(root: str, run: str) -> RunSummary | None:
+    """Return the summary of a run by its result, None without one.
+
+    Raises SentenceBeamError for a damaged result.
     """
     result = checked_result(root, run)
+    if result is None:
+        return None
     with refuse_damage(f"{root}: the result of run {run} lacks counts"):
-        return RunSummary.of_result(result) if result is not None else None
+        return RunSummary.of_result(result)
 
 
 def _without_result(
-    root: str, missing: Iterable[str], found: Iterable[RunSummary]
+    root: str, missing: Iterable[str], others: Iterable[RunSummary]
 ) -> list[RunSummary]:
-    """Runs that left no result: committed where the current snapshot is theirs or follows from
-    theirs.
+    """Return the runs that left no result.
+
+    A run is committed if the current snapshot is its own or descends from it; `others` are the
+    runs with a result.
     """
+    ancestors = {summary.previous for summary in committed_runs(others)}
     current = read_manifest(root)
-    followed = {summary.previous for summary in found if summary.status == COMMITTED} | {
-        current.run if current else None
-    }
-    rest = []
+    if current is not None:
+        ancestors.add(current.run)
+    summaries = []
     for run in sorted(missing, reverse=True):
-        manifest = read_manifest(root, run) if run in followed else None
+        manifest = None
+        if run in ancestors:
+            manifest = read_manifest(root, run)
         if manifest is not None:
-            followed.add(manifest.previous)
-            rest.append(RunSummary.of_manifest(manifest))
+            ancestors.add(manifest.previous)
+            summaries.append(RunSummary.of_manifest(manifest))
         else:
-            status = "running" if lease.is_alive(root, run) else UNFINISHED
-            rest.append(RunSummary(run, status, start_of(run)))
-    return rest
+            summaries.append(RunSummary(run, _status_of_open(root, run), start_of(run)))
+    return summaries
+
+
+def _status_of_open(root: str, run: str) -> str:
+    if lease.is_alive(root, run):
+        return "running"
+    return UNFINISHED

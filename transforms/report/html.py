@@ -1,6 +1,4 @@
-"""What all HTML pages have in common: how templates are filled, and their colours, type and charts
-(`base.css`).
-"""
+"""Templates of HTML pages, and the style that all pages share (`base.css`)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,10 +8,11 @@ if TYPE_CHECKING:
 
 
 def environment(*folders: Path) -> "Environment":
-    """Templates of these folders and the common ones; whatever fills a hole is text, never
-    markup.
+    """Return a Jinja environment for the templates of these folders and the shared ones.
+
+    Values are escaped: they are text, never markup.
     """
-    # only who writes a page waits for it
+    # imported here because most commands write no page
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(

@@ -1,9 +1,9 @@
-"""What the last run of a store did, as OpenMetrics text for a monitoring system that reads a file
-of it.
-"""
+"""The figures of a store's last run as OpenMetrics text, for a monitoring system to read."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from transforms.base.measures import EMBED_PARTS, STAGES, Measures
-from transforms.report.history import RunSummary
+from transforms.report.history import RunSummary, last_committed
 from transforms.store.runs.result import COMMITTED, timestamp
 
 PREFIX = "sentence_beam"
@@ -19,22 +19,26 @@ STATISTICS = ("sum", "p50", "p95", "max")
 UNITS = ("seconds", "bytes")
 WORK = ("embedded", "reused", "duplicates", "carried")
 CHANGES = ("added", "changed", "deleted")
+LabelledValue: TypeAlias = tuple[Mapping[str, str], float]
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """A family of values that may go up and down: its name without the prefix, what it is, values
-    with their labels.
+    """A family of values that may rise and fall.
+
+    `name` lacks the prefix, `meaning` is its help text, `values` are labels with their value.
     """
 
     name: str
     meaning: str
-    values: Sequence[tuple[Mapping[str, str], float]]
+    values: Sequence[LabelledValue]
 
     def family(self, store: str) -> GaugeMetricFamily:
-        """The family for the registry, every value under the store's name."""
+        """Return the family for the registry, with the store's name as a label of each value."""
         name = f"{PREFIX}_{self.name}"
-        unit = name.rpartition("_")[2] if name.endswith(UNITS) else ""
+        unit = ""
+        if name.endswith(UNITS):
+            unit = name.rpartition("_")[2]
         family = GaugeMetricFamily(name, self.meaning, unit=unit)
         for labels, value in self.values:
             family.add_sample(name, {"store": store, **labels}, value)
@@ -42,10 +46,11 @@ class Gauge:
 
 
 class _RunsOfStore(Collector):
-    """The gauges of a store; a gauge without a value is left out."""
+    """The gauges of a store that have a value."""
 
     def __init__(self, store: str, gauges: Sequence[Gauge]):
-        self._store, self._gauges = store, gauges
+        self._store = store
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
         for gauge in self._gauges:
@@ -54,77 +59,104 @@ class _RunsOfStore(Collector):
 
 
 def openmetrics(store: str, summaries: Sequence[RunSummary]) -> str:
-    """The text for a store, from the summaries of its runs in order; what is not known has no
-    line.
-    """
-    last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    gauges = _of_all(summaries)
+    """Return the text for a store, from its runs in order; unknown values have no line."""
+    gauges = _gauges_of_all(summaries)
+    last = last_committed(summaries)
     if last is not None:
-        gauges += [*_of_last(last), *_of_stages(last)]
+        gauges += [*_gauges_of_last(last), _embed_limit(last), *_gauges_of_stages(last)]
     registry = CollectorRegistry()
     registry.register(_RunsOfStore(store, gauges))
     return generate_latest(registry).decode()
 
 
-def _of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
-    states = sorted({summary.status for summary in summaries})
-    counts = [({"status": state}, sum(s.status == state for s in summaries)) for state in states]
+def _gauges_of_all(summaries: Sequence[RunSummary]) -> list[Gauge]:
+    counts = Counter(summary.status for summary in summaries)
     ended = [summary.status == COMMITTED for summary in summaries if summary.status != "running"]
     return [
-        Gauge("runs", "runs of the store, by how they ended", counts),
+        Gauge(
+            "runs",
+            "runs of the store, by how they ended",
+            [({"status": status}, counts[status]) for status in sorted(counts)],
+        ),
         Gauge(
             "last_run_committed",
             "whether the last run that ended committed",
-            [({}, last) for last in ended[-1:]],
+            [({}, committed) for committed in ended[-1:]],
         ),
     ]
 
 
-def _of_last(last: RunSummary) -> list[Gauge]:
-    ended = timestamp(last.started) + (last.seconds or 0.0) if last.started else None
-
-    def one(name: str, meaning: str, value: float | None) -> Gauge:
-        return Gauge(name, meaning, [] if value is None else [({}, value)])
-
-    def several(name: str, meaning: str, label: str, fields: Sequence[str]) -> Gauge:
-        known = [(field, value) for field in fields if (value := getattr(last, field)) is not None]
-        return Gauge(name, meaning, [({label: field}, value) for field, value in known])
-
+def _gauges_of_last(last: RunSummary) -> list[Gauge]:
     return [
-        one("committed_timestamp_seconds", "when the last snapshot was committed", ended),
-        one("run_duration_seconds", "time of the run from start to commit", last.seconds),
-        one("rows", "rows of the snapshot; where they are cut into pieces, documents", last.rows),
-        one("pieces", "pieces that the documents of the snapshot were cut into", last.pieces),
-        several(
+        _gauge("committed_timestamp_seconds", "when the last snapshot was committed", _end(last)),
+        _gauge("run_duration_seconds", "time of the run from start to commit", last.seconds),
+        _gauge("rows", "rows of the snapshot; documents if these are cut into pieces", last.rows),
+        _gauge("pieces", "pieces that the documents of the snapshot were cut into", last.pieces),
+        Gauge(
             "work_rows",
-            "rows or pieces of the snapshot, by how they came by their vectors",
-            "work",
-            WORK,
+            "rows or pieces of the snapshot, by the origin of their vectors",
+            _by_label(last, "work", WORK),
         ),
-        several(
-            "changed_rows", "rows or pieces that differ from the snapshot before", "change", CHANGES
+        Gauge(
+            "changed_rows",
+            "rows or pieces that differ from the previous snapshot",
+            _by_label(last, "change", CHANGES),
         ),
-        one("rejected_rows", "rows or documents that were not embedded", last.rejected),
-        one("truncated_rows", "rows or pieces of the snapshot that were cut off", last.truncated),
-        one("tokens", "tokens that went through the model", last.tokens),
-        one("recall", "measured recall of the index", last.recall),
-        one("damaged_shards", "old shards that could not be used", last.damaged),
+        _gauge("rejected_rows", "rows or documents that were not embedded", last.rejected),
+        _gauge(
+            "truncated_rows", "rows or pieces of the snapshot that were cut off", last.truncated
+        ),
+        _gauge("tokens", "tokens that went through the model", last.tokens),
+        _gauge("recall", "measured recall of the index", last.recall),
+        _gauge("damaged_shards", "old shards that could not be used", last.damaged),
     ]
 
 
-def _of_stages(last: RunSummary) -> list[Gauge]:
+def _end(last: RunSummary) -> float | None:
+    """Return the time of the commit, in seconds since 1970."""
+    if not last.started:
+        return None
+    return timestamp(last.started) + (last.seconds or 0.0)
+
+
+def _gauge(name: str, meaning: str, value: float | None) -> Gauge:
+    """Return the gauge of one value without labels; it has none if the value is None."""
+    if value is None:
+        return Gauge(name, meaning, [])
+    return Gauge(name, meaning, [({}, value)])
+
+
+def _by_label(last: RunSummary, label: str, fields: Sequence[str]) -> list[LabelledValue]:
+    """Return the known values of the fields, each with its field's name under the label."""
+    values: list[LabelledValue] = []
+    for field in fields:
+        value = getattr(last, field)
+        if value is not None:
+            values.append(({label: field}, value))
+    return values
+
+
+def _embed_limit(last: RunSummary) -> Gauge:
+    values: list[LabelledValue] = []
+    if last.limit:
+        parts = [name.removesuffix("_ms") for name in EMBED_PARTS]
+        values = [({"part": part}, part == last.limit) for part in parts]
+    return Gauge("embed_limit", "whether this part of Embed held up the others", values)
+
+
+def _gauges_of_stages(last: RunSummary) -> Iterator[Gauge]:
     measures: Measures = last.measures or {}
-    parts = [name.removesuffix("_ms") for name in EMBED_PARTS] if last.limit else []
-    limits = [({"part": part}, part == last.limit) for part in parts]
-    found = [Gauge("embed_limit", "whether this part of Embed held up the others", limits)]
     for stage, figures in STAGES.items():
         for figure in figures:
-            summary, scale = measures.get(stage, {}).get(figure.name, {}), 1.0
+            statistics = measures.get(stage, {}).get(figure.name, {})
             name = f"{stage}_{figure.name}"
+            scale = 1.0
             if name.endswith("_ms"):
-                name, scale = f"{name.removesuffix('_ms')}_seconds", 1000.0
-            values = [
-                ({"statistic": key}, summary[key] / scale) for key in STATISTICS if key in summary
+                name = f"{name.removesuffix('_ms')}_seconds"
+                scale = 1000.0
+            values: list[LabelledValue] = [
+                ({"statistic": key}, statistics[key] / scale)
+                for key in STATISTICS
+                if key in statistics
             ]
-            found.append(Gauge(name, figure.meaning, values))
-    return found
+            yield Gauge(name, figure.meaning, values)

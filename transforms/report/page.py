@@ -1,15 +1,16 @@
-"""The report as one HTML file that needs nothing else: no script, no network, light and dark."""
+"""The report as one self-contained HTML file: no script, no network, light and dark."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from transforms.base.measures import STAGES
+from transforms.base.measures import STAGES, Measures
+from transforms.report.alerts import alerts
 from transforms.report.chart import Chart, Series, bar_chart, change_chart, line_chart
-from transforms.report.history import RunSummary
+from transforms.report.history import RunSummary, last_committed
 from transforms.report.html import environment
-from transforms.report.snapshot import alerts, facts, known_reasons
+from transforms.report.snapshot import facts, known_reasons
 from transforms.store.manifest import Manifest
 from transforms.store.runs.result import COMMITTED
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 PLOTTED = 366
 LISTED = 60
-NIGHTLY = ("embed", "")  # commands whose runs follow an input; runs of version 0.1.0 say none
+NIGHTLY = ("embed", "")  # commands that read the input; runs of version 0.1.0 record no command
 NEAR = timedelta(days=4)
 WORK = (
     ("carried", "carried over"),
@@ -26,6 +27,7 @@ WORK = (
     ("duplicates", "duplicates"),
     ("embedded", "embedded"),
 )
+STATISTICS = ("count", "sum", "p50", "p95", "max")
 COLUMNS = (
     "rows", "added", "changed", "deleted", "embedded", "reused", "duplicates", "carried",
     "rejected", "truncated",
@@ -33,57 +35,56 @@ COLUMNS = (
 
 
 def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None = None) -> str:
-    """The HTML of the page of a store, from the summaries of its runs in order and the current
-    snapshot.
-    """
-    last = next((summary for summary in reversed(summaries) if summary.status == COMMITTED), None)
-    nights = [summary for summary in summaries if summary.command in NIGHTLY]
-    plotted, listed = nights[-PLOTTED:], summaries[-LISTED:]
+    """Return the HTML of a store's page, from its runs in order and the current snapshot."""
+    nights = [summary for summary in summaries if summary.command in NIGHTLY][-PLOTTED:]
+    listed = summaries[-LISTED:]
+    properties: list[tuple[str, str]] = []
+    if manifest is not None:
+        properties = facts(manifest)
     return _template().render(
+        _of_last(last_committed(summaries)),
         store=store,
-        last=last,
         alerts=alerts(manifest, summaries),
-        facts=facts(manifest) if manifest else [],
+        facts=properties,
         reasons=known_reasons(manifest),
-        tiles=_tiles(last) if last else [],
-        work=[(name, getattr(last, field) or 0) for field, name in WORK] if last else [],
-        figures=_figures(last.measures or {}) if last else [],
-        failures=sum(summary.status != COMMITTED for summary in plotted),
-        charts=_charts(plotted),
+        failures=sum(summary.status != COMMITTED for summary in nights),
+        charts=_charts(nights),
         columns=COLUMNS,
         money=any(summary.spent is not None for summary in listed),
-        currency=last.currency if last else "",
         listed=listed[::-1],
         more=len(summaries) - LISTED,
     )
 
 
+def _of_last(last: RunSummary | None) -> dict[str, Any]:
+    """Return the template's values that come from the last committed run."""
+    if last is None:
+        return {"last": None, "tiles": [], "work": [], "figures": [], "currency": ""}
+    return {
+        "last": last,
+        "tiles": _tiles(last),
+        "work": [(name, getattr(last, field) or 0) for field, name in WORK],
+        "figures": _figures(last.measures or {}),
+        "currency": last.currency,
+    }
+
+
 @cache
 def _template() -> "Template":
-    """The page with its holes."""
-    found = environment()
-    found.filters |= {
+    templates = environment()
+    templates.filters |= {
         "count": _count, "percent": _percent, "short": _short, "money": _money,
         "duration": _duration, "time": _time, "recall": _recall,
     }  # fmt: skip
-    return found.get_template("page.html")
+    return templates.get_template("page.html")
 
 
 def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
-    """Name, figure and a remark; what the run did not measure is left out."""
-    grown = (
-        ""
-        if summary.added is None
-        else f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
-    )
-    grown += "" if summary.pieces is None or not grown else " pieces"
-    tiles = [
-        ("rows", _count(summary.rows), grown),
-        *(
-            []
-            if summary.pieces is None
-            else [("pieces", _count(summary.pieces), "of the documents in these rows")]
-        ),
+    """Return name, figure and remark of each tile; unknown figures are left out."""
+    tiles = [("rows", _count(summary.rows), _growth(summary))]
+    if summary.pieces is not None:
+        tiles.append(("pieces", _count(summary.pieces), "of the documents in these rows"))
+    tiles += [
         ("embedded", _count(summary.embedded), _share(summary.embedded, summary.stored)),
         (
             "time",
@@ -96,45 +97,57 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     if summary.recall is not None:
         tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))
     if summary.spent is not None:
-        saved = "" if summary.saved is None else f"{_money(summary.saved)} saved"
+        saved = ""
+        if summary.saved is not None:
+            saved = f"{_money(summary.saved)} saved"
         tiles.append((f"spent {summary.currency}".strip(), _money(summary.spent), saved))
     if summary.damaged:
         tiles.append(("damaged", _count(summary.damaged), "old shards, embedded again"))
     return tiles
 
 
-def _figures(measures: dict[str, Any]) -> list[tuple[str, str, list[float], str]]:
-    """Stage, figure, its summary and its meaning."""
-    return [
-        (
-            stage,
-            figure.name,
-            [summary[name] for name in ("count", "sum", "p50", "p95", "max")],
-            figure.meaning,
-        )
-        for stage, figures in STAGES.items()
-        for figure in figures
-        if (summary := measures.get(stage, {}).get(figure.name))
-    ]
+def _growth(summary: RunSummary) -> str:
+    """Return the rows or pieces that a run added and deleted, empty if unknown."""
+    if summary.added is None:
+        return ""
+    text = f"+{_count(summary.added)} \N{MINUS SIGN}{_count(summary.deleted)}"
+    if summary.pieces is not None:
+        text += " pieces"
+    return text
+
+
+def _figures(measures: Measures) -> list[tuple[str, str, list[float], str]]:
+    """Return stage, name, statistics and meaning of each measured figure."""
+    rows = []
+    for stage, figures in STAGES.items():
+        for figure in figures:
+            statistics = measures.get(stage, {}).get(figure.name)
+            if statistics:
+                values = [statistics[name] for name in STATISTICS]
+                rows.append((stage, figure.name, values, figure.meaning))
+    return rows
 
 
 def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
-    """Name, remark and picture of each number that is followed from run to run."""
+    """Return name, remark and chart of each number that the page follows from run to run."""
     labels = _labels([summary.started for summary in summaries])
     failed = [summary.status != COMMITTED for summary in summaries]
 
     def series(name: str, show: Callable[[float], str] = _short, whole: bool = False) -> Series:
-        values = [
-            None if bad else getattr(summary, name)
-            for summary, bad in zip(summaries, failed, strict=True)
-        ]
+        values: list[float | None] = [None] * len(summaries)
+        for number, summary in enumerate(summaries):
+            if summary.status == COMMITTED:
+                values[number] = getattr(summary, name)
         return Series(labels, values, failed, show, whole)
 
     def changes(name: str) -> Series:
-        later = [getattr(summary, name) if summary.previous else None for summary in summaries]
-        return Series(labels, later, failed, _short, whole=True)
+        values: list[float | None] = [None] * len(summaries)
+        for number, summary in enumerate(summaries):
+            if summary.previous:
+                values[number] = getattr(summary, name)
+        return Series(labels, values, failed, _short, whole=True)
 
-    drawn = [
+    charts = [
         ("rows", "", line_chart(series("rows", whole=True))),
         (
             "added, deleted",
@@ -148,8 +161,8 @@ def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
         ("time", "seconds from start to commit", bar_chart(series("seconds"))),
     ]
     if any(summary.saved is not None for summary in summaries):
-        drawn.append(("saved", "against embedding everything", bar_chart(series("saved", _money))))
-    return drawn
+        charts.append(("saved", "against embedding everything", bar_chart(series("saved", _money))))
+    return charts
 
 
 def _count(count: int | None) -> str:
@@ -161,16 +174,22 @@ def _recall(value: float | None) -> str:
 
 
 def _percent(part: int, whole: int | None) -> str:
-    share = 100 * part / whole if whole else 0.0
-    return f"{share:.2f} %" if 0 < share < 1 else f"{share:.0f} %"
+    if not whole:
+        return "0 %"
+    share = 100 * part / whole
+    if 0 < share < 1:
+        return f"{share:.2f} %"
+    return f"{share:.0f} %"
 
 
 def _share(part: int | None, whole: int | None) -> str:
-    return "" if part is None or not whole else _percent(part, whole)
+    if part is None or not whole:
+        return ""
+    return _percent(part, whole)
 
 
 def _short(value: float) -> str:
-    """A figure that fits beside an axis.
+    """Return a figure short enough to fit beside an axis.
 
     >>> _short(0.25), _short(950), _short(12_345), _short(1_200_000)
     ('0.25', '950', '12.3k', '1.2M')
@@ -178,27 +197,31 @@ def _short(value: float) -> str:
     for least, size, unit in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
         if value >= least:
             return f"{value / size:.3g}{unit}"
-    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
+    if value < 1000:
+        return f"{value:.4g}"
+    return f"{value:,.0f}"
 
 
 def _money(value: float | None) -> str:
-    """An amount to the cent, or to two digits where that would be next to nothing."""
+    """Return an amount to the cent, amounts below 1 with two significant digits."""
     if value is None:
         return ""
-    return f"{value:,.2f}" if value >= 1 or value == 0 else f"{value:.2g}"
+    if value >= 1 or value == 0:
+        return f"{value:,.2f}"
+    return f"{value:.2g}"
 
 
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
     whole = round(seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
     if whole < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
-    return (
-        f"{whole // 60} min {whole % 60} s"
-        if whole < 3600
-        else f"{whole // 3600} h {whole % 3600 // 60} min"
-    )
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _time(started: str) -> str:
@@ -206,8 +229,9 @@ def _time(started: str) -> str:
 
 
 def _labels(started: Sequence[str]) -> list[str]:
-    """Days as an axis names them, with the hour where the runs lie within a few days; what is no
-    time stays as it is.
+    """Return days as labels of an axis, with the hour if all runs lie within four days.
+
+    If a text is no time, all texts are returned unchanged.
 
     >>> _labels(["2026-01-01T02:00:00Z", "2026-01-01T14:30:00Z"])
     ['1 Jan 02:00', '1 Jan 14:30']
@@ -218,5 +242,6 @@ def _labels(started: Sequence[str]) -> list[str]:
             times.append(datetime.fromisoformat(text))
         except ValueError:
             return list(started)
-    near = bool(times) and max(times) - min(times) < NEAR
-    return [f"{time.day} {time:%b %H:%M}" if near else f"{time.day} {time:%b %Y}" for time in times]
+    if times and max(times) - min(times) < NEAR:
+        return [f"{time.day} {time:%b %H:%M}" for time in times]
+    return [f"{time.day} {time:%b %Y}" for time in times]

@@ -1,18 +1,21 @@
-"""The report beside a store's snapshots: the counts of every run as JSON, and a page with
-charts.
-"""
+"""The report beside a store's snapshots: counts of every run as JSON, and a page with charts."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from transforms import storage
 from transforms.base.errors import first_line
-from transforms.report.history import RunSummary, known_summaries, run_summaries
+from transforms.report.history import (
+    RunSummary,
+    known_summaries,
+    last_committed,
+    run_summaries,
+)
 from transforms.report.page import page
 from transforms.store import layout
 from transforms.store.manifest import read_manifest, sealed, to_bytes
-from transforms.store.runs.result import COMMITTED
 
 FORMAT = 1
 _LOGGER = logging.getLogger(__name__)
@@ -20,15 +23,13 @@ _LOGGER = logging.getLogger(__name__)
 
 def write_report(root: str) -> None:
     """Write `report.json` and `report.html` of a store, up to the last run that ended."""
-    found = run_summaries(root, known_summaries(root))
-    _put(root, layout.REPORT, to_bytes(sealed(report(found))))
-    _put(root, layout.PAGE, page(root, found, read_manifest(root)).encode())
+    summaries = run_summaries(root, known_summaries(root))
+    _put(root, layout.REPORT, to_bytes(sealed(report(summaries))))
+    _put(root, layout.PAGE, page(root, summaries, read_manifest(root)).encode())
 
 
 def bring_up_to_date(root: str) -> None:
-    """Write the report of a store that has a new snapshot; what keeps it from being written is
-    logged, not raised.
-    """
+    """Write the report of a store with a new snapshot; failures are logged, not raised."""
     try:
         write_report(root)
     except Exception as error:
@@ -39,22 +40,27 @@ def bring_up_to_date(root: str) -> None:
         )
 
 
-def report(found: list[RunSummary]) -> dict[str, Any]:
-    """The content of `report.json`: the fields of the last committed run, and those of all runs
-    under `nights`.
+def report(summaries: Sequence[RunSummary]) -> dict[str, Any]:
+    """Return the content of `report.json`.
+
+    It has the fields of the last committed run, and the fields of all runs under `nights`.
     """
-    last = next((summary for summary in reversed(found) if summary.status == COMMITTED), None)
-    return {
-        "format": FORMAT,
-        **(asdict(last) if last else {}),
-        "nights": [asdict(summary) for summary in found],
-    }
+    content: dict[str, Any] = {"format": FORMAT}
+    last = last_committed(summaries)
+    if last is not None:
+        content |= asdict(last)
+    content["nights"] = [asdict(summary) for summary in summaries]
+    return content
 
 
 def summary_of(root: str, run: str) -> RunSummary | None:
-    """The summary of a run in the report; None where it is not in there."""
-    return next((summary for summary in known_summaries(root) if summary.run == run), None)
+    """Return the summary of a run from the report, None if the report lacks it."""
+    for summary in known_summaries(root):
+        if summary.run == run:
+            return summary
+    return None
 
 
 def _put(root: str, name: str, data: bytes) -> None:
-    storage.replace(storage.join(root, name), data)  # else another run has just written a later one
+    """Replace a file, unless another run has just written a later one."""
+    storage.replace(storage.join(root, name), data)

@@ -1,30 +1,24 @@
-"""What the report says of the current snapshot: what it is made of, why rows were rejected, what to
-look at.
-"""
+"""The section of the report on the current snapshot: its properties and its rejected rows."""
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from transforms.base.errors import SentenceBeamError
-from transforms.report.history import RunSummary
 from transforms.space import PoolerSpec
-from transforms.store.entries import IndexEntry, Input, RememberedOptions
+from transforms.store.entries import IndexEntry, Input
 from transforms.store.manifest import Manifest
 from transforms.store.runs.rejected import rejected_rows
-from transforms.store.runs.result import COMMITTED
 
-REJECT_FILES = 100  # are read at most for the reasons
-MANY_DELETED = 0.1  # of the rows before
-NEARLY_TOO_MANY = 0.5  # of the fraction that --max-rejects allows
-FALLEN = 0.02  # of recall since the run before
+REJECT_FILES = 100  # read at most for the reasons
+MODEL_LAYERS = ("mix", "tokens", "then")  # keys of a pooler that has layers of the model's own
 
 
 @dataclass(frozen=True)
 class Reasons:
-    """How many rows were rejected for which reason, most frequent first; `some` where not every
-    file was read.
+    """Counts of rejected rows by reason, most frequent first.
+
+    `some` is true if only the first REJECT_FILES files were read.
     """
 
     counts: tuple[tuple[str, int], ...]
@@ -32,42 +26,79 @@ class Reasons:
 
 
 def facts(manifest: Manifest) -> list[tuple[str, str]]:
-    """Name and value of what decides a snapshot's vectors, of its input and of its index."""
-    space, options = manifest.space, manifest.options
-    vectors = (
-        f"{space.dim} dimensions, {space.precision}{', of length 1' if space.normalize else ''}"
-    )
-    found = [
-        ("model", options.model + (f", revision {options.revision}" if options.revision else "")),
+    """Return name and value of each property that a snapshot has; empty ones are left out.
+
+    These decide its vectors, or describe its input and its index.
+    """
+    rows = [
+        ("model", _model(manifest)),
         ("pooler", _pooler(manifest)),
-        ("vectors", f"{vectors}; the model computes in {space.dtype}"),
-        ("tokens", f"{space.max_tokens:,} of a text at most" if space.max_tokens else ""),
-        ("prompt", space.prompt),
-        ("chunks", "" if manifest.chunks == "none" else manifest.chunks),
-        ("calibration", manifest.calibration.digest[:16] if manifest.calibration else ""),
-        ("input", ", ".join(_input(manifest.input))),
-        ("index", _index(manifest.index) if manifest.index else "none"),
+        ("vectors", _vectors(manifest)),
+        ("tokens", _max_tokens(manifest)),
+        ("prompt", manifest.space.prompt),
+        ("chunks", _chunks(manifest)),
+        ("calibration", _calibration(manifest)),
+        ("input", ", ".join(_globs(manifest.input))),
+        ("index", _index(manifest.index)),
     ]
-    return [(name, value) for name, value in found if value]
+    return [(name, value) for name, value in rows if value]
+
+
+def _model(manifest: Manifest) -> str:
+    options = manifest.options
+    if not options.revision:
+        return options.model
+    return f"{options.model}, revision {options.revision}"
 
 
 def _pooler(manifest: Manifest) -> str:
-    """The SPEC of the pooler; as it was asked for where layers of the model's own belong to it."""
+    """Return the SPEC of the pooler, or `--pooler` if the pooler has layers of the model's own."""
     pooler = manifest.space.pooler
-    if "parts" not in pooler or any(
-        of_the_model in pooler for of_the_model in ("mix", "tokens", "then")
-    ):
+    if "parts" not in pooler or any(layers in pooler for layers in MODEL_LAYERS):
         return manifest.options.pooler
     return str(PoolerSpec.from_json(pooler))
 
 
-def _input(found: Input) -> list[str]:
-    """The patterns of an input, tables with their versions."""
-    tables = found.tables
-    return [f"{glob} (version {tables[glob]})" if glob in tables else glob for glob in found.globs]
+def _vectors(manifest: Manifest) -> str:
+    space = manifest.space
+    text = f"{space.dim} dimensions, {space.precision}"
+    if space.normalize:
+        text += ", of length 1"
+    return f"{text}; the model computes in {space.dtype}"
 
 
-def _index(index: IndexEntry) -> str:
+def _max_tokens(manifest: Manifest) -> str:
+    if not manifest.space.max_tokens:
+        return ""
+    return f"{manifest.space.max_tokens:,} of a text at most"
+
+
+def _chunks(manifest: Manifest) -> str:
+    if manifest.chunks == "none":
+        return ""
+    return manifest.chunks
+
+
+def _calibration(manifest: Manifest) -> str:
+    if manifest.calibration is None:
+        return ""
+    return manifest.calibration.digest[:16]
+
+
+def _globs(entry: Input) -> list[str]:
+    """Return the patterns of an input, tables with their versions."""
+    names = []
+    for glob in entry.globs:
+        if glob in entry.tables:
+            names.append(f"{glob} (version {entry.tables[glob]})")
+        else:
+            names.append(glob)
+    return names
+
+
+def _index(index: IndexEntry | None) -> str:
+    if index is None:
+        return "none"
     text = f"{index.factory}, {index.metric}, {len(index.segments):,} segments"
     if index.recall is None:
         return text
@@ -77,87 +108,26 @@ def _index(index: IndexEntry) -> str:
 
 
 def reasons(manifest: Manifest) -> Reasons:
-    """Why rows of a snapshot were rejected, from its first reject files. Raises SentenceBeamError
-    for a damaged one.
+    """Return the reasons for rejected rows, from the snapshot's first reject files.
+
+    Raises SentenceBeamError for a damaged file.
     """
-    paths = (
-        [unit.rejects for unit in manifest.units if unit.rejects] if manifest.rows.rejected else []
-    )
-    counts = Counter(
-        row.reason for row in rejected_rows(manifest.root, islice(paths, REJECT_FILES))
-    )
-    return Reasons(tuple(counts.most_common()), len(paths) > REJECT_FILES)
-
-
-def alerts(manifest: Manifest | None, summaries: Sequence[RunSummary]) -> list[str]:
-    """What somebody should look at, a sentence each, with the threshold that it is beyond."""
-    found = []
-    if summaries and summaries[-1].status not in (COMMITTED, "running"):
-        found.append(
-            f"The last run committed nothing: {summaries[-1].message or summaries[-1].status}."
-        )
-    committed = [summary for summary in summaries if summary.status == COMMITTED]
-    if not committed:
-        return found
-    last, before = committed[-1], committed[-2] if len(committed) > 1 else None
-    earlier = (last.stored or 0) - (last.added or 0) + (last.deleted or 0)
-    if last.deleted and last.deleted > MANY_DELETED * earlier:
-        found.append(
-            f"{last.deleted:,} of {earlier:,} rows were deleted ({100 * last.deleted / earlier:.0f}"
-            f" %); told above {100 * MANY_DELETED:g} %."
-        )
-    allowed = RememberedOptions.max_rejects if manifest is None else manifest.options.max_rejects
-    limit = NEARLY_TOO_MANY * allowed
-    blank = last.blank or 0  # lines of text files, which do not count for --max-rejects
-    rejected = (last.rejected or 0) - blank
-    counted = (last.read or 0) - blank
-    if rejected and rejected > limit * counted:
-        found.append(
-            f"{rejected:,} of {counted:,} rows were rejected ({100 * rejected / counted:.2g} %);"
-            f" told above {100 * limit:g} %, half of what --max-rejects allows."
-        )
-    if last.moved and last.moved["distance"] > last.moved["far"]:
-        found.append(
-            f"The rows lie {last.moved['distance']:.2f} deviations from those that the calibration"
-            f" was fitted on; told above {last.moved['far']:g}: fit it anew, then recalibrate."
-        )
-    read = next(
-        (summary for summary in reversed(committed) if summary.command in ("embed", "")), last
-    )
-    found += [f"{read.message}."] if read.message else []  # files that were left out
-    if last.damaged:
-        found.append(
-            f"{last.damaged:,} shards of the snapshot before were damaged or gone; told above none."
-        )
-    return [*found, *_recall(manifest, last, before)]
-
-
-def _recall(manifest: Manifest | None, last: RunSummary, before: RunSummary | None) -> list[str]:
-    measured = manifest.index.recall if manifest and manifest.index else None
-    found = []
-    if measured and measured.high < measured.target:
-        found.append(
-            f"Recall@{measured.k} is {measured.value:.4f}, at most {measured.high:.4f}; told below"
-            f" its target, {measured.target:g}."
-        )
-    if (
-        last.recall is not None
-        and before
-        and before.recall is not None
-        and last.recall < before.recall - FALLEN
-    ):
-        found.append(
-            f"Recall@10 fell from {before.recall:.4f} to {last.recall:.4f}; told of a fall by more"
-            f" than {FALLEN:g}."
-        )
-    return found
+    if not manifest.rows.rejected:
+        return Reasons((), some=False)
+    paths = [unit.rejects for unit in manifest.units if unit.rejects]
+    rows = rejected_rows(manifest.root, islice(paths, REJECT_FILES))
+    counts = Counter(row.reason for row in rows)
+    return Reasons(tuple(counts.most_common()), some=len(paths) > REJECT_FILES)
 
 
 def known_reasons(manifest: Manifest | None) -> Reasons | None:
-    """The reasons of a snapshot; None where there is none, or where a reject file cannot be read,
-    as `verify` says.
+    """Return the reasons of a snapshot; None without a snapshot or if a reject file is damaged.
+
+    `verify` reports damaged files.
     """
+    if manifest is None:
+        return None
     try:
-        return reasons(manifest) if manifest else None
+        return reasons(manifest)
     except SentenceBeamError:
         return None

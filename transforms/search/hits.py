@@ -1,4 +1,4 @@
-"""The best rows of queries, as arrays, and one of them with what is shown of it."""
+"""The best rows of queries as arrays, and one such row as a search returns it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,11 +7,10 @@ import numpy as np
 
 
 class Hit(dict[str, Any]):
-    """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns, `text` among
-    them if kept.
+    """A row that a search found: a dict of `rank`, `score`, `id` and the kept columns.
 
-    If a cross-encoder put the hits into their order, `rerank` is its score. If rows are pieces of
-    documents it has `piece`, `pieces`, `start`, `end` and, where text is kept, `passage` too.
+    `rerank` is the score of a cross-encoder, if one sorted the hits. If rows are pieces of
+    documents, a hit also has `piece`, `pieces`, `start` and `end`, and, if text is kept, `passage`.
     """
 
     @property
@@ -21,7 +20,7 @@ class Hit(dict[str, Any]):
 
     @property
     def score(self) -> float:
-        """The cosine, inner product or squared distance, as the store's metric is."""
+        """The cosine, inner product or squared distance, by the store's metric."""
         return float(self["score"])
 
     @property
@@ -32,8 +31,9 @@ class Hit(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Hits:
-    """The best rows of queries [q, k]: scores float32, number of the shard and row in it int64, -1
-    for none.
+    """The best rows of queries [q, k]: scores float32, shard number and row in the shard int64.
+
+    Missing rows have shard -1.
     """
 
     scores: np.ndarray
@@ -46,22 +46,21 @@ class Hits:
         return self.scores, self.shard, self.row
 
     def at(self, places: list[list[int]], k: int) -> "Hits":
-        """The hits at these places of each query, with nothing behind them up to k."""
-        made = no_hits(len(places), k)
-        for column, taken in zip(self.columns, made.columns, strict=True):
-            for query, which in enumerate(places):
-                taken[query, : len(which)] = column[query][which]
-        return made
+        """Return the hits at these places of each query, filled up to k with missing rows."""
+        hits = no_hits(len(places), k)
+        for source, target in zip(self.columns, hits.columns, strict=True):
+            for query, chosen in enumerate(places):
+                target[query, : len(chosen)] = source[query][chosen]
+        return hits
 
 
 def no_hits(queries: int, k: int) -> Hits:
-    """The hits of queries that find nothing."""
+    """Return hits [queries, k] that are all missing."""
     missing = np.full((queries, k), -1, np.int64)
     return Hits(np.full((queries, k), -np.inf, np.float32), missing, missing.copy())
 
 
-def joined(found: list[Hits]) -> Hits:
-    """The hits of several groups of queries, in order."""
-    return Hits(
-        *(np.concatenate(column) for column in zip(*(hits.columns for hits in found), strict=True))
-    )
+def join_hits(groups: list[Hits]) -> Hits:
+    """Return the hits of several groups of queries as one, in order."""
+    columns = zip(*(hits.columns for hits in groups), strict=True)
+    return Hits(*(np.concatenate(column) for column in columns))

@@ -1,6 +1,4 @@
-"""The index of a snapshot, opened: its segments, where their rows are, and the vectors of
-candidates.
-"""
+"""The opened index of a snapshot: its segments, their rows' places, and vectors of candidates."""
 
 from functools import cached_property
 
@@ -26,19 +24,21 @@ from transforms.store.shards.reading import take_rows
 
 
 class SnapshotIndex:
-    """The index of a snapshot; its files are opened when they are first needed."""
+    """The index of a snapshot; its files are opened when first needed."""
 
     def __init__(self, manifest: Manifest):
         self._manifest = manifest
         self._numbers = {
-            str(unit.path): number
-            for number, unit in enumerate(u for u in manifest.units if u.path)
+            path: number
+            for number, path in enumerate(str(unit.path) for unit in manifest.units if unit.path)
         }
         self._filter: tuple[Matches, FilteredIndex] | None = None
 
     @property
     def _segments(self) -> tuple[SegmentEntry, ...]:
-        return self._manifest.index.segments if self._manifest.index else ()
+        if self._manifest.index is None:
+            return ()
+        return self._manifest.index.segments
 
     @cached_property
     def _locators(self) -> list[LocatorFile]:
@@ -50,15 +50,13 @@ class SnapshotIndex:
             return self.opened(0, len(self._segments))
 
     def opened(self, first: int, stop: int) -> SegmentedIndex:
-        """The index of the segments from `first` up to `stop` alone, which are numbered from 0
-        there.
-        """
+        """Return the index of the segments from `first` up to `stop`, numbered from 0."""
         pairs = zip(self._segments[first:stop], self._locators[first:stop], strict=True)
         return SegmentedIndex.open([self._segment(*pair) for pair in pairs], self.trained)
 
     @property
     def trained(self) -> TrainedIndex | None:
-        """The trained index that the segments share; None where they have no lists."""
+        """The trained index that the segments share; None if they have no lists."""
         index = self._manifest.index
         if index is None or not index.nprobe or not index.trained.path:
             return None
@@ -67,14 +65,18 @@ class SnapshotIndex:
         return TrainedIndex.open(path)
 
     def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
-        """A segment to open; one of an earlier version, whose lists have no checksums, is read as a
-        whole first.
+        """Return a segment to open.
+
+        A segment of an earlier version, whose lists have no checksums, is read and checked whole.
         """
-        path, checks = cached(self._path(entry.path), entry.sha256), locator.checks
-        if checks is None:
+        path = cached(self._path(entry.path), entry.sha256)
+        checks = None
+        if locator.checks is None:
             index_files.check(path, entry.sha256)
+        elif locator.checks:
+            checks = SegmentChecks.from_text(locator.checks)
         keep = locator.keep() if entry.deleted else None
-        return SegmentFile(path, keep, SegmentChecks.from_text(checks) if checks else None)
+        return SegmentFile(path, keep, checks)
 
     def _path(self, relative: str) -> str:
         return storage.join(self._manifest.root, relative)
@@ -82,79 +84,81 @@ class SnapshotIndex:
     def search(
         self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
     ) -> Hits:
-        """The k rows nearest to each query, prepared for the metric, of those that a filter wants
-        (None: of all).
+        """Return the k rows nearest to each query, among `wanted` rows (None: all rows).
 
-        Raises DamagedIndexError where a file of the index is not what was written.
+        Queries are prepared for the metric. Raises DamagedIndexError if a file of the index is not
+        what was written.
         """
         try:
-            return self._searched(index, queries, k, wanted)
+            return self._search(index, queries, k, wanted)
         except DamagedIndexError as error:
             raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
 
-    def _searched(
+    def _search(
         self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
     ) -> Hits:
-        opened, depth, nprobe = self._whole, depth_for(k, index.rerank), index.nprobe_for(k) or None
+        opened = self._whole
+        depth = depth_for(k, index.rerank)
+        nprobe = index.nprobe_for(k) or None
         with progress.stage("searching the index"):
             if wanted is None:
-                found = opened.search(queries, depth, nprobe=nprobe, least=k)
+                result = opened.search(queries, depth, nprobe=nprobe, least=k)
             else:
-                found = self._filtered(wanted, bool(index.rerank)).search(
-                    queries, k, nprobe=nprobe, depth=depth
-                )
+                filtered = self._filtered(wanted, bool(index.rerank))
+                result = filtered.search(queries, k, nprobe=nprobe, depth=depth)
         if index.rerank and wanted is None:
-            found = rerank(queries, found, k, self.vectors_of, scored_by(self._manifest.metric))
-        shard, row = self.located(found.segment, found.row)
-        return Hits(found.scores[:, :k], shard[:, :k], row[:, :k])
+            result = rerank(queries, result, k, self.vectors_of, scored_by(self._manifest.metric))
+        shard, row = self.located(result.segment, result.row)
+        return Hits(result.scores[:, :k], shard[:, :k], row[:, :k])
 
     def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
-        """The index of the rows that a filter wants; that of the last filter is remembered."""
+        """Return the index of the wanted rows; the index of the last filter is remembered."""
         if self._filter is None or self._filter[0] is not wanted:
             rows = {path: wanted.shards[number] for path, number in self._numbers.items()}
-            kept = [locator.wanted(rows) for locator in self._locators]
-            self._filter = (
-                wanted,
-                FilteredIndex(self._whole, kept, self.vectors_of if reranks else None),
-            )
+            of_segments = [locator.wanted(rows) for locator in self._locators]
+            vectors = self.vectors_of if reranks else None
+            self._filter = (wanted, FilteredIndex(self._whole, of_segments, vectors))
         return self._filter[1]
 
     def _mend(self, error: str) -> str:
-        """What to do about a file of the index that an error names: one of the store, or a copy of
-        it.
-        """
+        """Return what mends the damaged file that an error names, in the store or in a cache."""
         if self._manifest.root in error:
             return "`sentence-beam index` makes it again, search --exact does without it"
         return "it is a copy: remove it, and it is fetched again"
 
     def located(self, segment: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Shard number and row within it of every (segment, local row)."""
-        shards, rows = np.full(segment.shape, -1, np.int64), np.full(segment.shape, -1, np.int64)
+        """Return the shard number and the row in it of every (segment, local row), -1 for none."""
+        shards = np.full(segment.shape, -1, np.int64)
+        rows = np.full(segment.shape, -1, np.int64)
         for number in np.unique(segment[row >= 0]).tolist():
             here = (segment == number) & (row >= 0)
             names, shard, rows[here] = self._locators[number].places(row[here])
             used, place = np.unique(shard, return_inverse=True)
-            shards[here] = np.array([self._numbers[names[which]] for which in used])[place]
+            numbers = np.array([self._numbers[names[i]] for i in used])
+            shards[here] = numbers[place]
         return shards, rows
 
     @cached_property
     def _refine(self) -> list[RefineFile | None]:
-        """The vectors beside each segment; None where an earlier version wrote none."""
-        dim = self._manifest.space.dim
-        return [
-            RefineFile(self._path(entry.refine.path), dim, entry.rows) if entry.refine else None
-            for entry in self._segments
-        ]
+        """The file of vectors beside each segment; None if an earlier version wrote none."""
+        files: list[RefineFile | None] = []
+        for entry in self._segments:
+            file = None
+            if entry.refine:
+                path = self._path(entry.refine.path)
+                file = RefineFile(path, self._manifest.space.dim, entry.rows)
+            files.append(file)
+        return files
 
     def vectors_of(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Vectors of index rows, in order of (segment, row), float32 [m, dim]: of the files beside
-        the segments.
+        """Return vectors of index rows, float32 [m, dim], from the files beside the segments.
+
+        Rows are in order of (segment, row).
         """
         vectors = np.empty((len(row), self._manifest.space.dim), np.float32)
         numbers, starts = np.unique(segment, return_index=True)
-        for number, start, end in zip(
-            numbers.tolist(), starts, [*starts[1:], len(row)], strict=True
-        ):
+        ends = [*starts[1:], len(row)]
+        for number, start, end in zip(numbers.tolist(), starts, ends, strict=True):
             file = self._refine[number]
             if file:
                 file.vectors(row[start:end], vectors[start:end])
@@ -163,11 +167,11 @@ class SnapshotIndex:
         return vectors
 
     def _stored(self, segment: np.ndarray, row: np.ndarray) -> np.ndarray:
-        """Vectors of index rows, read from their shards through the locators; float32 [m, dim]."""
+        """Return vectors of index rows, float32 [m, dim], read from the shards."""
         shard, place = self.located(segment, row)
         vectors = np.empty((len(shard), self._manifest.space.dim), np.float32)
         for number in np.unique(shard):
-            at = np.flatnonzero(shard == number)
-            read = take_rows(self._manifest.shard_paths[int(number)], place[at], ["embedding"])
-            vectors[at] = as_matrix(read.column(0).combine_chunks())
+            here = np.flatnonzero(shard == number)
+            table = take_rows(self._manifest.shard_paths[int(number)], place[here], ["embedding"])
+            vectors[here] = as_matrix(table.column(0).combine_chunks())
         return prepared(vectors, self._manifest.metric)

@@ -17,7 +17,7 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder  # torch, which a search by vectors needs not
+    from transforms.encoder import Encoder  # imports torch, which a search by vectors lacks
 
 NO_QUERY_PROMPT = (
     "the rows have a prompt and none is known for queries, which get none; say --query-prompt here,"
@@ -26,20 +26,18 @@ NO_QUERY_PROMPT = (
 SMALL_MODEL = 200_000_000  # bytes of weights
 FEW_CHARACTERS = 2000
 EXCERPT = 60  # characters
-MOST_UNKNOWN = 0.5  # of a query's tokens: of one with more it is said
+MOST_UNKNOWN = 0.5  # fraction of a query's tokens; above it a warning is printed
 _LOGGER = logging.getLogger(__name__)
 
 
 def unknown_queries(texts: list[str]) -> str:
-    """What is to be said of queries that the model does not know."""
+    """Return the warning about queries whose words the model does not know."""
     others = len(texts) - 1
-    more = (
-        ""
-        if not others
-        else " and of 1 other query"
-        if others == 1
-        else f" and of {others:,} other queries"
-    )
+    more = ""
+    if others == 1:
+        more = " and of 1 other query"
+    elif others:
+        more = f" and of {others:,} other queries"
     return (
         f"the model does not know most words of the query {texts[0][:EXCERPT]!r}{more}; its hits"
         " mean little"
@@ -47,33 +45,30 @@ def unknown_queries(texts: list[str]) -> str:
 
 
 class QueryEncoder:
-    """The encoder of queries to a snapshot, loaded when first needed; the options are those of
-    `Searcher`.
+    """The encoder of queries to a snapshot, loaded when first needed.
+
+    The options are those of `Searcher`.
     """
 
     def __init__(
         self, manifest: Manifest, model: str | None, query_prompt: str | None, alone: bool
     ):
-        self._manifest, self._model, self._given_prompt, self._alone = (
-            manifest,
-            model,
-            query_prompt,
-            alone,
-        )
+        self._manifest = manifest
+        self._model = model
+        self._given_prompt = query_prompt
+        self._alone = alone
         self._loaded: Encoder | None = None
 
     def of(self, manifest: Manifest) -> "QueryEncoder":
-        """The encoder of another snapshot: this one's model where it is the same and loaded
-        already.
-        """
+        """Return the encoder of another snapshot; a loaded model is shared if it is the same."""
         other = QueryEncoder(manifest, self._model, self._given_prompt, self._alone)
-        if self._loaded is not None and other._decides == self._decides:
+        if self._loaded is not None and other._identity == self._identity:
             other._loaded = self._loaded
         return other
 
     @property
-    def _decides(self) -> tuple[object, ...]:
-        """What the encoder depends on."""
+    def _identity(self) -> tuple[object, ...]:
+        """The values that determine the encoder."""
         return self._manifest.root, self._manifest.space, self._recipe, self.prompt
 
     @property
@@ -84,14 +79,14 @@ class QueryEncoder:
         return self._loaded
 
     def _load(self) -> "Encoder":
-        space, model = self._manifest.space, self._recipe.model
-        kept = kept_calibration(self._manifest.root, space)
+        space = self._manifest.space
+        calibration = kept_calibration(self._manifest.root, space)
         with progress.stage(progress.LOADING):
             from transforms.encoder import Encoder
 
             recipe = replace(self._recipe, prompt=self.prompt or "", calibration="")
-            encoder = Encoder.of(recipe, calibration=kept)
-        what = f"{model} is not the model of {self._manifest.root}"
+            encoder = Encoder.of(recipe, calibration=calibration)
+        what = f"{self._recipe.model} is not the model of {self._manifest.root}"
         space.check(
             encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision")
         )
@@ -99,30 +94,29 @@ class QueryEncoder:
 
     @cached_property
     def _recipe(self) -> Recipe:
-        """What the store remembers of its vectors, with the model's place on this machine."""
+        """The store's recipe for its vectors, with the model's path on this machine."""
         recipe = Recipe.of(self._manifest.options.to_json())
-        return replace(recipe, model=self._model, revision=None) if self._model else recipe
+        if not self._model:
+            return recipe
+        return replace(recipe, model=self._model, revision=None)
 
     @cached_property
     def prompt(self) -> str | None:
-        """The prompt for queries: given, remembered by the store, or the model's own; None where
-        none is known.
-        """
-        known = next(
-            (p for p in (self._given_prompt, self._recipe.query_prompt) if p is not None), None
-        )
-        return self._recipe.files().modules.query_prompt if known is None else known
+        """The prompt for queries: given, remembered by the store, or the model's own, or None."""
+        for prompt in (self._given_prompt, self._recipe.query_prompt):
+            if prompt is not None:
+                return prompt
+        return self._recipe.files().modules.query_prompt
 
     @property
     def lacks_prompt(self) -> bool:
-        """Whether the rows have a prompt and none is known for queries, which get none then."""
+        """Whether the rows have a prompt but no prompt for queries is known."""
         return bool(self._manifest.space.prompt) and self.prompt is None
 
     def vectors(self, texts: list[str]) -> np.ndarray:
-        """The vectors of queries, float32 [q, dim]; of none, and where there is no row to find,
-        without the model.
+        """Return the vectors of queries, float32 [q, dim].
 
-        Raises OptionError for a text that is empty.
+        Without queries or rows the model is not loaded. Raises OptionError for an empty text.
         """
         for number, text in enumerate(texts, 1):
             if not text.strip():
@@ -131,7 +125,7 @@ class QueryEncoder:
             return np.zeros((len(texts), self._manifest.space.dim), np.float32)
         if self.lacks_prompt:
             _LOGGER.warning("%s: %s", self._manifest.root, NO_QUERY_PROMPT)
-        with one_core() if self._alone and self._is_little(texts) else contextlib.nullcontext():
+        with self._cores(texts):
             encoder = self._encoder
             with progress.stage("embedding the queries"):
                 vectors = encoder.encode(texts, route=QUERY)
@@ -140,21 +134,21 @@ class QueryEncoder:
         return vectors
 
     def unknown(self, texts: list[str]) -> list[str]:
-        """The queries of whose tokens the model does not know most; none if there is no row to
-        find.
-        """
+        """Return the queries with mostly unknown tokens; none if the store has no rows."""
         if not texts or not self._manifest.shard_paths:
             return []
         encoder = self._encoder
         words = encoder.words(encoder.tokenize(texts))
-        return [
-            texts[place]
-            for place in np.flatnonzero(
-                words.unknown > MOST_UNKNOWN * (words.known + words.unknown)
-            )
-        ]
+        is_unknown = words.unknown > MOST_UNKNOWN * (words.known + words.unknown)
+        return [texts[place] for place in np.flatnonzero(is_unknown)]
+
+    def _cores(self, texts: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Return the context to embed in: one core if several would not be faster."""
+        if self._alone and self._is_little(texts):
+            return one_core()
+        return contextlib.nullcontext()
 
     def _is_little(self, texts: list[str]) -> bool:
-        """Whether a core loads the model and embeds the texts about as fast as several do."""
+        """Return whether one core loads the model and embeds the texts about as fast as several."""
         weights = sum(path.stat().st_size for path in self._recipe.files().weights)
         return weights < SMALL_MODEL and sum(map(len, texts)) < FEW_CHARACTERS

@@ -1,9 +1,7 @@
-"""The rows of a snapshot as a search shows them: what is kept of each, documents and their
-passages.
-"""
+"""The rows of a snapshot for search: their kept columns, documents and passages."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -21,12 +19,12 @@ from transforms.store.matches import matches
 from transforms.store.shards.columns import hidden_columns
 from transforms.store.shards.reading import open_shard, take_rows
 
-LOOKED_AT = 4  # shards at most that are opened to see whether a text column holds numbers
-HIT_FIELDS = {"query", "rank", "score", "rerank"}  # what a search says itself
+SAMPLED_SHARDS = 4  # opened at most, to see whether a text column holds numbers
+HIT_FIELDS = {"query", "rank", "score", "rerank"}  # fields that the search fills itself
 
 
 class StoredRows(NamedTuple):
-    """Some rows: their ids, shard and row int64 [r], vectors float32 [r, dim]."""
+    """Ids, shards and rows int64 [r], and vectors float32 [r, dim] of some rows."""
 
     ids: np.ndarray
     shard: np.ndarray
@@ -34,9 +32,9 @@ class StoredRows(NamedTuple):
     vectors: np.ndarray
 
     def of(self, name: str) -> "StoredRows":
-        """Those that have an id."""
-        here = self.ids == name
-        return StoredRows(*(column[here] for column in self))
+        """Return the rows that have an id."""
+        is_named = self.ids == name
+        return StoredRows(*(column[is_named] for column in self))
 
 
 class SnapshotRows:
@@ -53,48 +51,43 @@ class SnapshotRows:
 
     @property
     def text(self) -> str | None:
-        """The column with the rows' texts, None where they were not kept."""
+        """The column with the rows' texts, None if texts are not kept."""
         return self._manifest.options.kept_text
 
     def field_of(self, column: str) -> str:
-        """The field of a hit that has the values of a column: its name, after `kept_` where a hit
-        says that itself.
+        """Return the field of a hit for the values of a column.
+
+        It is the column's name, with `kept_` before it if the search fills a field of that name.
         """
-        own, name = HIT_FIELDS | ({"passage"} if self.has_pieces else set()), column
-        while name in own or (name != column and name in self.columns.names):
+        reserved = set(HIT_FIELDS)
+        if self.has_pieces:
+            reserved.add("passage")
+        name = column
+        while name in reserved or (name != column and name in self.columns.names):
             name = f"kept_{name}"
         return name
 
     @property
     def text_field(self) -> str | None:
-        """The field of a hit that has its row's text, None where texts were not kept."""
+        """The field of a hit with its row's text, None if texts are not kept."""
         return self.text and self.field_of(self.text)
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """The columns that a hit has, and that a filter may name; of a snapshot with a row at
-        least.
-        """
+        """The columns that hits have and filters may name; the snapshot must have a row."""
+        hidden = hidden_columns(self.has_pieces)
         with open_shard(self._manifest.shard_paths[0]) as parquet:
-            hidden = hidden_columns(self.has_pieces)
-            return pa.schema(
-                [
-                    field
-                    for field in parquet.schema_arrow.remove_metadata()
-                    if field.name not in hidden
-                ]
-            )
+            fields = parquet.schema_arrow.remove_metadata()
+        return pa.schema([field for field in fields if field.name not in hidden])
 
     def numbers_in(self, column: str) -> str | None:
-        """The type that a text column should be given, int or float, if most of its first values
-        are numbers.
-        """
+        """Return int or float if most of the first values of a text column are such numbers."""
         if column not in self._numbers:
-            self._numbers[column] = self._looked_at(column)
+            self._numbers[column] = self._sampled_type(column)
         return self._numbers[column]
 
-    def _looked_at(self, column: str) -> str | None:
-        for path in self._manifest.shard_paths[:LOOKED_AT]:
+    def _sampled_type(self, column: str) -> str | None:
+        for path in self._manifest.shard_paths[:SAMPLED_SHARDS]:
             with open_shard(path) as parquet:
                 texts = parquet.read_row_group(0, [column]).column(0).drop_null().to_pylist()
             if texts:
@@ -102,124 +95,129 @@ class SnapshotRows:
         return None
 
     def first_value(self, column: str) -> Any:
-        """The first value of a column that is not null, as Python has it; None if the first rows
-        have none.
+        """Return the first value of a column that is not null, as a Python value.
+
+        Returns None if the first row group has none.
         """
         with open_shard(self._manifest.shard_paths[0]) as parquet:
             values = parquet.read_row_group(0, [column]).drop_null()
-        return plain_rows(values.slice(0, 1))[0][column] if len(values) else None
+        if not len(values):
+            return None
+        return plain_rows(values.slice(0, 1))[0][column]
 
     def with_ids(self, ids: Sequence[str]) -> StoredRows:
-        """The rows that have one of the ids."""
-        found = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
-        places = [
-            (number, np.flatnonzero(wanted)) for number, wanted in enumerate(found) if wanted.any()
-        ]
-        tables = [self._of_shard(number, rows, ["id", "embedding"]) for number, rows in places]
-        vectors = [as_matrix(table.column("embedding").combine_chunks()) for table in tables]
-        return StoredRows(
-            np.concatenate(
-                [np.empty(0, object), *(table.column("id").to_numpy() for table in tables)]
-            ),
-            np.concatenate(
-                [np.empty(0, np.int64), *(np.full(len(rows), number) for number, rows in places)]
-            ),
-            np.concatenate([np.empty(0, np.int64), *(rows for _, rows in places)]),
-            np.concatenate([np.empty((0, self._manifest.space.dim), np.float32), *vectors]),
-        )
+        """Return the rows that have one of the ids."""
+        wanted = matches(self._manifest, pc.field("id").isin(pa.array(ids, pa.string()))).shards
+        names = [np.empty(0, object)]
+        shards = [np.empty(0, np.int64)]
+        rows = [np.empty(0, np.int64)]
+        vectors = [np.empty((0, self._manifest.space.dim), np.float32)]
+        for number, is_wanted in enumerate(wanted):
+            if not is_wanted.any():
+                continue
+            row = np.flatnonzero(is_wanted)
+            table = self._of_shard(number, row, ["id", "embedding"])
+            names.append(table.column("id").to_numpy())
+            shards.append(np.full(len(row), number))
+            rows.append(row)
+            vectors.append(as_matrix(table.column("embedding").combine_chunks()))
+        return StoredRows(*(np.concatenate(blocks) for blocks in (names, shards, rows, vectors)))
 
     def first_with_id(self, name: str) -> dict[str, Any]:
-        """The first row that has an id, by the fields that a hit has of it; a row must have it."""
-        found = self.with_ids([name])
-        return plain_rows(self._with_fields(int(found.shard[0]), found.row[:1]))[0]
+        """Return the fields of the first row that has an id; there must be one."""
+        stored = self.with_ids([name])
+        return plain_rows(self._with_fields(int(stored.shard[0]), stored.row[:1]))[0]
 
     def firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
-        """The places of the first piece of each document among the pieces of a query, in order."""
+        """Return the places of the first piece of each document among the pieces of a query."""
         documents: dict[tuple[str, bytes], int] = {}
         names: list[Any] = [None] * len(row)
         for number in np.unique(shard[shard >= 0]).tolist():
-            here = np.flatnonzero(shard == number)
-            table = self._of_shard(number, row[here], ["id", "doc_hash"])
-            for place, name in zip(
-                here.tolist(),
-                zip(*(c.to_pylist() for c in table.columns), strict=True),
-                strict=True,
-            ):
+            places = np.flatnonzero(shard == number)
+            table = self._of_shard(number, row[places], ["id", "doc_hash"])
+            columns = [column.to_pylist() for column in table.columns]
+            for place, name in zip(places.tolist(), zip(*columns, strict=True), strict=True):
                 names[place] = name
         for place, name in enumerate(names):
             if name is not None:
                 documents.setdefault(name, place)
         return list(documents.values())
 
-    def described(self, hits: Hits) -> list[list[Hit]]:
-        """The hits of each query, best first."""
-        numbers = np.unique(hits.shard[hits.shard >= 0])
-        found = [(int(number), np.unique(hits.row[hits.shard == number])) for number in numbers]
-        keys = [(number, int(row)) for number, rows in found for row in rows]
-        tables = [self._with_fields(number, rows) for number, rows in found]
-        values = dict(
-            zip(keys, plain_rows(pa.concat_tables(tables)) if tables else [], strict=True)
-        )
-        return [
-            [
-                Hit({"rank": rank + 1, "score": float(score), **values[int(shard), int(row)]})
-                for rank, (score, shard, row) in enumerate(zip(*query, strict=True))
-                if shard >= 0
-            ]
-            for query in zip(*hits.columns, strict=True)
-        ]
+    def describe(self, hits: Hits) -> list[list[Hit]]:
+        """Return the hits of each query with their fields, best first."""
+        values: dict[tuple[int, int], dict[str, Any]] = {}
+        tables = []
+        keys: list[tuple[int, int]] = []
+        for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
+            rows = np.unique(hits.row[hits.shard == number])
+            tables.append(self._with_fields(number, rows))
+            keys += [(number, row) for row in rows.tolist()]
+        if tables:
+            values = dict(zip(keys, plain_rows(pa.concat_tables(tables)), strict=True))
+        return [_described(*query, values) for query in zip(*hits.columns, strict=True)]
 
     def add_passages(
-        self, texts: Sequence[str], hits: Hits, found: list[list[Hit]], width: int
+        self, texts: Sequence[str], hits: Hits, described: list[list[Hit]], width: int
     ) -> None:
-        """Put the passage into every hit; sentences of the pieces beside it are known where they
-        stand beside it.
-        """
-        near = self._beside(hits)
-        for query, shards, rows, described in zip(texts, hits.shard, hits.row, found, strict=True):
-            places = [
-                place for place in zip(shards.tolist(), rows.tolist(), strict=True) if place[0] >= 0
-            ]
-            for (shard, row), hit in zip(places, described, strict=True):
-                pieces = (near.get((shard, other)) for other in (row - 1, row, row + 1))
-                hit["passage"] = passage(*in_context(*pieces), query, width)
+        """Put the passage into every hit, of at most `width` characters.
 
-    def _beside(self, hits: Hits) -> dict[tuple[int, int], Piece]:
-        """The pieces of hits and those that stand beside them in their shards, by shard and row."""
-        found: dict[tuple[int, int], Piece] = {}
+        The pieces before and after a hit in its shard complete the sentences at its ends.
+        """
+        pieces = self._with_neighbours(hits)
+        for query, shards, rows, of_query in zip(
+            texts, hits.shard, hits.row, described, strict=True
+        ):
+            is_hit = shards >= 0
+            places = zip(shards[is_hit].tolist(), rows[is_hit].tolist(), strict=True)
+            for (shard, row), hit in zip(places, of_query, strict=True):
+                near = (pieces.get((shard, other)) for other in (row - 1, row, row + 1))
+                hit["passage"] = passage(*in_context(*near), query, width)
+
+    def _with_neighbours(self, hits: Hits) -> dict[tuple[int, int], Piece]:
+        """Return the pieces of hits and the pieces next to them, by shard and row."""
+        pieces: dict[tuple[int, int], Piece] = {}
         sizes = [unit.rows for unit in self._manifest.units if unit.path]
+        names = ["id", "doc_hash", "piece", "start", "end", str(self.text)]
         for shard in np.unique(hits.shard[hits.shard >= 0]).tolist():
             rows = hits.row[hits.shard == shard]
             near = np.unique(np.concatenate([rows - 1, rows, rows + 1]))
             near = near[(near >= 0) & (near < sizes[shard])]
-            table = self._of_shard(
-                shard, near, ["id", "doc_hash", "piece", "start", "end", str(self.text)]
-            )
-            named = zip(
-                *(table.column(name).to_pylist() for name in table.column_names), strict=True
-            )
-            columns = table.column_names
-            for row, values in zip(near.tolist(), named, strict=True):
-                said = dict(zip(columns, values, strict=True))
-                document = said["id"], said["doc_hash"]
-                text = said[str(self.text)] or ""
-                found[shard, row] = Piece(document, said["piece"], said["start"], said["end"], text)
-        return found
+            table = self._of_shard(shard, near, names)
+            columns = [table.column(name).to_pylist() for name in names]
+            for row, *values in zip(near.tolist(), *columns, strict=True):
+                name, digest, piece, start, end, text = values
+                pieces[shard, row] = Piece((name, digest), piece, start, end, text or "")
+        return pieces
 
     def _with_fields(self, number: int, rows: np.ndarray) -> pa.Table:
-        """Rows of one shard by the fields that a hit has of them."""
+        """Return rows of one shard, with the fields of hits as column names."""
         names = self.columns.names
         table = self._of_shard(number, rows, names).replace_schema_metadata(None).select(names)
         return table.rename_columns([self.field_of(name) for name in names])
 
     def _of_shard(self, number: int, rows: np.ndarray, columns: list[str]) -> pa.Table:
-        """Rows of one shard, in the order asked for."""
+        """Return rows of one shard, in the requested order."""
         return take_rows(self._manifest.shard_paths[number], rows, columns)
 
 
+def _described(
+    scores: np.ndarray,
+    shards: np.ndarray,
+    rows: np.ndarray,
+    values: Mapping[tuple[int, int], Mapping[str, Any]],
+) -> list[Hit]:
+    """Return the hits of one query, with the values of their rows by shard and row."""
+    hits = []
+    for rank, (score, shard, row) in enumerate(zip(scores, shards, rows, strict=True), 1):
+        if shard >= 0:
+            hits.append(Hit({"rank": rank, "score": float(score), **values[int(shard), int(row)]}))
+    return hits
+
+
 def plain_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts of Python values. A column of times with one that Python cannot hold is
-    given as text.
+    """Return the rows as dicts of Python values.
+
+    A column of times is returned as text if Python cannot represent one of them.
     """
     columns = [_plain(name, table.column(name)) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]

@@ -15,7 +15,7 @@ from transforms.base.where import checked
 from transforms.index import exact_search
 from transforms.index.exact import gains_to_scores
 from transforms.index.vectors import as_vectors, prepared, scored_by
-from transforms.search.hits import Hit, Hits, joined, no_hits
+from transforms.search.hits import Hit, Hits, join_hits, no_hits
 from transforms.search.opened import SnapshotIndex
 from transforms.search.queries import QueryEncoder
 from transforms.search.rerank import RERANKED, reranked
@@ -25,21 +25,21 @@ from transforms.store.matches import Matches, matches
 from transforms.store.shards.reading import read_shard, read_wanted
 
 if TYPE_CHECKING:
-    # torch, which a search by vectors needs not
+    # it imports torch, which a search by vectors does not need
     from transforms.encoder.pair_scorer import PairScorer
 
-PIECES_FOR_ONE = 4  # hits looked at for each document wanted, before more are asked for
+PIECES_FOR_ONE = 4  # pieces requested at first for each document
 PASSAGE = 400  # characters
 Where: TypeAlias = str | pc.Expression | None
 
 
 class UnknownIdError(OptionError):
-    """An id that no row has."""
+    """No row has the id."""
 
 
 @dataclass(frozen=True)
-class _Wish:
-    """The number of rows to find, by comparing all or by the index, among those of a filter."""
+class _Request:
+    """The number of rows to find, exactly or by the index, among the rows that match a filter."""
 
     k: int
     exact: bool
@@ -50,8 +50,8 @@ class Searcher:
     """A snapshot opened for search; model and index are loaded when first needed.
 
     `model` is the path of the snapshot's model on this machine, if not the path that the store was
-    written with. `query_prompt` stands before each query; None for the one that the store
-    remembers, else the model's own. `alone` says that this process does nothing else.
+    written with. `query_prompt` precedes each query; None means the prompt that the store
+    remembers, else the model's own. `alone` is true if this process does nothing else.
     """
 
     def __init__(
@@ -71,9 +71,7 @@ class Searcher:
         self._scorer: PairScorer | None = None
 
     def of(self, manifest: Manifest) -> "Searcher":
-        """Another snapshot opened as this one is, with this one's model where it is the same and
-        loaded already.
-        """
+        """Open another snapshot in the same way; a loaded model is shared if it is the same."""
         return Searcher(manifest, queries=self.queries.of(manifest))
 
     def search(
@@ -90,25 +88,57 @@ class Searcher:
         min_score: float | None = None,
         rerank: StrPath | None = None,
     ) -> list[list[Hit]]:
-        """The k rows nearest to each text, best first: dicts of rank, score, id and kept columns.
+        """Return the k rows nearest to each text, best first: dicts of rank, score, id and columns.
 
-        Instead of texts: `ids` of stored rows, which are not among their own hits, or `vectors`
-        float32 [q, dim]. `where` is a filter of rows, as text or as an expression of pyarrow, and
-        hits have `min_score` or more. `rerank` is the folder of a cross-encoder, by which the best
-        100 hits, or k, are scored and put into their order.
+        Give `texts`, or `ids` of stored rows, which are not among their own hits, or `vectors`
+        float32 [q, dim]. `where` is a filter of rows, as text or as an expression of pyarrow. Hits
+        have `min_score` or more. `rerank` is the folder of a cross-encoder, which scores and sorts
+        the best 100 hits, or k if that is more.
 
-        Where rows are pieces of documents, `fold` best gives the k documents whose best pieces
-        these are, none the k pieces; a hit has `piece`, `pieces`, `start`, `end` too and, where
-        text is kept, its `passage`: whole sentences around the piece, of at most `width`
-        characters; no passages, which are slow to find, where that is 0.
+        If rows are pieces of documents, `fold` "best" returns the k documents with the best pieces,
+        "none" the k best pieces. A hit then has `piece`, `pieces`, `start` and `end`, and, if text
+        is kept, its `passage`: whole sentences around the piece, of at most `width` characters.
+        Width 0 returns no passages, which are slow to find.
 
-        Raises OptionError for a text that is empty, vectors of another width or not finite, and a
-        filter that is none or names a column that there is not, UnknownIdError for an id that no
-        row has.
+        Raises OptionError for an empty text, for vectors of another width or not finite, and for a
+        malformed filter or one that names an unknown column. Raises UnknownIdError for an id that
+        no row has.
         """
-        given = [asked for asked in (texts, ids, vectors) if asked is not None]
-        if len(given) != 1:
-            raise OptionError("search: give texts, ids or vectors, and one of these alone")
+        self._check(texts, ids, vectors, k, fold, min_score)
+        request = _Request(k, exact, self.matches(where))
+        if rerank is not None:
+            self._check_reranks(texts)
+            request = replace(request, k=max(k, RERANKED))
+        folds = fold == "best" and self.rows.has_pieces
+        if ids is not None:
+            hits = self._like(ids, request, folds)
+        elif texts is not None:
+            hits = self._nearest_best(self.queries.vectors(list(texts)), request, folds)
+        else:
+            hits = self._nearest_best(self._checked(vectors), request, folds)
+        if min_score is not None:
+            hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
+        rows = self.rows.describe(hits)
+        if rerank is not None and texts is not None and self.rows.text_field is not None:
+            scorer = self._pair_scorer(str(rerank))
+            hits, rows = reranked(scorer, texts, hits, rows, self.rows.text_field, k)
+        if width and self.rows.has_pieces and self.rows.text is not None:
+            queries = [""] * len(rows) if texts is None else texts
+            self.rows.add_passages(queries, hits, rows, width)
+        return rows
+
+    def _check(
+        self,
+        texts: Sequence[str] | None,
+        ids: Sequence[str] | None,
+        vectors: np.ndarray | None,
+        k: int,
+        fold: str,
+        min_score: float | None,
+    ) -> None:
+        """Raise OptionError for arguments of `search` that do not fit together or to the store."""
+        if sum(queries is not None for queries in (texts, ids, vectors)) != 1:
+            raise OptionError("search: give either texts, ids or vectors")
         if not isinstance(k, int | np.integer) or k < 1:
             raise OptionError(f"k: {k!r} is not a whole number above zero")
         if fold not in FOLDS:
@@ -118,37 +148,9 @@ class Searcher:
                 "--min-score: scores of this store are squared distances (l2), of which less is"
                 " nearer"
             )
-        folds = fold == "best" and self.rows.has_pieces
-        asked = _Wish(k, exact, self.matches(where))
-        if rerank is not None:
-            self._check_reranks(texts)
-            asked = replace(asked, k=max(k, RERANKED))
-        if ids is not None:
-            hits = self._like(ids, asked, folds)
-        else:
-            queries = (
-                self.queries.vectors(list(texts)) if texts is not None else self._checked(vectors)
-            )
-            hits = self._best(
-                lambda rows: self._nearest(queries, replace(asked, k=rows)), asked, folds
-            )
-        if min_score is not None:
-            hits = Hits(hits.scores, np.where(hits.scores >= min_score, hits.shard, -1), hits.row)
-        found = self.rows.described(hits)
-        if rerank is not None and texts is not None and self.rows.text_field is not None:
-            hits, found = reranked(
-                self._pair_scorer(str(rerank)), texts, hits, found, self.rows.text_field, k
-            )
-        if width and self.rows.has_pieces and self.rows.text is not None:
-            self.rows.add_passages(
-                [""] * len(found) if texts is None else texts, hits, found, width
-            )
-        return found
 
     def _check_reranks(self, texts: Sequence[str] | None) -> None:
-        """Raise OptionError if there are no texts of queries or of rows for a cross-encoder to
-        read.
-        """
+        """Raise OptionError if a cross-encoder lacks the texts of the queries or of the rows."""
         if texts is None:
             raise OptionError("--rerank reads the query's text; say --query or --queries")
         if self.rows.text is None:
@@ -158,7 +160,7 @@ class Searcher:
             )
 
     def _pair_scorer(self, folder: str) -> "PairScorer":
-        """The cross-encoder of a folder; the last one is kept."""
+        """Return the cross-encoder of a folder; the last one is kept."""
         from transforms.encoder.pair_scorer import PairScorer
 
         if self._scorer is None or self._scorer.folder != folder:
@@ -166,92 +168,100 @@ class Searcher:
         return self._scorer
 
     def _checked(self, vectors: np.ndarray | None) -> np.ndarray:
-        """Queries that are vectors. Raises OptionError for what are none of this space."""
-        return as_vectors(
-            np.atleast_2d(np.asarray(vectors)), self.manifest.space.dim, "vectors of queries"
+        """Return query vectors as float32 [q, dim]. Raises OptionError if they do not fit."""
+        rows = np.atleast_2d(np.asarray(vectors))
+        return as_vectors(rows, self.manifest.space.dim, "vectors of queries")
+
+    def _nearest_best(self, queries: np.ndarray, request: _Request, folds: bool) -> Hits:
+        return self._best(
+            lambda rows: self._nearest(queries, replace(request, k=rows)), request, folds
         )
 
-    def _best(self, find: Callable[[int], Hits], asked: "_Wish", folds: bool) -> Hits:
-        """The best k of what `find` gives for a number of rows, each document once where it
-        `folds`.
+    def _best(self, find: Callable[[int], Hits], request: _Request, folds: bool) -> Hits:
+        """Return the best k of the hits that `find` returns for a number of rows.
+
+        If `folds`, only the first piece of each document counts; `find` is called with more rows
+        until each query has k documents.
         """
         if not self.manifest.shard_paths:
-            return find(asked.k)
+            return find(request.k)
         rows = self.manifest.rows.stored
-        if asked.matches is not None:
-            rows = asked.matches.count
-        looked = asked.k
+        if request.matches is not None:
+            rows = request.matches.count
+        requested = request.k
         if folds:
-            looked *= PIECES_FOR_ONE
+            requested *= PIECES_FOR_ONE
         while True:
-            hits = find(min(looked, rows))
-            best = [
-                (self.rows.firsts(shard, row) if folds else np.flatnonzero(shard >= 0).tolist())[
-                    : asked.k
-                ]
-                for shard, row in zip(hits.shard, hits.row, strict=True)
-            ]
-            if looked >= rows or all(len(places) == asked.k for places in best):
-                return hits.at(best, asked.k)
-            looked *= PIECES_FOR_ONE
+            hits = find(min(requested, rows))
+            best = [places[: request.k] for places in self._places(hits, folds)]
+            if requested >= rows or all(len(places) == request.k for places in best):
+                return hits.at(best, request.k)
+            requested *= PIECES_FOR_ONE
 
-    def _like(self, ids: Sequence[str], asked: "_Wish", folds: bool) -> Hits:
-        """The rows nearest to those that have an id, [ids, k]; of several with one id, to any of
-        them.
+    def _places(self, hits: Hits, folds: bool) -> Iterator[list[int]]:
+        """Yield the places of each query's hits, of its documents' first pieces if `folds`."""
+        for shard, row in zip(hits.shard, hits.row, strict=True):
+            if folds:
+                yield self.rows.firsts(shard, row)
+            else:
+                yield np.flatnonzero(shard >= 0).tolist()
+
+    def _like(self, ids: Sequence[str], request: _Request, folds: bool) -> Hits:
+        """Return the rows nearest to the rows of each id, [ids, k].
+
+        If several rows have the id, the nearest to any of them.
         """
         stored = self.rows.with_ids(ids)
         for name in ids:
             if name not in stored.ids:
                 raise UnknownIdError(f"--id: {self.manifest.root} has no row with the id {name!r}")
-        return joined(
-            [self._best(self._others(stored.of(name), asked), asked, folds) for name in ids]
+        return join_hits(
+            [self._best(self._others(stored.of(name), request), request, folds) for name in ids]
         )
 
-    def _others(self, own: StoredRows, asked: "_Wish") -> Callable[[int], Hits]:
-        """What finds some number of the nearest rows that are not these."""
+    def _others(self, own: StoredRows, request: _Request) -> Callable[[int], Hits]:
+        """Return a function that finds some number of the nearest rows except `own`."""
 
         def find(rows: int) -> Hits:
-            hits = self._nearest(own.vectors, replace(asked, k=rows + len(own.row)))
-            order = np.argsort(
-                gains_to_scores(-hits.scores.reshape(-1), scored_by(self.manifest.metric)),
-                kind="stable",
-            )
-            shard, row = hits.shard.reshape(-1)[order], hits.row.reshape(-1)[order]
-            _, firsts = np.unique(shard << 32 | row, return_index=True)
-            firsts = np.sort(
-                firsts[~np.isin((shard << 32 | row)[firsts], own.shard << 32 | own.row)]
-            )
+            hits = self._nearest(own.vectors, replace(request, k=rows + len(own.row)))
+            scores = hits.scores.reshape(-1)
+            gains = gains_to_scores(-scores, scored_by(self.manifest.metric))
+            order = np.argsort(gains, kind="stable")
+            shard = hits.shard.reshape(-1)[order]
+            row = hits.row.reshape(-1)[order]
+            positions = shard << 32 | row
+            _, firsts = np.unique(positions, return_index=True)
+            is_own = np.isin(positions[firsts], own.shard << 32 | own.row)
+            firsts = np.sort(firsts[~is_own])
             firsts = firsts[shard[firsts] >= 0][:rows]
-            return Hits(
-                hits.scores.reshape(-1)[order][None, firsts], shard[None, firsts], row[None, firsts]
-            )
+            return Hits(scores[order][None, firsts], shard[None, firsts], row[None, firsts])
 
         return find
 
     def nearest(
         self, queries: np.ndarray, k: int, *, exact: bool = False, where: Where = None
     ) -> Hits:
-        """The k rows nearest to each query vector, float32 [q, dim], of those that a filter wants
-        (None: of all).
+        """Return the k rows nearest to each query vector, float32 [q, dim], among matching rows.
 
-        Raises DamagedIndexError where a file of the index is not what was written, OptionError for
-        another filter than `search` takes.
+        Raises DamagedIndexError if a file of the index is not what was written, and OptionError
+        for a filter that `search` would refuse.
         """
-        return self._nearest(np.asarray(queries, np.float32), _Wish(k, exact, self.matches(where)))
+        request = _Request(k, exact, self.matches(where))
+        return self._nearest(np.asarray(queries, np.float32), request)
 
-    def _nearest(self, queries: np.ndarray, asked: "_Wish") -> Hits:
+    def _nearest(self, queries: np.ndarray, request: _Request) -> Hits:
         queries = prepared(queries, self.manifest.metric)
-        wanted = asked.matches
+        wanted = request.matches
         if not self.manifest.shard_paths or (wanted is not None and not wanted.count):
-            return no_hits(len(queries), asked.k)
-        if asked.exact or not self.manifest.index:
-            return self._exact(queries, asked.k, wanted)
-        return self.index.search(self.manifest.index, queries, asked.k, wanted)
+            return no_hits(len(queries), request.k)
+        if request.exact or not self.manifest.index:
+            return self._exact(queries, request.k, wanted)
+        return self.index.search(self.manifest.index, queries, request.k, wanted)
 
     def matches(self, where: Where) -> Matches | None:
-        """The rows that a filter wants; None without one. Raises OptionError as `search` does.
+        """Return the rows that match a filter; None without a filter.
 
-        Those of the last filter are remembered.
+        The rows of the last filter are remembered. Raises OptionError as `search` does.
         """
         if where is None or not self.manifest.shard_paths:
             return None
@@ -262,7 +272,7 @@ class Searcher:
         return self._matches
 
     def check_filter(self, where: Where) -> pc.Expression | None:
-        """Return a filter as an expression; None without one, and in a store without rows.
+        """Return a filter as an expression; None without a filter or without rows in the store.
 
         Raises OptionError as `search` does.
         """
@@ -275,16 +285,17 @@ class Searcher:
         if wanted is None:
             scores, positions = exact_search(self._vectors(), queries, k, metric)
         else:
-            scores, found = exact_search(self._wanted_vectors(wanted), queries, k, metric)
-            every = [
-                np.flatnonzero(rows) | number << 32 for number, rows in enumerate(wanted.shards)
-            ]
-            positions = np.where(found >= 0, np.concatenate(every)[found], -1)
+            scores, numbers = exact_search(self._wanted_vectors(wanted), queries, k, metric)
+            wanted_positions = np.concatenate(
+                [np.flatnonzero(rows) | shard << 32 for shard, rows in enumerate(wanted.shards)]
+            )
+            positions = np.where(numbers >= 0, wanted_positions[numbers], -1)
         return Hits(scores, np.where(positions >= 0, positions >> 32, -1), positions & 0xFFFFFFFF)
 
     def _vectors(self) -> Iterator[tuple[np.ndarray, int]]:
-        """All vectors in blocks, each with the position of its first: number of the shard << 32 and
-        row.
+        """Yield all vectors in blocks, each with the position of its first row.
+
+        A position is the number of the shard << 32, and the row in it.
         """
         paths = self.manifest.shard_paths
         for number, path in enumerate(progress.over(paths, "comparing with every row", "shards")):
@@ -294,12 +305,14 @@ class Searcher:
                 start += batch.num_rows
 
     def _wanted_vectors(self, wanted: Matches) -> Iterator[tuple[np.ndarray, int]]:
-        """The vectors of wanted rows in blocks, each with the number of its first among these."""
-        shards, start = list(zip(self.manifest.shard_paths, wanted.shards, strict=True)), 0
+        """Yield the vectors of wanted rows in blocks, each with the number of its first row.
+
+        Wanted rows are numbered from 0 over all shards.
+        """
+        shards = list(zip(self.manifest.shard_paths, wanted.shards, strict=True))
+        start = 0
         for path, rows in progress.over(shards, "comparing with every row", "shards"):
             for table in read_wanted(path, rows, ["embedding"]):
-                yield (
-                    prepared(as_matrix(table.column(0).combine_chunks()), self.manifest.metric),
-                    start,
-                )
+                vectors = as_matrix(table.column(0).combine_chunks())
+                yield prepared(vectors, self.manifest.metric), start
                 start += len(table)

@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger(__name__)
 def as_json(
     content: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A JSON object on one line."""
+    """Return a response with a JSON object on one line."""
     text = json.dumps(plain(content), ensure_ascii=False, allow_nan=False)
     return Response(
         f"{text}\n".encode("utf8", "replace"), status, dict(headers or {}), "application/json"
@@ -27,28 +27,30 @@ def as_json(
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes as hex, what is no number as null, all other kinds as text."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int):
+    """Return a value as JSON has it: bytes as hex, NaN and infinity as null, others as text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value.hex() if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    return str(value)
 
 
 def line_of(error: Exception) -> str:
-    """What an error says, on one line; of one that is not ours with its type."""
+    """Return an error's message on one line, with the type if it is not ours."""
     line = " ".join(str(error).split())
-    return line if isinstance(error, SentenceBeamError) else f"{type(error).__name__}: {line}"
+    if isinstance(error, SentenceBeamError):
+        return line
+    return f"{type(error).__name__}: {line}"
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """The HTTP status of an error, and the line that says what is wrong; what is no user's mistake
-    is logged.
-    """
+    """Return the HTTP status of an error and its line; errors that no user made are logged."""
     line = line_of(error)
     if isinstance(error, RefusedError):
         return error.status, line
@@ -59,11 +61,15 @@ def status_of(error: Exception) -> tuple[int, str]:
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
     _LOGGER.error("%s", line)
-    return 503 if isinstance(error, SentenceBeamError | OSError) else 500, line
+    if isinstance(error, SentenceBeamError | OSError):
+        return 503, line
+    return 500, line
 
 
-def said(error: Exception) -> Response:
-    """The answer that an error is."""
+def error_response(error: Exception) -> Response:
+    """Return the response for an error: its status and its line as JSON."""
     status, line = status_of(error)
-    headers = {"Retry-After": "1"} if status == 503 else getattr(error, "headers", None)
+    headers = getattr(error, "headers", None)
+    if status == 503:
+        headers = {"Retry-After": "1"}
     return as_json({"error": line}, status, headers)

@@ -1,4 +1,4 @@
-"""The application: its routes, and what each answers."""
+"""The application: its routes and their answers."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.page import page as report_page
-from transforms.serve.answers import as_json, said, status_of
+from transforms.serve.answers import as_json, error_response, status_of
 from transforms.serve.batches import Batches
 from transforms.serve.followed import EVERY, Followed
 from transforms.serve.guard import LOOPBACK, POLICY, Guard
@@ -24,8 +24,8 @@ from transforms.serve.metrics import TYPE, Counts
 from transforms.serve.page import Form, page, style
 from transforms.serve.question import RefusedError, question
 
-REPORT_FOR = 30.0  # seconds in which a report is not made again
-STOPPED_WITHIN = 5.0  # seconds that a look at the store may go on when the server ends
+REPORT_FOR = 30.0  # seconds that a report is kept
+STOPPED_WITHIN = 5.0  # seconds to finish a look at the store when the server ends
 INLINE_STYLE = POLICY.replace("style-src 'self'", "style-src 'unsafe-inline'")
 
 
@@ -33,8 +33,9 @@ class Application:
     """The answers of a server to requests about one store."""
 
     def __init__(self, served: Followed, every: float = EVERY):
-        """`every`: seconds between looks at the store."""
-        self._served, self._every = served, every
+        """`every` is the time between looks at the store, in seconds."""
+        self._served = served
+        self._every = every
         self.counts = Counts()
         self._batches = Batches(served.answers, self.counts.batch)
         self._report: tuple[float, str] | None = None
@@ -50,19 +51,21 @@ class Application:
         }
 
     def asgi(self, loopback: bool = True) -> ASGIApp:
-        """The application as servers run it; on `loopback` it answers requests to this machine's
-        own names alone.
+        """Return the ASGI application.
+
+        On `loopback` it answers only requests sent to this machine's own names.
         """
         app = Starlette(
             routes=[Route(path, endpoint) for path, endpoint in self._routes.items()],
             exception_handlers={HTTPException: self._unknown},
             lifespan=self._running,
         )
-        return Guard(app, self._routes, self.counts, LOOPBACK if loopback else None)
+        names = LOOPBACK if loopback else None
+        return Guard(app, self._routes, self.counts, names)
 
     @contextlib.asynccontextmanager
     async def _running(self, _: Starlette) -> AsyncIterator[None]:
-        """Answer questions and follow the store inside."""
+        """Answer questions and follow the store while the context is open."""
         stop = threading.Event()
         follower = threading.Thread(
             target=self._served.follow, args=(stop, self._every), daemon=True
@@ -78,22 +81,20 @@ class Application:
                 await answering
             await asyncio.to_thread(follower.join, STOPPED_WITHIN)
 
-    def _answer(self, asked: str) -> Callable[[Request], Awaitable[Response]]:
-        """The endpoint of hits as JSON."""
+    def _answer(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of hits as JSON, for questions by `kind`: q or id."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                return as_json({"hits": await self._hits(request, asked)})
+                return as_json({"hits": await self._hits(request, kind)})
             except Exception as error:
-                return said(error)
+                return error_response(error)
 
         return endpoint
 
-    async def _hits(self, request: Request, asked: str) -> list[dict[str, Any]]:
-        """The hits that a request asks for, each with its text (None where the store keeps
-        none).
-        """
-        hits = await self._batches.ask(question(request.query_params.multi_items(), asked))
+    async def _hits(self, request: Request, kind: str) -> list[dict[str, Any]]:
+        """Return the hits for a request, each with its text, None if the store keeps none."""
+        hits = await self._batches.ask(question(request.query_params.multi_items(), kind))
         text = self._served.searcher.rows.text_field or ""
         return [
             {
@@ -107,26 +108,30 @@ class Application:
         ]
 
     async def page(self, request: Request) -> Response:
-        """The page, with hits where its form is filled in."""
-        given = request.query_params
-        form = Form(*(given.get(name, "") for name in Form._fields))
+        """Return the page, with hits if its form is filled in."""
+        parameters = request.query_params
+        form = Form(*(parameters.get(name, "") for name in Form._fields))
+        hits = None
+        like = None
         try:
-            asked = "id" if "id" in given else "q"
-            hits = await self._hits(request, asked) if given else None
-            like = await asyncio.to_thread(self._row, form.id) if asked == "id" else None
+            if "id" in parameters:
+                hits = await self._hits(request, "id")
+                like = await asyncio.to_thread(self._row, form.id)
+            elif parameters:
+                hits = await self._hits(request, "q")
             return HTMLResponse(await asyncio.to_thread(page, self._served, form, hits, like=like))
         except Exception as error:
             status, line = status_of(error)
             return HTMLResponse(page(self._served, form, error=line), status)
 
     def _row(self, name: str) -> dict[str, Any]:
-        """The row that has an id, with its text (None if the store keeps none)."""
+        """Return the row that has an id, with its text, None if the store keeps none."""
         rows = self._served.searcher.rows
         row = rows.first_with_id(name)
         return {"text": row.get(rows.text_field or ""), **row}
 
     def report(self, _: Request) -> Response:
-        """The report of the store's runs; made in a thread, and at most twice a minute."""
+        """Return the report of the store's runs; it is made at most twice a minute, in a thread."""
         try:
             with self._reporting:
                 if self._report is None or time.monotonic() - self._report[0] > REPORT_FOR:
@@ -137,40 +142,33 @@ class Application:
                     self._report[1], headers={"Content-Security-Policy": INLINE_STYLE}
                 )
         except Exception as error:
-            return said(error)
+            return error_response(error)
 
     async def health(self, _: Request) -> Response:
-        """That the server answers, from which snapshot, and whether that may not be the current
-        one.
-        """
-        manifest, problem = self._served.manifest, self._served.problem
-        state = {"status": "stale", "problem": problem} if problem else {"status": "ok"}
+        """Return the snapshot that is served, and why it may not be the current one."""
+        manifest = self._served.manifest
+        state = {"status": "ok"}
+        if self._served.problem:
+            state = {"status": "stale", "problem": self._served.problem}
         return as_json(
             {**state, "store": manifest.root, "run": manifest.run, "rows": manifest.rows.stored}
         )
 
     async def metrics(self, _: Request) -> Response:
-        """Figures for Prometheus."""
-        return Response(
-            self.counts.text(self._served, len(self._batches)), headers={"Content-Type": TYPE}
-        )
+        """Return the figures for Prometheus."""
+        text = self.counts.text(self._served, len(self._batches))
+        return Response(text, headers={"Content-Type": TYPE})
 
     async def style(self, _: Request) -> Response:
-        """The style sheet."""
+        """Return the style sheet."""
         return Response(style(), media_type="text/css")
 
     async def _unknown(self, request: Request, error: Exception) -> Response:
-        """The answer to a path or method that there is not."""
+        """Return the answer to an unknown path or method."""
         assert isinstance(error, HTTPException)
         if error.status_code == 404:
-            return said(
-                RefusedError(
-                    404,
-                    f"there is no {request.url.path[:100]}; there are {', '.join(self._routes)}",
-                )
-            )
-        return said(
-            HTTPException(
-                error.status_code, f"{request.method} is not answered; ask by GET", error.headers
-            )
-        )
+            routes = ", ".join(self._routes)
+            line = f"there is no {request.url.path[:100]}; there are {routes}"
+            return error_response(RefusedError(404, line))
+        line = f"{request.method} is not answered; ask by GET"
+        return error_response(HTTPException(error.status_code, line, error.headers))

@@ -11,14 +11,14 @@ from transforms.serve.followed import Answer
 from transforms.serve.question import Question, RefusedError
 
 GATHERED = 0.005  # seconds that a question waits for others
-MOST_TOGETHER = 64
-MOST_WAITING = 512
-LONGEST = 60.0  # seconds that a question may take
+MOST_TOGETHER = 64  # questions in a batch
+MOST_WAITING = 512  # questions
+LONGEST = 60.0  # seconds until a question is given up
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A question, what its answer is put into, and when it came."""
+    """A question, the future of its answer, and the time of its arrival by the loop's clock."""
 
     question: Question
     answer: "asyncio.Future[list[Hit]]"
@@ -26,17 +26,19 @@ class _Waiting:
 
 
 class Batches:
-    """The questions that wait; `answers` gives for several of them hits or an error each, and
-    raises nothing.
+    """The waiting questions, answered in batches.
+
+    `answers` returns hits or an error for each question of a batch, and raises nothing.
     """
 
     def __init__(
         self,
         answers: Callable[[Sequence[Question]], list[Answer]],
-        told: Callable[[int], None] = lambda _: None,
+        count: Callable[[int], None] = lambda _: None,
     ):
-        """`told` is called with the size of every batch."""
-        self._answers, self._told = answers, told
+        """`count` is called with the size of every batch."""
+        self._answers = answers
+        self._count = count
         self._waiting: deque[_Waiting] = deque()
         self._arrived = asyncio.Event()
 
@@ -44,8 +46,9 @@ class Batches:
         return len(self._waiting)
 
     async def ask(self, question: Question) -> list[Hit]:
-        """The hits. Raises RefusedError where too many wait already or it takes too long, else the
-        error it has.
+        """Return the hits of a question, or raise the error of its search.
+
+        Raises RefusedError if too many questions wait already, or if the answer takes too long.
         """
         if len(self._waiting) >= MOST_WAITING:
             raise RefusedError(503, f"{MOST_WAITING} questions wait already; ask again in a while")
@@ -61,7 +64,7 @@ class Batches:
             ) from None
 
     async def run(self) -> None:
-        """Answer whatever comes, until cancelled."""
+        """Answer questions until cancelled."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, "search") as thread:
             while True:
@@ -69,20 +72,23 @@ class Batches:
                     self._arrived.clear()
                     await self._arrived.wait()
                 await asyncio.sleep(self._waiting[0].since + GATHERED - loop.time())
-                taken = [
-                    self._waiting.popleft() for _ in range(min(MOST_TOGETHER, len(self._waiting)))
-                ]
-                batch = [waiting for waiting in taken if not waiting.answer.done()]
-                self._told(len(batch))
+                batch = self._next_batch()
+                self._count(len(batch))
                 answers = await loop.run_in_executor(
                     thread, self._answers, [waiting.question for waiting in batch]
                 )
                 for waiting, answer in zip(batch, answers, strict=True):
                     _put(waiting.answer, answer)
 
+    def _next_batch(self) -> list[_Waiting]:
+        """Remove the oldest questions from the queue; return those whose asker still waits."""
+        size = min(MOST_TOGETHER, len(self._waiting))
+        oldest = [self._waiting.popleft() for _ in range(size)]
+        return [waiting for waiting in oldest if not waiting.answer.done()]
+
 
 def _put(future: "asyncio.Future[list[Hit]]", answer: Answer) -> None:
-    """Give an answer to whoever still waits for it."""
+    """Set the answer, unless nobody waits for it any more."""
     if future.done():
         return
     if isinstance(answer, Exception):

@@ -1,4 +1,4 @@
-"""Filters to begin with, made of the columns and values of the store that is served."""
+"""Examples of filters, made of the columns and values of the served store."""
 
 import re
 from datetime import date, datetime, time
@@ -15,29 +15,37 @@ LONGEST = 40  # characters of a value
 
 
 def examples(rows: SnapshotRows) -> list[str]:
-    """Filters of single columns, then one that joins two of them; of a snapshot with a row at
-    least.
+    """Return filters of single columns, then a filter that joins two of them.
+
+    The snapshot must have a row.
     """
-    kept = [name for name in rows.columns.names if name not in FIELDS and name != rows.text]
-    found = [example for name in kept if (example := _of(rows, name))][:CONDITIONS]
-    if len(found) > 1:
-        found.append(f"{found[0]} AND {found[1]}")
-    return found or [_without_kept(rows)]
+    filters: list[str] = []
+    for name in rows.columns.names:
+        if name in FIELDS or name == rows.text or len(filters) == CONDITIONS:
+            continue
+        example = _example(rows, name)
+        if example:
+            filters.append(example)
+    if len(filters) > 1:
+        filters.append(f"{filters[0]} AND {filters[1]}")
+    return filters or [_without_kept(rows)]
 
 
-def _of(rows: SnapshotRows, column: str) -> str:
-    """A filter of one column, empty if none of its values makes a short one."""
+def _example(rows: SnapshotRows, column: str) -> str:
+    """Return a filter of one column, empty if no filter can name its value."""
+    example = ""
     value = rows.first_value(column)
-    example = _condition(_name(column), value) if value is not None else ""
+    if value is not None:
+        example = _condition(_name(column), value)
     try:
         checked(example, rows.columns)
-    except OptionError:  # a type that has no literals, a name that filters cannot say
+    except OptionError:  # a type without literals, or a name that filters cannot write
         return ""
     return example
 
 
 def _condition(column: str, value: Any) -> str:
-    """The condition that a row with this value of the column satisfies."""
+    """Return a condition that a row with this value of the column satisfies."""
     if isinstance(value, bool):
         return column
     if isinstance(value, int | float | Decimal):
@@ -50,7 +58,7 @@ def _condition(column: str, value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as filters have it."""
+    """Return a value as filters write it."""
     if isinstance(value, str) and len(value) <= LONGEST:
         quoted = value.replace("'", "''")
         return f"'{quoted}'"
@@ -58,7 +66,7 @@ def _literal(value: Any) -> str:
 
 
 def _name(column: str) -> str:
-    """A column as filters name it."""
+    """Return a column's name as filters write it."""
     if column.isidentifier():
         return column
     quoted = column.replace('"', '""')
@@ -66,7 +74,7 @@ def _name(column: str) -> str:
 
 
 def _without_kept(rows: SnapshotRows) -> str:
-    """The filter for a store that keeps no columns."""
+    """Return a filter for a store that keeps no columns."""
     if rows.text is not None:
         words = re.findall(rf"\w{{1,{LONGEST}}}", rows.first_value(rows.text))
         return f"{_name(rows.text)} LIKE '%{max(words, key=len, default='')}%'"

@@ -1,6 +1,4 @@
-"""The current snapshot of a store, opened for search; one that is committed later takes its
-place.
-"""
+"""The current snapshot of a store, opened for search and replaced when a later one is committed."""
 
 import logging
 import threading
@@ -21,7 +19,7 @@ from transforms.store import layout, open_store
 from transforms.store.manifest import Manifest
 
 EVERY = 5.0  # seconds between looks at the store
-RARELY = 60.0  # where looks fail
+RARELY = 60.0  # longest time between looks that fail
 WHERE = Words("where", "column", "the store keeps")
 WARM = "which model is this?"
 _LOGGER = logging.getLogger(__name__)
@@ -38,8 +36,9 @@ class _Opened(NamedTuple):
 
 
 class Followed:
-    """A store whose current snapshot is searched; one thread may ask while another looks at the
-    store.
+    """A store whose current snapshot is searched.
+
+    One thread may ask questions while another looks at the store.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class Followed:
         where: str | None = None,
         snapshot: str | None = None,
     ):
-        """Open the current snapshot, with model and index; or `snapshot`, which then stays.
+        """Open the current snapshot with its model and index, or `snapshot`, which then stays.
 
-        `where` is a filter of the rows that are ever found. Raises OptionError for no store,
-        another model and a filter that does not fit the columns.
+        `where` is a filter for all questions. Raises OptionError if there is no store, for another
+        model, and for a filter that does not fit the columns.
         """
         manifest = open_store(store, snapshot).manifest
         self._stays = snapshot is not None
@@ -66,7 +65,7 @@ class Followed:
 
     @property
     def searcher(self) -> Searcher:
-        """The snapshot that is searched now."""
+        """The current snapshot, opened."""
         return self._opened.searcher
 
     @property
@@ -76,34 +75,33 @@ class Followed:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of the snapshot that is searched now."""
+        """The manifest of the snapshot that questions search."""
         return self.searcher.manifest
 
     @property
     def problem(self) -> str:
-        """Why the snapshot that is searched may not be the current one, in a line; empty where all
-        is well.
-        """
+        """Why the served snapshot may be out of date, one line; empty if it is not."""
         return self._problem
 
     def follow(self, stop: threading.Event, every: float = EVERY) -> None:
-        """Look at the store again and again until `stop` is set; not if the snapshot stays."""
+        """Look at the store until `stop` is set; return at once if the snapshot stays."""
         if self._stays:
             return
         pause = every
         while not stop.wait(pause):
             self.look()
-            pause = min(2 * pause, RARELY) if self._problem else every
+            if self._problem:
+                pause = min(2 * pause, RARELY)
+            else:
+                pause = every
 
     def look(self) -> None:
-        """Open the snapshot that is current by now; where that fails, the one before stays and
-        `problem` says why.
-        """
+        """Open the current snapshot; if that fails, keep the previous one and set `problem`."""
         with self._looking:
             try:
                 self._open_current()
                 self._problem = ""
-            except Exception as error:  # storage that cannot be reached has errors of its own kinds
+            except Exception as error:  # clients of storages raise types of their own
                 line = line_of(error)
                 if line != self._problem:
                     _LOGGER.error(
@@ -123,48 +121,46 @@ class Followed:
         self._seen = entry
 
     def answers(self, questions: Sequence[Question]) -> list[Answer]:
-        """The hits of each question, or the error that it has; equal kinds of questions are
-        answered together.
-        """
-        found: dict[int, Answer] = {}
+        """Return the hits of each question or its error; equal kinds are answered together."""
+        results: dict[int, Answer] = {}
         groups: dict[object, list[int]] = {}
         for place, question in enumerate(questions):
-            groups.setdefault(question.together, []).append(place)
+            groups.setdefault(question.kind, []).append(place)
         for places in groups.values():
-            found |= zip(
-                places, self._answered([questions[place] for place in places]), strict=True
-            )
-        return [found[place] for place in range(len(questions))]
+            answers = self._answers_of_group([questions[place] for place in places])
+            results |= zip(places, answers, strict=True)
+        return [results[place] for place in range(len(questions))]
 
-    def _answered(self, alike: list[Question]) -> Sequence[Answer]:
-        """The answers of questions that differ in text or id alone; where one is at fault, each is
-        asked alone.
-        """
+    def _answers_of_group(self, questions: list[Question]) -> Sequence[Answer]:
+        """Answer a group of one kind at once; if one question is wrong, answer each by itself."""
         try:
-            return self._found(alike)
+            return self._hits(questions)
         except OptionError as error:
-            if len(alike) == 1:
+            if len(questions) == 1:
                 return [error]
-            return [answer for question in alike for answer in self._answered([question])]
         except Exception as error:
-            return [error] * len(alike)
+            return [error] * len(questions)
+        answers: list[Answer] = []
+        for question in questions:
+            answers += self._answers_of_group([question])
+        return answers
 
-    def _found(self, alike: list[Question]) -> list[list[Hit]]:
-        """The hits, of the current snapshot where files of the one that was searched are gone."""
+    def _hits(self, questions: list[Question]) -> list[list[Hit]]:
+        """Search; if files of the snapshot are gone, search the current snapshot."""
         opened = self._opened
         try:
-            return _search(opened, alike)
+            return _search(opened, questions)
         except OptionError:
             raise
         except Exception:
             self.look()
             if self._opened is opened:
                 raise
-            return _search(self._opened, alike)
+            return _search(self._opened, questions)
 
 
 def _ready(searcher: Searcher, where: str | None) -> _Opened:
-    """Ask the snapshot a question, so that model and index are loaded and a shard was read."""
+    """Search once, so that model, index and a shard are loaded before the first question."""
     fixed = searcher.check_filter(where)
     searcher.search([WARM], 1, where=fixed)
     if not searcher.manifest.shard_paths:
@@ -172,12 +168,15 @@ def _ready(searcher: Searcher, where: str | None) -> _Opened:
     return _Opened(searcher, fixed, examples(searcher.rows))
 
 
-def _search(opened: _Opened, alike: list[Question]) -> list[list[Hit]]:
-    searcher, where, _ = opened
-    first = alike[0]
+def _search(opened: _Opened, questions: list[Question]) -> list[list[Hit]]:
+    """Return the hits of questions of one kind."""
+    searcher = opened.searcher
+    where = opened.where
+    first = questions[0]
     if first.where and searcher.manifest.shard_paths:
-        asked = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
-        where = asked if where is None else where & asked
+        own = checked(first.where, searcher.rows.columns, WHERE, searcher.rows.numbers_in)
+        where = own if where is None else where & own
     if first.id is not None:
-        return searcher.search(ids=[str(question.id) for question in alike], k=first.k, where=where)
-    return searcher.search([str(question.text) for question in alike], first.k, where=where)
+        ids = [str(question.id) for question in questions]
+        return searcher.search(ids=ids, k=first.k, where=where)
+    return searcher.search([str(question.text) for question in questions], first.k, where=where)

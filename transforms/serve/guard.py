@@ -1,4 +1,4 @@
-"""What every request passes: bounds, the name it was sent to, headers of security, and counting."""
+"""Checks of every request (size, host), security headers of every answer, and counting."""
 
 import time
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from transforms.serve.answers import said
+from transforms.serve.answers import error_response
 from transforms.serve.metrics import Counts
 from transforms.serve.question import RefusedError
 
@@ -28,41 +28,51 @@ HEADERS = {
 
 
 class Guard:
-    """The application behind it answers what is within bounds; `names` are those of this server
-    (None: any).
+    """Middleware that passes requests within bounds to the application.
 
-    A page of another site may have its own name lead to this machine's loopback, and a browser then
-    send requests here as if this were that site: where names are known, others are refused.
+    `names` are this server's own (None: any name). A page of another site may point its name at
+    this machine's loopback, so that a browser sends requests here as if to that site (DNS
+    rebinding). Requests to other names are therefore refused.
     """
 
     def __init__(
         self, app: ASGIApp, routes: Collection[str], counts: Counts, names: frozenset[str] | None
     ):
-        self._app, self._routes, self._counts, self._names = app, routes, counts, names
+        self._app = app
+        self._routes = routes
+        self._counts = counts
+        self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started = time.perf_counter()
+        status = 500
 
-        async def answered(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status, headers = message["status"], MutableHeaders(scope=message)
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        refused = self._refused(scope)
+        app = self._app
+        error = self._error_of(scope)
+        if error is not None:
+            app = error_response(error)
         try:
-            await (said(refused) if refused else self._app)(scope, receive, answered)
+            await app(scope, receive, send_with_headers)
         finally:
-            route = scope["path"] if scope["path"] in self._routes else "other"
+            route = scope["path"]
+            if route not in self._routes:
+                route = "other"
             self._counts.request(route, status, time.perf_counter() - started)
 
-    def _refused(self, scope: Scope) -> RefusedError | None:
-        """The error of a request that is out of bounds."""
+    def _error_of(self, scope: Scope) -> RefusedError | None:
+        """Return the error of a request that is out of bounds, None for others."""
         headers = Headers(scope=scope)
         size = len(scope.get("raw_path") or b"") + len(scope["query_string"])
         if size > MOST_BYTES:
@@ -81,14 +91,12 @@ class Guard:
 
 
 def _host(header: str) -> str:
-    """The name in a header `Host`, without its port.
+    """Return the name in a header `Host`, without its port.
 
     >>> _host("LocalHost:8000"), _host("[::1]:8000")
     ('localhost', '::1')
     """
-    name = (
-        header.rpartition(":")[0]
-        if header.rpartition(":")[2].isdecimal() and not header.endswith("]")
-        else header
-    )
+    name, _, port = header.rpartition(":")
+    if not port.isdecimal():
+        name = header
     return name.strip("[]").lower()

@@ -1,4 +1,4 @@
-"""What a server has done so far, as text that Prometheus reads."""
+"""Counts of a server as text for Prometheus."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,9 @@ BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Counts:
-    """Requests by route and status, their seconds by route, and batches of questions; `answered`
-    counts requests.
+    """Requests by route and status, their seconds by route, and batches of questions.
+
+    `answered` is the number of requests.
     """
 
     def __init__(self) -> None:
@@ -54,7 +55,7 @@ class Counts:
         return Gauge(name, meaning, namespace=NAMESPACE, registry=self._registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request that was answered with this status after so many seconds."""
+        """Count a request with the status and the seconds of its answer."""
         self.answered += 1
         self._requests.labels(route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
@@ -65,7 +66,7 @@ class Counts:
         self._questions.inc(questions)
 
     def text(self, served: Followed, waiting: int) -> str:
-        """All figures, with those of the snapshot that is searched, and of questions that wait."""
+        """Return all figures, including the served snapshot and the waiting questions."""
         manifest = served.manifest
         self._waiting.set(waiting)
         self._rows.set(manifest.rows.stored)
@@ -75,8 +76,9 @@ class Counts:
 
 
 class _WithoutCreated(Collector):
-    """A registry without the time at which each counter was made; the library's own switch is the
-    process's.
+    """A registry without the creation times of counters.
+
+    The library's own switch for these is global to the process.
     """
 
     def __init__(self, registry: CollectorRegistry):

@@ -1,4 +1,4 @@
-"""The page to try a store: a form, hits, and what the store is, as HTML without any script."""
+"""The page to try a store: a form, hits and the store's properties, HTML without scripts."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -19,7 +19,7 @@ MOST_VALUE = 1200  # characters of a value that are shown
 
 
 class Form(NamedTuple):
-    """What a person asked for, as it was written."""
+    """The fields of the form as a person wrote them."""
 
     q: str = ""
     id: str = ""
@@ -34,36 +34,36 @@ def page(
     error: str = "",
     like: dict[str, Any] | None = None,
 ) -> str:
-    """The page with the hits of a question (None: none was asked) or the line of an error.
+    """Return the page with the hits of a question (None: no question) or the line of an error.
 
-    `like` is the row that the hits are like.
+    `like` is the row that the hits are similar to.
     """
     manifest = served.manifest
-    return (
-        _environment()
-        .get_template("search.html")
-        .render(
-            store=manifest.root,
-            name=manifest.root.rstrip("/").rsplit("/")[-1],
-            manifest=manifest,
-            columns=[(field.name, field.type) for field in served.searcher.rows.columns]
-            if manifest.shard_paths
-            else [],
-            examples=served.examples,
-            form=form,
-            k=form.k or DEFAULT_K,
-            hits=None if hits is None else [_row(hit, form.q) for hit in hits],
-            like=None if like is None else _row(like, ""),
-            error=error,
-            problem=served.problem,
-            most_hits=MOST_HITS,
-            most_characters=MOST_CHARACTERS,
-        )
+    columns: list[tuple[str, Any]] = []
+    if manifest.shard_paths:
+        columns = [(field.name, field.type) for field in served.searcher.rows.columns]
+    rows = None if hits is None else [_row(hit, form.q) for hit in hits]
+    like_row = None if like is None else _row(like, "")
+    template = _environment().get_template("search.html")
+    return template.render(
+        store=manifest.root,
+        name=manifest.root.rstrip("/").rsplit("/")[-1],
+        manifest=manifest,
+        columns=columns,
+        examples=served.examples,
+        form=form,
+        k=form.k or DEFAULT_K,
+        hits=rows,
+        like=like_row,
+        error=error,
+        problem=served.problem,
+        most_hits=MOST_HITS,
+        most_characters=MOST_CHARACTERS,
     )
 
 
 def style() -> str:
-    """The style sheet of the page: that of all pages, and the page's own."""
+    """Return the style sheet: the shared one and the page's own."""
     return _environment().get_template("style.css").render()
 
 
@@ -73,29 +73,39 @@ def _environment() -> "Environment":
 
 
 def _row(row: dict[str, Any], query: str) -> dict[str, Any]:
-    """A row as the page has it: its id, text and piece, a hit's rank and score, and all else that
-    is not null.
+    """Return a row for the template: id, text, piece, rank and score, and the other values.
+
+    Null values are left out of `rest`.
     """
     rest = [
-        (name, _cut(_value(value)))
+        (name, _cut(_text_of(value)))
         for name, value in row.items()
         if name not in SHOWN and value is not None
     ]
     score = row.get("score")
+    if isinstance(score, float):
+        score = f"{score:.4f}"
+    piece = ""
+    if row.get("pieces"):
+        piece = f"piece {row['piece'] + 1} of {row['pieces']}"
     return {
         "rank": row.get("rank"),
-        "score": f"{score:.4f}" if isinstance(score, float) else score,
+        "score": score,
         "id": row["id"],
         "text": shown(row.get("passage") or row["text"] or "", query),
-        "piece": f"piece {row['piece'] + 1} of {row['pieces']}" if row.get("pieces") else "",
+        "piece": piece,
         "rest": rest,
     }
 
 
-def _value(value: Any) -> str:
-    """A value as filters have it, without quotes."""
-    return str(value).lower() if isinstance(value, bool) else str(plain(value))
+def _text_of(value: Any) -> str:
+    """Return a value as filters write it, without quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(plain(value))
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_VALUE else f"{text[:MOST_VALUE]} …"
+    if len(text) <= MOST_VALUE:
+        return text
+    return f"{text[:MOST_VALUE]} …"

@@ -1,6 +1,4 @@
-"""Questions: what a request asks for, within bounds, and the error of one that asks for something
-else.
-"""
+"""Questions of requests within bounds, and the error for other requests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ PARAMETERS = {"q": "what to look for", "id": "the row that hits are to be like"}
 
 
 class RefusedError(SentenceBeamError):
-    """A request that is not answered, with its HTTP status."""
+    """A request is refused, with an HTTP status."""
 
     def __init__(self, status: int, message: str):
         super().__init__(message)
@@ -23,10 +21,9 @@ class RefusedError(SentenceBeamError):
 
 @dataclass(frozen=True)
 class Question:
-    """The k rows nearest to a `text`, or to the row with an `id`, of those that a filter wants
-    (empty: of all).
+    """A search for the k rows nearest to a `text`, or to the row with an `id`.
 
-    One of `text` and `id` is not None.
+    Exactly one of `text` and `id` is None. `where` is a filter, empty for all rows.
     """
 
     text: str | None
@@ -35,53 +32,54 @@ class Question:
     where: str
 
     @property
-    def together(self) -> tuple[bool, int, str]:
-        """What is equal for questions that are answered together."""
+    def kind(self) -> tuple[bool, int, str]:
+        """The properties that questions share if one search can answer them."""
         return self.id is None, self.k, self.where
 
 
-def question(pairs: Sequence[tuple[str, str]], asked: str) -> Question:
-    """The question of a request's parameters, of which `asked` (q or id) says what is looked for.
+def question(pairs: Sequence[tuple[str, str]], key: str) -> Question:
+    """Return the question of a request's parameters, whose text or id is the parameter `key`.
 
-    Raises RefusedError for a parameter that there is not, that comes twice, is missing, or beyond
-    its bounds.
+    Raises RefusedError for an unknown, repeated or missing parameter, and for one beyond its
+    bounds.
     """
-    given = _once(pairs, (asked, "k", "where"))
-    value = given.get(asked, "")
+    parameters = _parameters(pairs, (key, "k", "where"))
+    value = parameters.get(key, "")
     if not value.strip():
         raise RefusedError(
-            400, f"{asked} is missing or empty; say {PARAMETERS[asked]}, as in ?{asked}=..."
+            400, f"{key} is missing or empty; say {PARAMETERS[key]}, as in ?{key}=..."
         )
-    where = given.get("where", "").strip()
-    text, name = (value, None) if asked == "q" else (None, value)
-    return Question(text, name, _number(given.get("k", "")), where)
+    k = _number(parameters.get("k", ""))
+    where = parameters.get("where", "").strip()
+    if key == "q":
+        return Question(value, None, k, where)
+    return Question(None, value, k, where)
 
 
-def _once(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> Mapping[str, str]:
-    """The parameters by name."""
-    found: dict[str, str] = {}
+def _parameters(pairs: Sequence[tuple[str, str]], known: Sequence[str]) -> Mapping[str, str]:
+    """Return the parameters by name."""
+    parameters: dict[str, str] = {}
     for name, value in pairs:
         if name not in known:
             raise RefusedError(
                 400, f"there is no parameter {name[:40]!r}; there are {', '.join(known)}"
             )
-        if name in found:
+        if name in parameters:
             raise RefusedError(400, f"{name} is given twice; give it once")
         if len(value) > MOST_CHARACTERS:
             raise RefusedError(
                 413, f"{name} has {len(value):,} characters; {MOST_CHARACTERS:,} are the most"
             )
-        found[name] = value
-    return found
+        parameters[name] = value
+    return parameters
 
 
 def _number(text: str) -> int:
-    """The number of hits; an empty text stands for the default."""
+    """Return the number of hits, the default for an empty text."""
     if not text:
         return DEFAULT_K
-    if not (
-        text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= MOST_HITS and len(text) < 9
-    ):
+    is_number = text.isascii() and text.isdecimal() and len(text) < 9
+    if not is_number or not 1 <= int(text) <= MOST_HITS:
         raise RefusedError(
             400, f"k is {text[:40]!r} and has to be a whole number from 1 to {MOST_HITS}"
         )

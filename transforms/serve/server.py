@@ -1,4 +1,4 @@
-"""The server: an address of this machine, requests until a signal ends it."""
+"""The HTTP server: binds an address of this machine and answers until a signal ends it."""
 
 import contextlib
 import ipaddress
@@ -13,14 +13,12 @@ from transforms.serve.app import Application
 from transforms.serve.guard import MOST_BYTES
 
 MOST_CONNECTIONS = 1000
-ENDED_WITHIN = 10  # seconds that requests under way may take when the server ends
+ENDED_WITHIN = 10  # seconds to finish requests when the server ends
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class _Server(uvicorn.Server):
-    """A server for which a signal is no error: it ends and returns; `ready` is called once it
-    listens.
-    """
+    """A server that returns normally after a signal, and calls `ready` once it listens."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -41,47 +39,46 @@ class _Server(uvicorn.Server):
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket with this address (port 0: any that is free), which does not listen yet.
+    """Return a socket bound to an address (port 0: any free port) that does not listen yet.
 
-    Raises OptionError for an address that is not this machine's, or that another program has.
+    Raises OptionError if the address is not this machine's or another program uses it.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM
         )[0]
-        # Only where a socket is told to be TCP's does asyncio send small answers at once, not some
-        # 40 ms later.
-        found = socket.socket(family, kind, protocol)
+        # without the protocol asyncio does not set TCP_NODELAY, and small answers take 40 ms more
+        bound_socket = socket.socket(family, kind, protocol)
     except OSError as error:
         raise OptionError(
             f"--host {host}: {error.strerror}; say an address of this machine"
         ) from error
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.bind(address)
     except OSError as error:
-        found.close()
+        bound_socket.close()
         raise OptionError(
             f"--host {host} --port {port}: {error.strerror}; say another address, or --port 0"
         ) from error
-    return found
+    return bound_socket
 
 
 def address_of(listening: socket.socket) -> str:
-    """The URL of a bound socket."""
+    """Return the URL of a bound socket."""
     host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def is_loopback(listening: socket.socket) -> bool:
-    """Whether this machine alone reaches the address of a bound socket."""
+    """Return whether only this machine reaches the address of a bound socket."""
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 def configured(application: Application, loopback: bool) -> uvicorn.Config:
-    """How the server runs an application; on `loopback` it answers requests to this machine's own
-    names alone.
-    """
+    """Return the server's configuration for an application; `loopback` as in its `asgi`."""
     return uvicorn.Config(
         application.asgi(loopback),
         http="h11",
@@ -98,7 +95,8 @@ def configured(application: Application, loopback: bool) -> uvicorn.Config:
 
 
 def serve(application: Application, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """Answer requests until Ctrl-C or SIGTERM; for the main thread. `ready` is called once the
-    server listens.
+    """Answer requests until Ctrl-C or SIGTERM; for the main thread.
+
+    `ready` is called once the server listens.
     """
     _Server(configured(application, is_loopback(listening)), ready).run([listening])

@@ -1,20 +1,18 @@
-"""Texts as the page shows them: the words of the query marked, a long one folded."""
+"""Texts for the page: words of the query are marked, long texts folded."""
 
 from typing import NamedTuple
 
 from transforms.base.words import best_start, find_words, words_of
 
-FOLDED = 400  # characters that are shown of a longer text until it is opened
-MOST_TEXT = 20_000  # characters that are shown of an opened one
-SHORTEST = 3  # letters of a word that is marked; shorter ones are in every text
+FOLDED = 400  # characters of a longer text that are visible until it is opened
+MOST_TEXT = 20_000  # characters of an opened text
+SHORTEST = 3  # letters of a marked word; shorter words are in every text
 
 Parts = list[tuple[str, bool]]  # a part of a text, and whether it is marked
 
 
 class Shown(NamedTuple):
-    """A text: what is seen at once, and what is seen when it is opened (None if it is not
-    longer).
-    """
+    """A text in parts: visible at once, and whole when opened (None if the text is short)."""
 
     seen: Parts
     whole: Parts | None
@@ -22,8 +20,9 @@ class Shown(NamedTuple):
 
 
 def shown(text: str, query: str) -> Shown:
-    """The text with the words of a query; of a long text the part that has most of them is seen
-    first.
+    """Return the text with the query's words marked.
+
+    Of a long text the part with most of these words is visible at first.
     """
     if len(text) <= FOLDED:
         return Shown(_marked(text, query), None, len(text))
@@ -40,13 +39,14 @@ def shown(text: str, query: str) -> Shown:
 
 
 def _marked(text: str, query: str) -> Parts:
-    """The text in parts, of which those that are a word of the query are marked."""
+    """Return the text in parts; parts that are a word of the query are marked."""
     words = [word for word in words_of(query) if len(word) >= SHORTEST or not word.isascii()]
-    parts, end = [], 0
-    for found in find_words(text, words):
-        if found.stop > end:  # words that overlap are marked as one
-            start = max(found.start, end)
-            parts += [(text[end:start], False), (text[start : found.stop], True)]
-            end = found.stop
+    parts = []
+    end = 0
+    for word in find_words(text, words):
+        if word.stop > end:  # overlapping words are marked as one
+            start = max(word.start, end)
+            parts += [(text[end:start], False), (text[start : word.stop], True)]
+            end = word.stop
     parts.append((text[end:], False))
     return [(part, is_marked) for part, is_marked in parts if part]

@@ -69,7 +69,7 @@ def by_query(output: Path) -> Found:
 def searched(nights: Nights, queries: list[tuple[str, str]], k: int) -> Found:
     """What `search` finds for the same queries."""
     searcher = Searcher(nights.manifest)
-    rows = searcher.rows.described(
+    rows = searcher.rows.describe(
         searcher.nearest(np.array([vector_of(text, DIM) for _, text in queries]), k)
     )
     return {

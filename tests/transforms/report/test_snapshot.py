@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from helpers.snapshots import night, numbered
 
+from transforms.report.alerts import alerts
 from transforms.report.history import RunSummary
 from transforms.report.page import page
-from transforms.report.snapshot import alerts, facts, reasons
+from transforms.report.snapshot import facts, reasons
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
 
@@ -53,16 +54,16 @@ def test_what_a_snapshot_is_made_of_has_no_line_for_what_it_has_not(manifest: Ma
     ("values", "told"),
     [
         ({}, None),
-        ({"deleted": 11, "rows": 89}, "11 of 100 rows were deleted (11 %); told above 10 %"),
+        ({"deleted": 11, "rows": 89}, "11 of 100 rows were deleted (11 %); the threshold is 10 %"),
         ({"deleted": 10, "rows": 90}, None),
-        ({"rejected": 1}, "1 of 100 rows were rejected (1 %); told above 0.5 %"),
+        ({"rejected": 1}, "1 of 100 rows were rejected (1 %); the threshold is 0.5 %"),
         ({"read": 1000, "rejected": 5}, None),
         ({"rejected": 50, "blank": 50}, None),
-        ({"rejected": 51, "blank": 50}, "1 of 50 rows were rejected (2 %); told above 0.5 %"),
+        ({"rejected": 51, "blank": 50}, "1 of 50 rows were rejected (2 %); the threshold is 0.5 %"),
         ({"moved": {"distance": 0.5, "far": 0.3}}, "0.50 deviations"),
         ({"moved": {"distance": 0.2, "far": 0.3}}, None),
         ({"damaged": 2}, "2 shards"),
-        ({"recall": 0.94}, "fell from 0.9700 to 0.9400; told of a fall by more than 0.02"),
+        ({"recall": 0.94}, "fell from 0.9700 to 0.9400; the threshold is a fall by 0.02"),
         ({"recall": 0.96}, None),
         ({"recall": None}, None),
     ],
@@ -93,9 +94,7 @@ def test_recall_below_its_target_is_told_where_its_interval_is(
         "index": index
     }
     with_index = Manifest.of(manifest.root, data)
-    assert (
-        any("told below its target, 0.95" in line for line in alerts(with_index, [NIGHT])) == told
-    )
+    assert any("its target is 0.95" in line for line in alerts(with_index, [NIGHT])) == told
     assert "recall@10 0.9000" in dict(facts(with_index))["index"]
 
 

@@ -69,7 +69,7 @@ def found(store: Nights, query: str, exact: bool = False) -> list[str]:
     searcher = Searcher(Manifest.of(store.manifest.root, data))
     return [
         row["id"]
-        for row in searcher.rows.described(
+        for row in searcher.rows.describe(
             searcher.nearest(long_or_short(query)[None], 5, exact=exact)
         )[0]
     ]
