@@ -25,7 +25,8 @@ from pipelines.train import with_recipe
 from transforms.evaluation import rows
 from transforms.evaluation.encode_many import ModelSettings
 from transforms.evaluation.methods import expand
-from transforms.training.options import TrainOptions, check
+from transforms.training.checks import check
+from transforms.training.options import TrainOptions
 
 __all__ = ["run"]
 

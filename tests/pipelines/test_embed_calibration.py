@@ -335,6 +335,16 @@ def test_a_calibration_with_the_tensors_of_one_that_the_store_keeps(
     run("search", "--store", store, "--query", "dog").ok()
 
 
+def test_plan_measures_with_a_calibration_that_the_store_has_no_copy_of(
+    run: Run, plain: Path, glob: Path, store: Path, tmp_path: Path
+) -> None:
+    folder, before = fit_on(store, "standardize", tmp_path / "fitted"), files_in(store)
+    assert (
+        "tokens" in run("plan", "--input", glob, "--store", store, "--calibration", folder).ok().out
+    )
+    assert files_in(store) == before
+
+
 # --- refused
 
 

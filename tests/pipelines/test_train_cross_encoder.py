@@ -128,10 +128,10 @@ def test_a_cross_encoder_learns_labels_and_goes_on_from_another_one(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--pooler", "mean"), "--pooler is of encoders"),
-        (("--lora", "4"), "--lora is of encoders"),
-        (("--matryoshka", "8"), "--matryoshka is of encoders"),
-        (("--freeze-backbone",), "--freeze-backbone is of encoders"),
+        (("--pooler", "mean"), "--pooler is for encoders"),
+        (("--lora", "4"), "--lora is for encoders"),
+        (("--matryoshka", "8"), "--matryoshka is for encoders"),
+        (("--freeze-backbone",), "--freeze-backbone is for encoders"),
     ],
 )
 def test_options_of_vectors_are_refused(train: Train, options: tuple[str, ...], said: str) -> None:
@@ -201,4 +201,4 @@ def test_the_default_is_the_papers_and_another_one_learns_too(train: Train, tmp_
         == load_file(tmp_path / "same" / "model.safetensors").keys()
     )
     done = train("regression", "scored.tsv", "--scores", "0,5", "--concat", "u,v")
-    assert (done.status, "--concat is of --objective classification" in done.err) == (2, True)
+    assert (done.status, "--concat is for --objective classification" in done.err) == (2, True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from transforms.report.history import RunSummary, committed_runs
-from transforms.store.entries import Options
+from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.result import COMMITTED
 
@@ -53,7 +53,7 @@ def _of_deleted(last: RunSummary) -> list[str]:
 
 
 def _of_rejected(last: RunSummary, manifest: Manifest | None) -> list[str]:
-    allowed = Options.max_rejects
+    allowed = RememberedOptions.max_rejects
     if manifest is not None:
         allowed = manifest.options.max_rejects
     threshold = NEARLY_TOO_MANY * allowed

@@ -334,7 +334,7 @@ def _find_tokenizer(folder: Path) -> tuple[Path, ...]:
             f"{folder} holds no tokenizer; put tokenizer.json there (AutoTokenizer ..."
             " save_pretrained)"
         )
-    names = _TOKENIZER_FILES
+    names: tuple[str, ...] = _TOKENIZER_FILES
     if (folder / "tokenizer.json").is_file():
         names = ("tokenizer.json",)  # it is complete: vocabulary files beside it are never read
     return tuple(folder / name for name in names + _TOKENIZER_EXTRAS if (folder / name).is_file())

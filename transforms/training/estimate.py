@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transforms.training import folders
+from transforms.training.checks import check
 from transforms.training.data import read_data, taken
-from transforms.training.options import TrainOptions, check
+from transforms.training.options import TrainOptions
 
 STEPS = 5  # that are done; the first is left out, as much is made ready in it
 

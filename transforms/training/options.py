@@ -1,10 +1,7 @@
-"""What is trained, on what, and how."""
-
-import importlib.util
+"""Options of `train`: the data, the model and the training."""
 
 from transforms.base import values
-from transforms.base.errors import MissingExtraError, OptionError
-from transforms.base.extras import pip_line
+from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options
 from transforms.space import DEFAULT_MODEL
 from transforms.steps.options.common import (
@@ -18,30 +15,27 @@ from transforms.steps.options.common import (
 from transforms.store.entries import RememberedOptions
 from transforms.training import recipes
 
-CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING = (
-    "classification",
-    "regression",
-    "cosent",
-    "triplet",
-    "ranking",
-)
+CLASSIFICATION = "classification"
+REGRESSION = "regression"
+COSENT = "cosent"
+TRIPLET = "triplet"
+RANKING = "ranking"
 OBJECTIVES = (CLASSIFICATION, REGRESSION, COSENT, TRIPLET, RANKING)
 CNN = "cnn"
 CONCAT = "u,v,|u-v|"
 CONCATS = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", CONCAT, "u,v,|u-v|,u*v")  # SBERT, table 6
 POOLERS = ("mean", "cls", "max", CNN)
 LONGEST = 128
-NEEDED = ("sentence_transformers", "accelerate", "datasets")
 
-
-DATA, MODELS, TRAINING = "data", "model", "training"
+# Groups of options in the help.
+DATA = "data"
+MODELS = "model"
+TRAINING = "training"
 AGAIN = Exclusive("again")
 
 
 def ends_of(text: str) -> tuple[float, float]:
-    """Return the least and the greatest score, of LOW,HIGH. Raises OptionError for anything
-    else.
-    """
+    """Parse LOW,HIGH: the lowest and the highest score. Raises OptionError for anything else."""
     try:
         low, high = (float(word) for word in text.split(","))
     except ValueError:
@@ -50,12 +44,12 @@ def ends_of(text: str) -> tuple[float, float]:
 
 
 def widths_of(text: str) -> tuple[int, ...]:
-    """Return whole numbers above zero."""
+    """Parse whole numbers above zero, separated by commas."""
     return tuple(values.positive(word) for word in text.split(",") if text)
 
 
 def whole_number(text: str) -> int:
-    """Return a whole number, which may be negative."""
+    """Parse a whole number, which may be negative."""
     try:
         return int(text)
     except ValueError:
@@ -64,15 +58,15 @@ def whole_number(text: str) -> int:
 
 @options
 class TrainOptions:
-    """A training, as a user says it.
+    """Options of one training.
 
-    `inputs` and `dev` are [NAME=]PATH; `columns` the data's names of the objective's roles, in
-    their order. `pooler` None: the model's own modules, mean where it has none. `scores` are the
-    ends of the data's scale, `labels` the labels in their order; `guide` is a model that says which
-    negatives are none, `hard_negatives` how many are looked for to each row, `matryoshka` the
-    widths that are trained beside the full one, `lora` a rank. `checkpoint_steps` None: a tenth of
-    all steps. `must_improve` refuses a model that is no better than the start. `recipe` is the name
-    of the one that some of these come from.
+    `inputs`, `dev` and `test` are [NAME=]PATH. `columns` are the data's columns for the objective's
+    roles, in the order of the roles. If `pooler` is None, the model's own modules pool, or mean if
+    it has none. `scores` are the ends of the data's scale; `labels` are the labels in order.
+    `guide` is a model that finds false negatives, `hard_negatives` a number for each row,
+    `matryoshka` the widths to train beside the full one, `lora` a rank. If `checkpoint_steps` is
+    None, it is a tenth of all steps. `must_improve` refuses a model that does not beat the start.
+    `recipe` names the published training that supplied some of these options.
     """
 
     recipe: str | None = option(
@@ -89,26 +83,26 @@ class TrainOptions:
         kw_only=False,
     )
     objective: str = option(
-        "what is learnt: classification (text1, text2, label), regression or cosent (text1, text2,"
+        "what to learn: classification (text1, text2, label), regression or cosent (text1, text2,"
         " score), triplet (anchor, positive, negative), ranking (anchor, positive, perhaps"
         " negative)",
         choices=OBJECTIVES,
         group=DATA,
     )
     dev: str | None = option(
-        "data of the same columns that the model is scored on (default: none)",
+        "data with the same columns to score the model on (default: none)",
         metavar="PATH",
         group=DATA,
         default=None,
     )
     test: str | None = option(
-        "data of the same columns that the finished model is scored on (default: none)",
+        "data with the same columns to score the finished model on (default: none)",
         metavar="PATH",
         group=DATA,
         default=None,
     )
     columns: tuple[str, ...] = option(
-        "the data's names of the objective's roles, in their order (default: those names,"
+        "the data's columns for the objective's roles, in order (default: the roles' names, or"
         " sentence1, sentence2)",
         kind=values.names,
         metavar="A,B,C",
@@ -129,15 +123,14 @@ class TrainOptions:
         default=CONCAT,
     )
     scores: tuple[float, float] | None = option(
-        "the ends of the data's scale of scores, which becomes 0 to 1 (default: scores are from 0"
-        " to 1)",
+        "lowest and highest score of the data, scaled to 0 and 1 (default: 0,1)",
         kind=ends_of,
         metavar="LOW,HIGH",
         group=DATA,
         default=None,
     )
     limit: int | None = option(
-        "train on the first N rows alone; dev rows are all taken (default: all)",
+        "train on the first N rows; all dev rows are used (default: all)",
         kind=values.positive,
         metavar="N",
         group=DATA,
@@ -146,7 +139,7 @@ class TrainOptions:
     max_rejects: float = option(
         MAX_REJECTS,
         help=(
-            "most of the rows that may be unusable, as those without a text (default:"
+            "highest share of unusable rows, such as rows without text (default:"
             f" {RememberedOptions.max_rejects:g})"
         ),
         group=DATA,
@@ -170,27 +163,27 @@ class TrainOptions:
         MAX_TOKENS, help=f"cut longer texts (default: {LONGEST})", group=MODELS, default=LONGEST
     )
     matryoshka: tuple[int, ...] = option(
-        "widths of vectors that are trained beside the full one, for --dim (default: none)",
+        "widths of vectors to train beside the full one, for --dim (default: none)",
         kind=widths_of,
         metavar="D,D",
         group=MODELS,
         default=(),
     )
     lora: int | None = option(
-        "train adapters of rank R, merged at the end (default: the model itself is trained)",
+        "train adapters of rank R, merged at the end (default: train the whole model)",
         kind=values.positive,
         metavar="R",
         group=MODELS,
         default=None,
     )
     freeze_backbone: bool = option(
-        "train what is on top of the transformer alone (default: no)", group=MODELS, default=False
+        "train only the layers on top of the transformer (default: no)", group=MODELS, default=False
     )
     output: str = option(
         "folder of the trained model", kind=values.filled, metavar="DIR", group=MODELS
     )
     resume: bool = option(
-        "go on with a training that was stopped; begin where there is none (default: no)",
+        "continue a stopped training, or begin one if there is none (default: no)",
         group=MODELS,
         exclusive=AGAIN,
         default=False,
@@ -202,14 +195,14 @@ class TrainOptions:
         default=False,
     )
     epochs: int = option(
-        "times through the data (default: 1)",
+        "passes over the data (default: 1)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
         default=1,
     )
     batch: int = option(
-        "rows of a step (default: 16)",
+        "rows in a step (default: 16)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
@@ -223,37 +216,34 @@ class TrainOptions:
         default=2e-5,
     )
     warmup: float = option(
-        "part of the steps in which the rate rises; then it falls to 0 (default: 0.1)",
+        "share of the steps in which the rate rises; then it falls to 0 (default: 0.1)",
         kind=values.fraction,
         metavar="FRACTION",
         group=TRAINING,
         default=0.1,
     )
     seed: int = option(
-        "of the order of rows and all else (default: 12)",
+        "seed of the order of rows and of all other randomness (default: 12)",
         kind=whole_number,
         metavar="N",
         group=TRAINING,
         default=12,
     )
     mini_batch: int | None = option(
-        "ranking: rows that are in memory at once, so that --batch may be large (default: all of"
-        " the batch)",
+        "ranking: rows in memory at once, so that --batch may be large (default: the whole batch)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
         default=None,
     )
     guide: str | None = option(
-        "ranking: a model that says which texts of a batch are too near to be negatives (default:"
-        " none)",
+        "ranking: a model that finds texts of a batch too near to be negatives (default: none)",
         metavar="MODEL",
         group=TRAINING,
         default=None,
     )
     hard_negatives: int | None = option(
-        "ranking: look for N negatives to each row among the positive texts of others (default:"
-        " none)",
+        "ranking: choose N negatives for each row among the positives of others (default: none)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
@@ -274,14 +264,14 @@ class TrainOptions:
         default=None,
     )
     patience: int | None = option(
-        "stop after N dev scores that are no better (default: never)",
+        "stop after N dev scores without improvement (default: never)",
         kind=values.positive,
         metavar="N",
         group=TRAINING,
         default=None,
     )
     must_improve: bool = option(
-        "exit with status 3 if no dev score is above the start's (default: no)",
+        "exit with status 3 if no dev score beats the start (default: no)",
         group=TRAINING,
         default=False,
     )
@@ -289,10 +279,10 @@ class TrainOptions:
 
 @options
 class TrainCommandOptions(TrainOptions):
-    """The options of `train`: those of a training, and whether there is one, or several."""
+    """Options of the command `train`: one training, several seeds, or a dry run."""
 
     seeds: int | None = option(
-        "train N times, with N seeds from --seed on; all are kept, as DIR/seed-12 and so on"
+        "train N times, with N seeds from --seed on, and keep all as DIR/seed-12 and so on"
         " (default: once)",
         kind=values.positive,
         metavar="N",
@@ -300,95 +290,6 @@ class TrainCommandOptions(TrainOptions):
     )
 
     dry_run: bool = option(
-        "say steps, memory and time, by a few steps, and write nothing (default: no)", default=False
+        "estimate steps, memory and time from a few steps; write nothing (default: no)",
+        default=False,
     )
-
-
-def check(options: TrainOptions) -> None:
-    """Raise OptionError for options that do not go together, MissingExtraError where a package is
-    not installed.
-    """
-    objective = options.objective
-    if not options.lr > 0:
-        raise OptionError("--lr has to be above 0")
-    of_ranking = {
-        "--mini-batch": options.mini_batch,
-        "--guide": options.guide,
-        "--hard-negatives": options.hard_negatives,
-    }
-    given = next((flag for flag, value in of_ranking.items() if value is not None), None)
-    if given and objective != RANKING:
-        raise OptionError(f"{given} is of --objective {RANKING}; leave it out of {objective}")
-    if options.labels and objective != CLASSIFICATION:
-        raise OptionError(
-            f"--labels is of --objective {CLASSIFICATION}; leave it out of {objective}"
-        )
-    _check_cross_encoder(options)
-    if options.concat != CONCAT and objective != CLASSIFICATION:
-        raise OptionError(
-            f"--concat is of --objective {CLASSIFICATION}; leave it out of {objective}"
-        )
-    if options.scores and objective not in (REGRESSION, COSENT):
-        raise OptionError(
-            f"--scores is of --objective {REGRESSION} and {COSENT}; leave it out of {objective}"
-        )
-    if options.scores and not options.scores[0] < options.scores[1]:
-        raise OptionError(
-            "--scores LOW,HIGH: the first has to be the smaller one, as in --scores 0,5"
-        )
-    if options.matryoshka and objective == CLASSIFICATION:
-        raise OptionError(
-            f"--matryoshka has no meaning with --objective {CLASSIFICATION}, whose layer has one"
-            " width"
-        )
-    _check_dev(options)
-    if options.freeze_backbone and options.lora:
-        raise OptionError(
-            "--lora trains a part of the backbone, which --freeze-backbone does not; say one of"
-            " them"
-        )
-    if options.dtype == "float16" and options.device == "cpu":
-        raise OptionError("--dtype float16 trains on a GPU alone; say bfloat16 or float32")
-    needed = [
-        *NEEDED,
-        *(["peft"] if options.lora else []),
-        *(["ir_measures"] if _ranks(options) else []),
-    ]
-    missing = next((name for name in needed if importlib.util.find_spec(name) is None), None)
-    if missing:
-        raise MissingExtraError(f"training needs {missing}: {pip_line('train')}")
-
-
-def _check_cross_encoder(options: TrainOptions) -> None:
-    """Raise OptionError for options that a cross-encoder has no use for."""
-    if not options.cross_encoder:
-        return
-    if options.objective not in (REGRESSION, CLASSIFICATION):
-        raise OptionError(
-            f"--cross-encoder learns scores or labels; say --objective {REGRESSION} or"
-            f" {CLASSIFICATION}"
-        )
-    of_vectors = {
-        "--pooler": options.pooler is not None,
-        "--matryoshka": bool(options.matryoshka),
-        "--lora": options.lora is not None,
-        "--freeze-backbone": options.freeze_backbone,
-        "--concat": options.concat != CONCAT,
-    }
-    given = next((flag for flag, is_given in of_vectors.items() if is_given), None)
-    if given is not None:
-        raise OptionError(
-            f"{given} is of encoders, which make vectors; leave it out of --cross-encoder"
-        )
-
-
-def _check_dev(options: TrainOptions) -> None:
-    """Raise OptionError for options that need dev scores, if there are none."""
-    if options.patience is not None and options.dev is None:
-        raise OptionError("--patience counts dev scores; say --dev PATH too")
-    if options.must_improve and options.dev is None:
-        raise OptionError("--must-improve compares dev scores; say --dev PATH too")
-
-
-def _ranks(options: TrainOptions) -> bool:
-    return options.objective == RANKING and options.dev is not None

@@ -17,10 +17,11 @@ from transforms.base.option import is_given
 from transforms.base.progress import LOADING, stage
 from transforms.space import Space, resolve_model, resolve_space
 from transforms.training import folders
+from transforms.training.checks import check
 from transforms.training.data import Data, read_data, taken
 from transforms.training.dev import Classify, compared, dev_task, metric_of, scored_alone
 from transforms.training.examples import Examples
-from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions, check
+from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions
 from transforms.training.record import TrainingOutcome, record_of, write_record
 from transforms.training.watch import TrainingWatch
 

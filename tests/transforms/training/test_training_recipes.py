@@ -9,7 +9,8 @@ import pytest
 from pipelines.common.options import as_options
 from pipelines.train import parser, with_recipe
 from transforms.training import recipes
-from transforms.training.options import TrainOptions, check
+from transforms.training.checks import check
+from transforms.training.options import TrainOptions
 
 PAIRS = {
     "sbert-stsb": "sbert-nli",

@@ -12,7 +12,7 @@ from transforms.space import Machine, Recipe, Space
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed.inputs import encoded
 from transforms.steps.options.job import EmbedJob
-from transforms.store.calibrations import kept_calibration
+from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.runs.canary import TEXTS, Canary
 from transforms.store.shards.precision import of_floats
 from transforms.store.shards.vectors import pooled_of
@@ -54,7 +54,10 @@ def load_encoder(job: EmbedJob) -> "Encoder":
     """The run's encoder. Raises SpaceMismatchError if the files here make another space than the
     run's.
     """
-    calibration = kept_calibration(job.root, job.run.space)
+    if job.calibration is not None:
+        calibration: Calibration | None = read_calibration(job.calibration)
+    else:
+        calibration = kept_calibration(job.root, job.run.space)
     encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space))
     check_chunks(encoder, job.chunks)
     return encoder

@@ -204,7 +204,8 @@ def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
     """Return the lists near each row, int32 [n, lists], found by k-means; one for all if there are
     few rows.
     """
-    plan = plan_for(automatic_index(len(vectors), "Flat"), *vectors.shape, "ip")
+    rows, dim = vectors.shape
+    plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
     if not plan.nlist:
         return one_list(len(vectors))
     return lists_near(vectors, train_on(vectors, plan, plan.train_rows), lists_for(least))

@@ -19,8 +19,9 @@ class EmbedJob:
     that unchanged files are taken over unread from the last snapshot, `append` that its other files
     are taken over too, `reuse` that texts which it holds take their vectors from it. `read_again`
     names what keeps the run from taking anything over: options and fields of the space that would
-    change. `buckets` are the last snapshot's if they are to be kept, `text_limit` the bytes of text
-    that may be grouped in memory. `hidden` says that files and folders whose names begin with a dot
+    change. `calibration` is the folder to read it from if the store has no copy yet. `buckets` are
+    the last snapshot's if they are to be kept, `text_limit` the bytes of text that may be grouped
+    in memory. `hidden` says that files and folders whose names begin with a dot
     are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an
     engine does work again whose worker died. `chunks` says how documents are cut. `max_bad_files`
     is how many input files may be left out because they cannot be read; below 1, which part of
@@ -39,6 +40,7 @@ class EmbedJob:
     read_again: tuple[str, ...] = ()
     append: bool = False
     reuse: bool = False
+    calibration: str | None = None
     buckets: Buckets | None = None
     text_limit: int | None = None
     retried: bool = False

@@ -95,7 +95,7 @@ def _job(
 ) -> EmbedJob:
     chosen = choice.options
     reuse = previous is not None and not asked.reembed
-    differing = ()
+    differing: tuple[str, ...] = ()
     if previous is not None:
         differing = read_again(run, previous, asked.reembed)
     return EmbedJob(
