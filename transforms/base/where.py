@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from transforms.base.errors import OptionError, first_line
 from transforms.base.where_columns import FilterSchema, NumbersIn, Words, no_numbers
-from transforms.base.where_parser import EXAMPLE, Parser
+from transforms.base.where_parser import EXAMPLE, FilterParser
 
 WHERE = Words("--where", "column", "the store keeps")
 
@@ -29,7 +29,7 @@ def checked(
     """
     expression = where
     if isinstance(where, str):
-        expression = Parser(where, FilterSchema(schema, words, numbers_in)).parse()
+        expression = FilterParser(where, FilterSchema(schema, words, numbers_in)).parse()
     try:
         kind = evaluated(expression, schema.empty_table()).type
     except (pa.ArrowException, TypeError) as error:
@@ -42,7 +42,7 @@ def checked(
 
 def columns_named(where: str, schema: pa.Schema) -> list[str]:
     """Return the columns that a filter names, each once. Raises OptionError as `checked` does."""
-    parser = Parser(where, FilterSchema(schema, WHERE))
+    parser = FilterParser(where, FilterSchema(schema, WHERE))
     parser.parse()
     return list(dict.fromkeys(parser.columns))
 

@@ -39,7 +39,7 @@ class _Token(NamedTuple):
     start: int
 
 
-class Parser:
+class FilterParser:
     """A recursive-descent parser of one filter; `columns` lists the columns in reading order."""
 
     def __init__(self, text: str, schema: FilterSchema):
