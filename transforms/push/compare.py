@@ -1,17 +1,17 @@
-"""What a database lacks of a snapshot: rows to write and rows to delete, whatever was half written
-before.
+"""Compare a snapshot with what a database may hold: the rows to write, the rows to delete.
 
-A row is written unless every snapshot whose rows the database may hold has it as it is now: the
-snapshot that it was left with, and those of pushes that did not end. Units that all of these have,
-byte for byte, are not read. Rows are cut into buckets by their ids, so that memory does not grow
-with them.
+A database may hold rows of several snapshots: the one that its last complete push left, and those
+of pushes that did not end. A row is written unless all of these have the same row. Units that all
+of these have, byte for byte, are not read. Rows are cut into buckets by their ids, so that memory
+does not grow with the number of rows.
 """
 
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,8 @@ from transforms.store.runs.changes import BUCKETS, LISTED_ROWS, Changes
 from transforms.store.shards.id_hashes import hash_ids
 
 REPEATED = (
-    "is that of several rows, and a database has one for each id; give the rows ids of their own"
-    " (--id-column) and embed again"
+    "is that of several rows, and a database has one for each id; "
+    "give the rows ids of their own (--id-column) and embed again"
 )
 _NEW = 0  # the side of the snapshot that is pushed
 _SPILLED = pa.schema(
@@ -40,13 +40,12 @@ Listing = Callable[[], Iterable[pa.RecordBatch]]
 
 
 @dataclass
-class Lack:
-    """What a database lacks: rows to write by the place of their unit, the file with the keys of
-    rows to delete.
+class Difference:
+    """The rows to write, by the index of their unit, and the file with the keys to delete.
 
-    `counts` are relative to what the database was left with, `before` rows; of rows that are
-    written without being compared, those that existed count as changed. `gone` is the number of
-    keys to delete, whether their rows exist or may exist.
+    `counts` are relative to the `before` rows that the last complete push left; rows that are
+    written without comparison count as changed if they existed. `deletable` is the number of keys
+    to delete, whether their rows exist or may exist.
     """
 
     keys: tuple[str, ...]
@@ -54,7 +53,7 @@ class Lack:
     counts: Changes = field(default_factory=Changes)
     before: int = 0
     rows: "dict[int, array[int]]" = field(default_factory=dict)
-    gone: int = 0
+    deletable: int = 0
 
     @property
     def written(self) -> int:
@@ -69,48 +68,42 @@ class Lack:
                 yield reader.get_batch(number).select(list(self.keys))
 
 
-def lacking(
+def compare(
     new: Manifest, columns: pa.Schema, old: Sequence[Manifest], listing: Listing | None, folder: str
-) -> Lack:
-    """What a database lacks that may hold rows of the `old` snapshots, or, given a listing of its
-    keys, any rows.
+) -> Difference:
+    """Compare a snapshot with a database that may hold rows of the `old` snapshots.
 
-    The database was left with the first of the old snapshots, or with the rows of the listing.
-    Raises DataGateError if two rows have one id. `folder` takes temporary files.
+    The last complete push left the first of the old snapshots. If a `listing` of the database's
+    keys is given, that is what it was left with, and any row may be in it. `folder` takes temporary
+    files. Raises DataGateError if two rows have one id.
     """
     sides = _sides(new, columns, old, listing is None)
-    rows = sum(unit.rows for side in sides for _, unit in side.units)
-    buckets = min(1 + rows // LISTED_ROWS, BUCKETS)
-    spill = _Spill([os.path.join(folder, f"{number}.arrow") for number in range(buckets)])
-    for number, side in enumerate(sides):
-        for place, unit in progress.over(side.units, "comparing", "shards"):
-            _spill_unit(spill, side, number, place, unit)
-    lack = Lack(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
-    left_with, last = 1, len(old)
+    spill = _spill_sides(sides, folder)
+    difference = Difference(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
+    left_with = 1
+    old_sides = len(old)
     if old:
-        lack.before = old[0].rows.stored
+        difference.before = old[0].rows.stored
     if listing is not None:
-        left_with = last = len(sides)
-        lack.before = 0
+        left_with = len(sides)
+        old_sides = len(sides)
+        difference.before = 0
         for batch in listing():
-            spill.add(batch, last, 0, None, 0)
-            lack.before += batch.num_rows
+            spill.add(batch, left_with, 0, None, 0)
+            difference.before += batch.num_rows
     spill.close()
-    with pa.ipc.new_file(lack.deleted, _DELETED) as deleted:
+    with pa.ipc.new_file(difference.deleted, _DELETED) as deleted:
         for path in spill.paths:
             with pa.memory_map(path) as source:
-                deleted.write_table(
-                    _compare(pa.ipc.open_file(source).read_all(), last, left_with, lack)
-                )
+                rows = pa.ipc.open_file(source).read_all()
+                deleted.write_table(_compare(rows, old_sides, left_with, difference))
             os.unlink(path)
-    return lack
+    return difference
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The units of one snapshot that have to be read, each with its place in the snapshot;
-    `compared` by digests.
-    """
+    """The units of one snapshot to read, each with its index; `compared` by digests or not."""
 
     manifest: Manifest
     columns: pa.Schema
@@ -121,7 +114,7 @@ class _Side:
 def _sides(
     new: Manifest, columns: pa.Schema, old: Sequence[Manifest], compared: bool
 ) -> list[_Side]:
-    """The snapshot and the old ones, without the units that all have."""
+    """Return the snapshot and the old ones, without the units that all have."""
     alike = [columns_of(manifest).equals(columns) for manifest in old]
     shared: Counter[str] = Counter()
     if old and all(alike) and compared:
@@ -130,11 +123,16 @@ def _sides(
             shared &= _contents(manifest)
     sides = [_Side(new, columns, _without(new, shared), compared and any(alike))]
     for manifest, is_alike in zip(old, alike, strict=True):
-        kept = (
-            columns if is_alike else pa.schema([f for f in columns_of(manifest) if f.name in KEYS])
-        )
-        sides.append(_Side(manifest, kept, _without(manifest, shared), compared and is_alike))
+        side_columns = columns
+        if not is_alike:
+            side_columns = _key_columns(columns_of(manifest))
+        units = _without(manifest, shared)
+        sides.append(_Side(manifest, side_columns, units, compared and is_alike))
     return sides
+
+
+def _key_columns(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([column for column in columns if column.name in KEYS])
 
 
 def _contents(manifest: Manifest) -> Counter[str]:
@@ -142,13 +140,16 @@ def _contents(manifest: Manifest) -> Counter[str]:
 
 
 def _without(manifest: Manifest, shared: Counter[str]) -> list[tuple[int, UnitRecord]]:
-    left, found = Counter(shared), []
+    remaining = Counter(shared)
+    units = []
     for place, unit in enumerate(manifest.units):
-        if unit.path and left[str(unit.sha256)]:
-            left[str(unit.sha256)] -= 1
-        elif unit.path:
-            found.append((place, unit))
-    return found
+        if not unit.path:
+            continue
+        if remaining[str(unit.sha256)]:
+            remaining[str(unit.sha256)] -= 1
+        else:
+            units.append((place, unit))
+    return units
 
 
 class _Spill:
@@ -161,78 +162,123 @@ class _Spill:
     def add(
         self, keys: pa.RecordBatch, side: int, unit: int, digests: list[bytes] | None, start: int
     ) -> None:
-        """Add the rows of some keys; they are the unit's from `start` on."""
+        """Add consecutive rows of a unit by their keys; `start` is the index of the first."""
         n = keys.num_rows
         ids = keys.column("id").cast(pa.string())
-        piece = (
-            keys.column("piece").cast(pa.int32())
-            if "piece" in keys.schema.names
-            else pa.array(np.zeros(n, "i4"))
-        )
-        digest = pa.nulls(n, pa.binary(16)) if digests is None else pa.array(digests, pa.binary(16))
-        places = (
-            np.full(n, side, "i4"),
-            np.full(n, unit, "i4"),
-            np.arange(start, start + n, dtype="i4"),
-        )
-        rows = pa.record_batch([ids, piece, digest, *map(pa.array, places)], schema=_SPILLED)
-        for number, chosen in in_buckets(
-            hash_ids(ids) % np.uint64(len(self.paths)), len(self.paths)
-        ):
+        pieces = pa.array(np.zeros(n, "i4"))
+        if "piece" in keys.schema.names:
+            pieces = keys.column("piece").cast(pa.int32())
+        digest_column = pa.nulls(n, pa.binary(16))
+        if digests is not None:
+            digest_column = pa.array(digests, pa.binary(16))
+        sides = pa.array(np.full(n, side, "i4"))
+        units = pa.array(np.full(n, unit, "i4"))
+        places = pa.array(np.arange(start, start + n, dtype="i4"))
+        columns = [ids, pieces, digest_column, sides, units, places]
+        rows = pa.record_batch(columns, schema=_SPILLED)
+        buckets = hash_ids(ids) % np.uint64(len(self.paths))
+        for number, chosen in in_buckets(buckets, len(self.paths)):
             self._writers[number].write_batch(rows.take(pa.array(chosen)))
 
     def close(self) -> None:
-        """Write what the files still hold back, and their ends."""
+        """Flush and close the files."""
         for writer in self._writers:
             writer.close()
 
 
+def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
+    rows = sum(unit.rows for side in sides for _, unit in side.units)
+    buckets = min(1 + rows // LISTED_ROWS, BUCKETS)
+    spill = _Spill([os.path.join(folder, f"{number}.arrow") for number in range(buckets)])
+    for number, side in enumerate(sides):
+        for place, unit in progress.over(side.units, "comparing", "shards"):
+            _spill_unit(spill, side, number, place, unit)
+    return spill
+
+
 def _spill_unit(spill: _Spill, side: _Side, number: int, place: int, unit: UnitRecord) -> None:
-    columns, start = side.columns, 0
-    if not side.compared:
-        columns = pa.schema([field for field in columns if field.name in KEYS])
+    columns = side.columns if side.compared else _key_columns(side.columns)
+    start = 0
     for batch in read_rows(side.manifest, unit, columns):
-        spill.add(batch, number, place, digests(batch) if side.compared else None, start)
+        row_digests = digests(batch) if side.compared else None
+        spill.add(batch, number, place, row_digests, start)
         start += batch.num_rows
 
 
-def _compare(rows: pa.Table, sides: int, left_with: int, lack: Lack) -> pa.Table:
-    """Note what is lacking of some ids, and return the keys to delete.
+_Key = tuple[str, int]  # id and piece
 
-    So many old sides were read, among them what the database was left with.
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A row of the snapshot that is pushed: its digest (None: not compared), unit and row."""
+
+    digest: bytes | None
+    unit: int
+    row: int
+
+
+@dataclass(frozen=True)
+class _OldRows:
+    """The old rows of one bucket of ids.
+
+    `left_with` are the keys that the database was left with, `deleted` those to delete, in order;
+    `equal` counts the old snapshots that have a row as it is now.
     """
-    wanted: dict[tuple[str, int], tuple[bytes | None, int, int]] = {}
+
+    left_with: set[_Key]
+    deleted: list[_Key]
+    equal: Counter[_Key]
+
+
+def _compare(rows: pa.Table, old_sides: int, left_with: int, difference: Difference) -> pa.Table:
+    """Add the rows to write of one bucket of ids to `difference`; return the keys to delete.
+
+    `old_sides` is the number of old sides, `left_with` the one that the database was left with.
+    Raises DataGateError if two rows of the pushed snapshot have one id.
+    """
     columns = [column.to_pylist() for column in rows.columns]
+    wanted = _wanted_rows(columns)
+    old = _old_rows(columns, wanted, left_with)
+    written = [key for key in wanted if not old_sides or old.equal[key] < old_sides]
+    for key in written:
+        entry = wanted[key]
+        difference.rows.setdefault(entry.unit, array("i")).append(entry.row)
+    changed = sum(key in old.left_with for key in written)
+    deleted = sum(key in old.left_with and key not in wanted for key in old.deleted)
+    difference.counts += Changes(len(written) - changed, changed, deleted)
+    difference.deletable += len(old.deleted)
+    ids = pa.array([row_id for row_id, _ in old.deleted], pa.string())
+    pieces = pa.array([piece for _, piece in old.deleted], pa.int32())
+    return pa.table([ids, pieces], schema=_DELETED)
+
+
+def _wanted_rows(columns: list[list[Any]]) -> dict[_Key, _Wanted]:
+    """Return the rows of the pushed snapshot. Raises DataGateError if two have one id."""
+    wanted: dict[_Key, _Wanted] = {}
     for row_id, piece, digest, side, unit, row in zip(*columns, strict=True):
-        if side == _NEW:
-            if (row_id, piece) in wanted:
-                raise DataGateError(f"the id {row_id!r} {REPEATED}")
-            wanted[row_id, piece] = digest, unit, row
-    first: set[tuple[str, int]] = set()  # what the database was left with
-    equal: Counter[tuple[str, int]] = Counter()
-    gone: dict[tuple[str, int], None] = {}
+        if side != _NEW:
+            continue
+        if (row_id, piece) in wanted:
+            raise DataGateError(f"the id {row_id!r} {REPEATED}")
+        wanted[row_id, piece] = _Wanted(digest, unit, row)
+    return wanted
+
+
+def _old_rows(columns: list[list[Any]], wanted: Mapping[_Key, _Wanted], left_with: int) -> _OldRows:
+    keys_left_with: set[_Key] = set()
+    deleted: dict[_Key, None] = {}  # a set in order
+    equal: Counter[_Key] = Counter()
     for row_id, piece, digest, side, _, _ in zip(*columns, strict=True):
-        key = row_id, piece
         if side == _NEW:
             continue
+        key = row_id, piece
         if side == left_with:
-            # two rows of one id; the row is written after they are deleted
-            if key in first and digest is None:
-                gone[key] = None
-            first.add(key)
+            # two listed rows have one id; delete both, then write the row
+            if key in keys_left_with and digest is None:
+                deleted[key] = None
+            keys_left_with.add(key)
         if key not in wanted:
-            gone[key] = None
-        elif digest is not None and digest == wanted[key][0]:
+            deleted[key] = None
+        elif digest is not None and digest == wanted[key].digest:
             equal[key] += 1
-    written = [key for key in wanted if not sides or equal[key] < sides]
-    for key in written:
-        _, unit, row = wanted[key]
-        lack.rows.setdefault(unit, array("i")).append(row)
-    changed = sum(key in first for key in written)
-    deleted = sum(key in first and key not in wanted for key in gone)
-    lack.counts += Changes(len(written) - changed, changed, deleted)
-    lack.gone += len(gone)
-    names = [list(part) for part in zip(*gone, strict=True)] or [[], []]
-    return pa.table(
-        [pa.array(names[0], pa.string()), pa.array(names[1], pa.int32())], schema=_DELETED
-    )
+    return _OldRows(keys_left_with, list(deleted), equal)

@@ -1,4 +1,4 @@
-"""The rows of a snapshot as a database gets them, and digests by which they are compared."""
+"""Read the rows of a snapshot for a database, and compute digests to compare them."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,7 @@ from transforms.store.shards.writing import without_times
 
 
 def columns_of(manifest: Manifest) -> pa.Schema:
-    """The columns of a snapshot's rows that are pushed: id, vector (float32), places of pieces,
-    text and kept ones.
-    """
+    """Return the columns to push: id, vector (float32), places of pieces, text, kept columns."""
     vector = pa.field("embedding", pa.list_(pa.float32(), manifest.space.dim))
     for unit in manifest.units:
         if unit.path:
@@ -37,13 +35,14 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def types_of(columns: pa.Schema) -> dict[str, str]:
-    """The types of columns by their names."""
+    """Return the types of columns by their names."""
     return {field.name: str(field.type) for field in columns}
 
 
 def read_rows(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Blocks of a unit's rows, in order. Raises SentenceBeamError for a shard whose columns are of
-    other types.
+    """Read a unit's rows in order, in batches.
+
+    Raises SentenceBeamError if the shard's columns have other types.
     """
     path = storage.join(manifest.root, unit.path or "")
     for batch in read_shard(path, columns.names, unit.bytes):
@@ -51,13 +50,13 @@ def read_rows(manifest: Manifest, unit: UnitRecord, columns: pa.Schema) -> Itera
             yield batch.select(columns.names).cast(columns)
         except (pa.ArrowException, KeyError) as error:
             raise SentenceBeamError(
-                f"{path}: its kept columns are not those of other shards ({first_line(error)});"
-                " embed again with the same types in all input files"
+                f"{path}: its kept columns are not those of other shards ({first_line(error)}); "
+                "embed again with the same types in all input files"
             ) from error
 
 
 def digests(rows: pa.RecordBatch) -> list[bytes]:
-    """16 bytes for each row, over everything that is pushed of it."""
+    """Return a digest of 16 bytes for each row, over all its columns except the keys."""
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
     others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))

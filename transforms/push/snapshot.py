@@ -1,6 +1,4 @@
-"""A snapshot pushed into a database: what it lacks is written, and it remembers which snapshot it
-holds.
-"""
+"""Push a snapshot into a database: write the rows that differ, record which snapshot it holds."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,7 +9,7 @@ import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.errors import DataGateError, LedgerError, OptionError
-from transforms.push.compare import REPEATED, Lack, Listing, lacking
+from transforms.push.compare import REPEATED, Difference, Listing, compare
 from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
@@ -23,10 +21,10 @@ from transforms.store.runs.result import has_committed, read_result
 
 @dataclass(frozen=True)
 class PushRequest:
-    """How a snapshot is pushed.
+    """The options of a push.
 
-    `since` names a run whose differences are written too, whatever the target says it holds. `full`
-    writes all rows and compares with the ids that are there. `dry_run` writes nothing.
+    `since` names a run whose differences are written too, whatever the target claims to hold.
+    `full` writes all rows and compares with the target's ids. `dry_run` writes nothing.
     `max_deletes` is the fraction of the target's rows that may be deleted.
     """
 
@@ -40,8 +38,8 @@ class PushRequest:
 class Pushed:
     """The result of a push.
 
-    `held` is the snapshot that the database was left with before (None: none, or not known).
-    `changes` counts the rows that it was given, `rows` those that it holds.
+    `held` is the snapshot that the database held before (None: none, or not known). `changes`
+    counts the rows that were written and deleted, `rows` those that the database holds.
     """
 
     new: Manifest
@@ -53,12 +51,12 @@ class Pushed:
 def push(
     current: Callable[[], Manifest], target: Target, options: PushRequest | None = None
 ) -> Pushed:
-    """Have the target hold the rows of the store's current snapshot and no others.
+    """Make the target hold the rows of the store's current snapshot and no others.
 
-    The snapshot is read after the turn was waited for, so that none is pushed over a newer one.
-    Raises SpaceMismatchError for a target of another space, OptionError for rows of another store
-    and for snapshots that are gone, DataGateError if ids repeat or too many rows would be deleted,
-    LedgerError if counts differ at the end.
+    The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
+    Raises SpaceMismatchError if the target is of another space, OptionError if it holds rows of
+    another store or of a removed snapshot, DataGateError if ids repeat or too many rows would be
+    deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
     found = target.state()
@@ -77,21 +75,19 @@ def push(
         return Pushed(new, held, Changes(), _counted(target, new))
     record = PushRecord(new.run, _types(new, found, table), whole)
     with tempfile.TemporaryDirectory() as folder:
-        lack = lacking(new, table.columns, old, _listing(target, table, record), folder)
+        difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
-            return Pushed(new, held, lack.counts, new.rows.stored)
-        _check_deletes(lack, options.max_deletes, target.where)
+            return Pushed(new, held, difference.counts, new.rows.stored)
+        _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
-        _write(target, new, table.columns, lack)
+        _write(target, new, table.columns, difference)
     rows = _counted(target, new)
     target.finish()
-    return Pushed(new, held, lack.counts, rows)
+    return Pushed(new, held, difference.counts, rows)
 
 
 def _columns(new: Manifest, found: State | None) -> pa.Schema:
-    """The columns of the snapshot's rows; without a row, those that tell the target's rows apart,
-    and the vector.
-    """
+    """Return the columns of the snapshot's rows; an empty snapshot keeps the target's keys."""
     columns = columns_of(new)
     if not new.rows.stored and found is not None and "piece" in found.columns:
         return columns.append(pa.field("piece", pa.int32()))
@@ -99,53 +95,54 @@ def _columns(new: Manifest, found: State | None) -> pa.Schema:
 
 
 def _types(new: Manifest, found: State | None, table: Table) -> dict[str, str]:
-    """The types of the table's columns; an empty snapshot changes none."""
+    """Return the types of the table's columns; an empty snapshot changes none."""
     if found is not None and found.columns and not new.rows.stored:
         return found.columns
     return types_of(table.columns)
 
 
 def _check(found: State, new: Manifest, table: Table, where: str) -> None:
-    """Raise if a target is of another space or metric, or of pieces while the snapshot has none."""
+    """Raise if the target's space, metric or keys differ from the snapshot's."""
     mend = "name another table, or drop this one"
     found.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
     if found.metric != table.metric:
         raise OptionError(
-            f"--to {where}: it is made for the metric {found.metric}, the store's is"
-            f" {table.metric}; {mend}"
+            f"--to {where}: it is made for the metric {found.metric}, the store's is "
+            f"{table.metric}; {mend}"
         )
     if found.live and keys_of(list(found.columns)) != table.keys:
-        kinds = ("pieces of documents", "rows that were not cut")
-        of, wanted = kinds if "piece" in found.columns else kinds[::-1]
-        raise OptionError(f"--to {where}: it holds {of}, the store has {wanted}; {mend}")
+        held = "rows that were not cut"
+        pushed = "pieces of documents"
+        if "piece" in found.columns:
+            held, pushed = pushed, held
+        raise OptionError(f"--to {where}: it holds {held}, the store has {pushed}; {mend}")
 
 
 def _check_ids(manifest: Manifest) -> None:
-    """Raise DataGateError for a snapshot in which ids are known to repeat."""
+    """Raise DataGateError if the snapshot is known to have duplicate ids."""
     result = read_result(manifest.root, manifest.run)
     if result is not None and result.duplicate_ids:
         raise DataGateError(
-            f"{manifest.root}: an id of {manifest.run} ({result.duplicate_ids:,} rows too many)"
-            f" {REPEATED}"
+            f"{manifest.root}: an id of {manifest.run} ({result.duplicate_ids:,} rows too many) "
+            f"{REPEATED}"
         )
 
 
-def _check_deletes(lack: Lack, max_deletes: float, where: str) -> None:
+def _check_deletes(difference: Difference, max_deletes: float, where: str) -> None:
     """Raise DataGateError if too many rows of the target would be deleted."""
-    if lack.counts.deleted > max_deletes * lack.before:
+    deleted = difference.counts.deleted
+    if deleted > max_deletes * difference.before:
         raise DataGateError(
-            f"--to {where}: {lack.counts.deleted:,} of its {lack.before:,} rows would be deleted,"
-            f" more than --max-deletes {max_deletes:g} allows; check the store and the table, or"
-            " push with --max-deletes 1"
+            f"--to {where}: {deleted:,} of its {difference.before:,} rows would be deleted, "
+            f"more than --max-deletes {max_deletes:g} allows; check the store and the table, or "
+            "push with --max-deletes 1"
         )
 
 
 def _read_snapshots(
     new: Manifest, found: State | None, since: str | None
 ) -> dict[str, Manifest | None]:
-    """The snapshots whose rows the target may hold, and the one of `since`; None for those that the
-    store lacks.
-    """
+    """Read the snapshots that the target may hold rows of, and `since`; None for missing ones."""
     runs = [record.run for record in found.live.values()] if found else []
     if since is not None:
         runs.append(since)
@@ -155,9 +152,7 @@ def _read_snapshots(
 def _check_store(
     snapshots: Mapping[str, Manifest | None], new: Manifest, whole: bool, where: str
 ) -> None:
-    """Raise OptionError for rows of another store, and for snapshots that are gone unless all rows
-    are written.
-    """
+    """Raise OptionError for rows of another store or, unless all are written, a lost snapshot."""
     for run, manifest in snapshots.items():
         if manifest is not None:
             continue
@@ -172,61 +167,68 @@ def _check_store(
 def _compared(
     new: Manifest, found: State | None, whole: bool, snapshots: Mapping[str, Manifest | None]
 ) -> list[Manifest]:
-    """The snapshots to compare with, the one that the target was left with first.
+    """Return the snapshots to compare with, first the one that the last complete push left.
 
-    If all rows are written, the target lists those that it has. Only unfinished pushes may add rows
-    to these.
+    If all rows are written, the target lists its rows; only unfinished pushes may add others.
     """
     if found is None:
         return []
     runs = [record.run for record in found.unfinished.values()]
     if not whole and found.held is not None:
         runs = [found.held.run, *snapshots]
-    manifests = [
-        manifest for run in dict.fromkeys(runs) if (manifest := snapshots[run]) is not None
-    ]
+    manifests = []
+    for run in dict.fromkeys(runs):
+        manifest = snapshots[run]
+        if manifest is not None:
+            manifests.append(manifest)
     if whole:
         return manifests
     for manifest in manifests[1:]:
         _check_ids(manifest)
-    return [
-        manifest
-        for place, manifest in enumerate(manifests)
-        if place == 0 or manifest.run != new.run
-    ]
+    others = [manifest for manifest in manifests[1:] if manifest.run != new.run]
+    return manifests[:1] + others
 
 
 def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None:
-    """The keys of all rows of the target, if it is not known what it holds."""
+    """Return a listing of the target's keys if all rows are written, else None."""
     if not record.whole:
         return None
     return lambda: target.listing(table.keys)
 
 
-def _write(target: Target, new: Manifest, columns: pa.Schema, lack: Lack) -> None:
-    """Write what is lacking, and delete the rest."""
-    with progress.stage("writing", lack.written + lack.gone, "rows"):
-        for keys in lack.deletions():
+def _write(target: Target, new: Manifest, columns: pa.Schema, difference: Difference) -> None:
+    """Delete and write the rows of the difference."""
+    with progress.stage("writing", difference.written + difference.deletable, "rows"):
+        for keys in difference.deletions():
             target.delete(keys)
             progress.step(keys.num_rows)
-        for place in sorted(lack.rows):
-            wanted, start = np.sort(np.array(lack.rows[place])), 0
-            for batch in read_rows(new, new.units[place], columns):
-                here = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
-                start += batch.num_rows
-                if len(here):
-                    target.upsert(
-                        batch if len(here) == batch.num_rows else batch.take(pa.array(here))
-                    )
-                    progress.step(len(here))
+        for place in sorted(difference.rows):
+            unit_rows = np.sort(np.array(difference.rows[place]))
+            _write_unit(target, new, place, columns, unit_rows)
+
+
+def _write_unit(
+    target: Target, new: Manifest, place: int, columns: pa.Schema, rows: np.ndarray
+) -> None:
+    """Write these rows (ascending) of the unit with the index `place`."""
+    start = 0
+    for batch in read_rows(new, new.units[place], columns):
+        chosen = rows[(rows >= start) & (rows < start + batch.num_rows)] - start
+        start += batch.num_rows
+        if not len(chosen):
+            continue
+        if len(chosen) < batch.num_rows:
+            batch = batch.take(pa.array(chosen))
+        target.upsert(batch)
+        progress.step(len(chosen))
 
 
 def _counted(target: Target, new: Manifest) -> int:
-    """The number of rows in the target. Raises LedgerError if it is not that of the snapshot."""
+    """Count the target's rows. Raises LedgerError if the snapshot has another number of rows."""
     rows = target.count()
     if rows != new.rows.stored:
         raise LedgerError(
-            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,};"
-            " somebody else wrote there, or ids repeat; push with --full"
+            f"--to {target.where}: it holds {rows:,} rows, {new.root} has {new.rows.stored:,}; "
+            "somebody else wrote there, or ids repeat; push with --full"
         )
     return rows
