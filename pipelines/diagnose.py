@@ -7,10 +7,12 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options, specs
+from pipelines.common.library import as_function, object_or_keywords, signature_of
 from pipelines.common.output import check_file, check_output, write_rows, write_text
+from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.tables import Column, middle
@@ -18,6 +20,9 @@ from pipelines.common.tables import table as lines_of
 from transforms.base.numbers import counted
 from transforms.base.option import narrowed
 from transforms.evaluation.diagnostics.options import DiagnoseCommandOptions, DiagnoseOptions
+
+if TYPE_CHECKING:
+    from transforms.evaluation.diagnostics.diagnose import Diagnosis
 
 SHOWN = 10  # lines of a figure that has many
 LARGEST_FIRST = ("head", "impact", "influence")
@@ -42,20 +47,42 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _diagnose(asked: DiagnoseCommandOptions) -> Said:
+def diagnose(options: DiagnoseOptions | None = None, **keywords: Any) -> "Diagnosis | str":
+    """Compute figures of a store, files, pairs or a sentence, by options or by keywords.
+
+    Keywords are those of `sentence-beam diagnose`: `store=`, `figures=["cosines"]`, ... With
+    `output=` the figures are written there, and its path is returned. Raises the errors with which
+    the command ends.
+    """
+    with as_function(DiagnoseCommandOptions), unheard():
+        asked = object_or_keywords(DiagnoseCommandOptions, "diagnose", options, keywords)
+        diagnosis = run(asked)
+        return asked.output or diagnosis
+
+
+diagnose.__signature__ = signature_of(DiagnoseCommandOptions, "options")  # type: ignore[attr-defined]
+
+
+def run(asked: DiagnoseCommandOptions) -> "Diagnosis":
+    """Compute the figures and write the files that the options name."""
     check_output(asked.output)
     if asked.report:
         check_file(asked.report, "--report")
-    from transforms.evaluation.diagnostics.diagnose import diagnose
+    from transforms.evaluation.diagnostics.diagnose import diagnose as compute
 
     with with_stdin(narrowed(DiagnoseOptions, asked), local=True) as chosen:
-        found = diagnose(chosen)
+        found = compute(chosen)
     if asked.output:
         write_rows(asked.output, found.rows)
     if asked.report:
         from transforms.evaluation.diagnostics.page import page
 
         write_text(asked.report, page(found))
+    return found
+
+
+def _diagnose(asked: DiagnoseCommandOptions) -> Said:
+    found = run(asked)
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     said = {
         "source": found.source,

@@ -8,7 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options, pictures, specs
+from pipelines.common.library import as_function, object_or_keywords, signature_of
 from pipelines.common.output import check_file, check_output, write_rows, write_text
+from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.tables import Column, middle
 from pipelines.common.tables import table as lines_of
@@ -44,9 +46,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _evaluate(asked: EvaluateCommandOptions) -> Said:
-    check_output(asked.output)
-    if asked.report:
-        check_file(asked.report, "--report")
+    check_files(asked)
     if not asked.tasks and not asked.make:
         raise OptionError("no task is given; say --task NAME=PATH")
     if asked.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
@@ -64,6 +64,33 @@ def _evaluate(asked: EvaluateCommandOptions) -> Said:
         return _unfinished(asked.output, rows, error)
     lines = [table(rows), *(f"note: {note}" for note in found.notes)]
     return Said(lines, {"scores": rows, "notes": list(found.notes)}, asked=True)
+
+
+def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evaluation | str":
+    """Score methods on tasks, by an object of options or by keywords, and return the scores.
+
+    Keywords are those of `sentence-beam evaluate`: `tasks=["sts=stsb.tsv"]`, `poolers=`, ... With
+    `output=` the scores are written there, and its path is returned. Raises the errors with which
+    the command ends.
+    """
+    from transforms.evaluation.evaluate import evaluate as score
+
+    with as_function(EvaluateCommandOptions), unheard():
+        asked = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
+        check_files(asked)
+        evaluation = score(narrowed(EvaluateOptions, asked))
+        _write(asked, evaluation)
+        return asked.output or evaluation
+
+
+evaluate.__signature__ = signature_of(EvaluateCommandOptions, "options")  # type: ignore[attr-defined]
+
+
+def check_files(asked: EvaluateCommandOptions) -> None:
+    """Raise OptionError for a file that cannot be written."""
+    check_output(asked.output)
+    if asked.report:
+        check_file(asked.report, "--report")
 
 
 def _write(asked: EvaluateCommandOptions, found: "Evaluation") -> None:

@@ -13,9 +13,11 @@ check_packages()
 if TYPE_CHECKING:
     from pipelines.cluster import cluster
     from pipelines.dedup import dedup
+    from pipelines.diagnose import diagnose
     from pipelines.diff import diff
     from pipelines.distill import distill
     from pipelines.embed import embed
+    from pipelines.evaluate import evaluate
     from pipelines.export import export
     from pipelines.files import files
     from pipelines.fit import fit
@@ -56,9 +58,9 @@ if TYPE_CHECKING:
     )
     from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
-    from transforms.evaluation.diagnostics.diagnose import Diagnosis, diagnose
+    from transforms.evaluation.diagnostics.diagnose import Diagnosis
     from transforms.evaluation.diagnostics.options import DiagnoseOptions
-    from transforms.evaluation.evaluate import Evaluation, evaluate
+    from transforms.evaluation.evaluate import Evaluation
     from transforms.evaluation.options import EvaluateOptions
     from transforms.search import Hit
     from transforms.steps.joins.neighbours import NeighboursJob
@@ -115,9 +117,11 @@ else:  # a checker that saw this function would take every name for one of the p
             "SentenceBeamError",
             "SpaceMismatchError",
         ),
-        "transforms.evaluation.diagnostics.diagnose": ("Diagnosis", "diagnose"),
+        "pipelines.diagnose": ("diagnose",),
+        "pipelines.evaluate": ("evaluate",),
+        "transforms.evaluation.diagnostics.diagnose": ("Diagnosis",),
         "transforms.evaluation.diagnostics.options": ("DiagnoseOptions",),
-        "transforms.evaluation.evaluate": ("Evaluation", "evaluate"),
+        "transforms.evaluation.evaluate": ("Evaluation",),
         "transforms.evaluation.options": ("EvaluateOptions",),
         "transforms.search": ("Hit",),
         "transforms.steps.options.job": ("EmbedJob",),

@@ -63,7 +63,6 @@ KEYWORDS = {
 }
 # Of the command line alone: options that print and end the command.
 EVERY = {"print_recipe", *(action.dest for action in every_command()._actions)}
-TAKE_OPTIONS = ("diagnose", "evaluate")  # functions that take an object of their options
 
 
 def test_every_command_has_a_class_of_options() -> None:
@@ -108,7 +107,7 @@ def _toml(action: argparse.Action) -> str:
     return "true" if action.nargs == 0 else '"text"'
 
 
-@pytest.mark.parametrize("command", [command for command in KINDS if command not in TAKE_OPTIONS])
+@pytest.mark.parametrize("command", KINDS)
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
     found = inspect.signature(getattr(sb, command)).parameters
     assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(
@@ -318,3 +317,61 @@ def test_mistaken_arguments_are_type_errors() -> None:
         sb.info()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="takes 1 positional arguments but 2 were given"):
         sb.info("s", "x")  # type: ignore[misc, call-arg]
+
+
+# Names of earlier versions
+
+
+def test_the_width_has_two_names_and_one_value(run: Run, made: Path) -> None:
+    for flag in ("--dim", "--truncate-dim"):
+        assert (
+            parser_of("embed").parse_args(["--input", "x", "--store", "s", flag, "8"]).truncate_dim
+            == "8"
+        )
+    both = run(
+        "embed", "--input", "x.csv", "--store", "new", "--dim", "8", "--truncate-dim", "4"
+    ).failed(2)
+    assert "--truncate-dim" in both
+    (made / "options.toml").write_text("dim = 8\ntruncate-dim = 8\n")
+    assert config_file.arguments(parser_of("embed"), "options.toml", []) != []
+    with pytest.raises(sb.OptionError, match="give one$"):
+        sb.plan("x.csv", dim=8, truncate_dim=4)
+    with pytest.raises(sb.OptionError, match="^dim: 0 is not"):
+        sb.plan("x.csv", dim=0)
+
+
+def test_rejects_takes_the_earlier_name_of_snapshot(run: Run) -> None:
+    found = json.loads(run("rejects", "--store", "s", "--snapshot", "latest", "--json").ok().out)
+    assert json.loads(run("rejects", "--store", "s", "--run", "latest", "--json").ok().out) == found
+    assert sb.rejects("s", run="latest")["run"] == found["run"]  # type: ignore[call-arg]
+
+
+def test_diagnose_and_evaluate_take_keywords_or_an_object(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    found = called("diagnose", {"figures": "cosines", "sample": 5}, capfd)
+    assert sb.diagnose(sb.DiagnoseOptions(store="s", figures=("cosines",), sample=5)) == found
+    assert (
+        called("diagnose", {"figures": "cosines", "output": "figures.csv"}, capfd) == "figures.csv"
+    )
+    with pytest.raises(TypeError, match="got DiagnoseOptions and 'sample'; give one of them"):
+        sb.diagnose(sb.DiagnoseOptions(store="s"), sample=5)
+    texts = sentences(6)
+    lines = [f"{i}.0\t{a}\t{b}" for i, (a, b) in enumerate(zip(texts, texts[1:], strict=False))]
+    pairs = write_lines(made / "t.tsv", ["score\tsentence1\tsentence2", *lines])
+    capfd.readouterr()
+    scores = sb.evaluate(tasks=[f"t={pairs}"], model="model", poolers="mean", dim=[4])
+    by_object = sb.evaluate(
+        sb.EvaluateOptions(
+            tasks=(f"t={pairs}",), model="model", poolers=("mean",), truncate_dims=(4,)
+        )
+    )
+    assert isinstance(scores, sb.Evaluation)
+    assert isinstance(by_object, sb.Evaluation)
+    assert [(row["dim"], row["score"]) for row in scores.rows] == [
+        (row["dim"], row["score"]) for row in by_object.rows
+    ]
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(sb.OptionError, match="no task is given"):
+        sb.evaluate(model="model")

@@ -100,6 +100,30 @@ def options_of(
     return kind(**given)
 
 
+def object_or_keywords(
+    kind: type[Asked], function: str, given: "DataclassInstance | None", keywords: Mapping[str, Any]
+) -> Asked:
+    """Return the options of a class from an object that has some of its fields, or from keywords.
+
+    Raises TypeError for an object together with keywords.
+    """
+    if given is None:
+        return options_of(kind, function, keywords)
+    if keywords:
+        first = next(iter(keywords))
+        raise TypeError(f"{function}() got {type(given).__name__} and {first!r}; give one of them")
+    return kind(**{item.name: getattr(given, item.name) for item in fields(given)})
+
+
+def signature_of(kind: type["DataclassInstance"], given: str) -> inspect.Signature:
+    """Return the signature of a function that takes an object named `given`, or keywords."""
+    first = inspect.Parameter(given, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    parameters = [first]
+    for parameter in inspect.signature(kind).parameters.values():
+        parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    return inspect.Signature(parameters)
+
+
 def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords that have a value."""
     return {name: value for name, value in given.items() if value is not None}
