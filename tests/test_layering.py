@@ -101,7 +101,7 @@ THIRD_PARTY = {
     "search": {"numpy", "pyarrow"},
     "push": {"numpy", "pyarrow", "xxhash", "psycopg", "qdrant_client", "lancedb"},
     "report": {"jinja2", "prometheus_client"},
-    "serve": {"starlette", "uvicorn", "prometheus_client"},
+    "serve": {"prometheus_client", "pyarrow", "starlette", "uvicorn"},
     "evaluation": {"numpy", "pyarrow", "safetensors", "torch", "mteb", "jinja2"},
     "training": {
         "numpy",

@@ -86,7 +86,7 @@ def find_inputs(
     return Inputs(files, listed.beside, listed.folders)
 
 
-class ListedFiles(NamedTuple):
+class FolderFiles(NamedTuple):
     """`Inputs` with the files as their storage lists them, sorted by path."""
 
     entries: list[Entry]
@@ -104,7 +104,7 @@ class Finder:
     broken_too: bool
     store: str | None
 
-    def list_pattern(self) -> ListedFiles:
+    def list_pattern(self) -> FolderFiles:
         """Return the files that the pattern names, and those in folders that it names.
 
         A folder is read as a whole if the pattern names none of its files. It is passed over if the
@@ -136,9 +136,9 @@ class Finder:
             entries = sort_by_path([*entries, *inside.entries])
             beside += inside.beside
             passed += inside.folders
-        return ListedFiles(entries, sorted(set(beside)), passed)
+        return FolderFiles(entries, sorted(set(beside)), passed)
 
-    def list_folder(self, folder: str) -> ListedFiles:
+    def list_folder(self, folder: str) -> FolderFiles:
         """Return the files of one known format in a folder and below it, and the paths beside them.
 
         With `file_format`: the files with names of that format (for `file`: of plain text), or all
@@ -162,7 +162,7 @@ class Finder:
         passed = [path for path in matched.folders if not holds_any(path, chosen)]
         paths = {entry.path for entry in chosen}
         others = [entry.path for entry in matched.files if entry.path not in paths]
-        return ListedFiles(chosen, sorted([*matched.beside, *others]), passed)
+        return FolderFiles(chosen, sorted([*matched.beside, *others]), passed)
 
     def _choose_format(self, folder: str, groups: dict[str, list[Entry]]) -> list[Entry]:
         """Return the files to read of a folder, whose files are grouped by `_group_by_format`."""
@@ -242,7 +242,7 @@ class Finder:
         return f"{self.pattern}: {folder}"
 
 
-def _list_files(finder: Finder) -> tuple[ListedFiles, str]:
+def _list_files(finder: Finder) -> tuple[FolderFiles, str]:
     """Return the files that the finder's pattern names, and the folder that their ids leave out.
 
     The pattern may also be the name of a file with wildcard characters in it, or a folder.
@@ -253,7 +253,7 @@ def _list_files(finder: Finder) -> tuple[ListedFiles, str]:
         return listed, fixed_part(pattern)
     literal = storage.storage_of(pattern).stat(pattern)
     if literal is not None:
-        return ListedFiles([literal], [], []), folder_of(pattern)
+        return FolderFiles([literal], [], []), folder_of(pattern)
     if literal_part(pattern) == pattern:
         return finder.list_folder(pattern), pattern + "/"
     return listed, fixed_part(pattern)
