@@ -28,10 +28,12 @@ from pipelines.common.beam_parser import beam_parser
 from pipelines.common.options import every_command
 from transforms.base import errors
 from transforms.base.measures import STAGES
+from transforms.base.option import declared_in, flag_of
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.corpus.pieces import PIECES
 from transforms.space import Recipe
 from transforms.space.spec import COUNT, LAYER, POOLERS, Option
+from transforms.steps.options import EmbedOptions
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
 from transforms.store.shards.columns import OWN_COLUMNS
@@ -444,7 +446,8 @@ def test_what_a_store_remembers_is_said() -> None:
         t for t in tables(BY_NAME["docs/embedding.md"].section("## The next run")) if len(t[0]) == 2
     )
     listed = {name for row in table for name in names(row[1])}
-    assert listed == {f"--{name.replace('_', '-')}" for name in remembered()}
+    declared = declared_in(EmbedOptions)
+    assert listed == {flag_of(name, declared[name]) for name in remembered()}
 
 
 def remembered() -> set[str]:
