@@ -38,7 +38,7 @@ LASTING: Mapping[str, Row] = {
     "max-tokens": Row(("48", "9"), ("--max-tokens",)),
     "dtype": Row(("float32", "float16"), ("--dtype",)),
     "normalize": Row(YES_NO, ("--normalize",)),
-    "truncate-dim": Row(("16", "20"), ("--truncate-dim",)),
+    "truncate-dim": Row(("16", "20"), ("--dim",)),
     "precision": Row(
         ("float32", "float16", "int8", "uint8", "binary", "ubinary"), ("--precision",)
     ),
@@ -95,6 +95,7 @@ COMMANDS = Row(
 # Flags of `embed` that have no row: what a run writes is the same with and without them.
 NO_ROW: Mapping[str, str] = {
     "--help": "prints",
+    "--help-all": "prints",
     "--help-beam": "prints",
     "--config": "a file of options, which are the same options",
     "--quiet": "prints less",

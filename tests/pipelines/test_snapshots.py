@@ -370,7 +370,7 @@ def test_the_report_command_tells_a_monitoring_system(
 ) -> None:
     printed = run("report", "--store", nights, "--format", "openmetrics").ok().out
     assert printed.endswith("# EOF\n")
-    assert f'sentence_beam_last_run_committed{{store="{nights}"}} 1\n' in printed
+    assert f'sentence_beam_last_run_committed{{store="{nights}"}} 1.0\n' in printed
     assert "sentence_beam_commit_settle_seconds{" in printed
     run(
         "report", "--store", nights, "--format", "openmetrics", "--output", tmp_path / "store.prom"

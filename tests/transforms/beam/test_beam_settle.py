@@ -227,7 +227,7 @@ def test_buckets_are_settled_by_stretches_too(tmp_path: Path) -> None:
     made = fact.settled
     assert made, fact
     assert made.tally.ledger.read == 1280
-    assert settled(run, units[:70] + units[71:]) == Problem(
+    assert settled(run, units[:70] + units[71:]).problem == Problem(
         "ledger: planned unit 7-46 was not finished; nothing committed", 4
     )
 

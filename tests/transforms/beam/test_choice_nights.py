@@ -28,8 +28,8 @@ def nights(tmp_path: Path) -> Nights:
 def problem_of(nights: Nights, request: IndexRequest) -> Problem:
     run, units = nights.begin(FILES)
     found = run_steps(run, units, request)
-    assert isinstance(found, Problem)
-    return found
+    assert found.problem is not None
+    return found.problem
 
 
 def test_the_kind_within_the_bytes_is_built_and_the_manifest_says_why(
