@@ -378,8 +378,8 @@ def test_a_file_that_changes_between_plan_and_reading(
     write_lines(inputs / "b.txt", sentences(10))
     embed(inputs / "b.txt").ok()
     before = (store / "manifest.json").read_bytes()
-    module = "content" if partition == "content" else "plan_files"
-    _once_before(monkeypatch, f"transforms.steps.{module}.write_plan", lambda: change(path))
+    module = "content" if partition == "content" else "files"
+    _once_before(monkeypatch, f"transforms.steps.plan.{module}.write_plan", lambda: change(path))
     embed(inputs / "*").failed(1, path, "while the run read it")
     assert (store / "manifest.json").read_bytes() == before
 

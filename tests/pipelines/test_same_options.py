@@ -15,6 +15,7 @@ import sentence_beam as sb
 from pipelines.common import embed_options
 from pipelines.common.options import every_command
 from transforms.base.errors import OptionError
+from transforms.base.option import aliases_in
 from transforms.base.values import StrPath
 from transforms.steps.options import EmbedOptions, joins
 from transforms.steps.options.keywords import EmbedKeywords, NeighboursKeywords
@@ -181,7 +182,10 @@ def test_a_run_from_python_gives_its_snapshot_and_a_failed_one_its_error(
 def test_the_keywords_of_a_function_are_the_fields_of_its_options(
     kind: Any, keywords: Any, others: set[str]
 ) -> None:
-    """A keyword may be wider than the field: a path for its text, a list for a tuple."""
+    """A keyword may be wider than the field: a path for its text, a list for a tuple.
+
+    A field's aliases are keywords of the field's type.
+    """
     wider = [
         (tuple[str, ...], Sequence[str] | Mapping[str, str]),
         (tuple[str, ...], StrPath | Sequence[StrPath]),
@@ -189,6 +193,7 @@ def test_the_keywords_of_a_function_are_the_fields_of_its_options(
     ]
     typed = get_type_hints(keywords)
     fields_of = {item.name: item.type for item in fields(kind) if item.name not in others}
+    fields_of |= {alias: fields_of[name] for alias, name in aliases_in(kind).items()}
     assert set(typed) == set(fields_of)
     for name, field in fields_of.items():
         allowed = [
