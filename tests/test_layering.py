@@ -80,12 +80,12 @@ ROOMS: dict[str, set[str]] = {
     "commit": {"embed", "index"},
 }
 THIRD_PARTY = {
-    "base": {"numpy", "pyarrow", "torch"},
+    "base": {"numpy", "pyarrow", "tokenizers", "torch"},
     "storage": {"apache_beam", "google", "google_crc32c", "botocore"},
     "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
-    "encoder": {"torch", "transformers", "tokenizers", "numpy", "safetensors"},
+    "encoder": {"torch", "transformers", "tokenizers", "numpy", "pyarrow", "safetensors"},
     "corpus": {
         "pyarrow",
         "numpy",

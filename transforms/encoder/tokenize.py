@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 from tokenizers import Encoding, Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase
@@ -19,6 +20,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from transforms.base.errors import OptionError, first_line
+from transforms.base.word_pieces import TokenFrame, WordPieces, frame_of, is_split_at_words
 from transforms.encoder.load import quiet_transformers
 from transforms.encoder.template import FilledTemplate, PromptTemplate
 from transforms.pooling.remove_biases import kept_text
@@ -26,6 +28,8 @@ from transforms.space.model_files import ModelFiles
 
 Rewrite = Callable[[list[str]], list[str]]
 TEXTS_AT_ONCE = 4096
+# An Arrow array of strings holds 2 GB; a character takes one byte or more.
+_MOST_CHARACTERS = 2**28
 _SPECIAL, _KNOWN, _UNKNOWN = range(3)
 
 
@@ -112,6 +116,7 @@ class TextTokenizer:
             )
         else:
             self._truncate(wrapped.truncation_side)
+        self._words, self._frame = self._make_words()
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
         """The token ids of every text, with the prompt before it; an empty text gives the special
@@ -144,7 +149,32 @@ class TextTokenizer:
             return _packed(self.template(list(texts)))
         prompted = [self._prompt + text for text in texts] if self._prompt else list(texts)
         prompted = prompted if self._rewrite is None else self._rewrite(prompted)
+        if self._words is not None and sum(map(len, prompted)) < _MOST_CHARACTERS:
+            return self._tokenize_words(prompted, self._words)
         return self._counted(self._tokenizer.encode_batch_fast(prompted))
+
+    def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
+        """Return the tokenizer by words, None if the model's has no such thing, and its frame."""
+        frame = frame_of(self._tokenizer)
+        if self.template is None and not self._has_types and is_split_at_words(self._tokenizer):
+            return WordPieces(self._tokenizer), frame
+        return None, frame
+
+    def _tokenize_words(self, texts: list[str], words: WordPieces) -> Tokenized:
+        """The token ids of texts by their words, of others by the tokenizer."""
+        array = pa.array(texts, pa.string())
+        has_words = words.has_words_of(array)
+        own = words(array.filter(pa.array(has_words)))
+        framed = self._frame.around(own)
+        lengths = np.diff(framed.offsets)
+        counts = np.diff(own.offsets) + self._specials
+        by_words = Tokenized(framed.ids, framed.offsets, counts.astype(np.int32), counts > lengths)
+        if has_words.all():
+            return by_words
+        others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
+        by_tokenizer = self._counted(self._tokenizer.encode_batch_fast(others))
+        order = np.argsort(np.argsort(~has_words, kind="stable"), kind="stable")
+        return _joined([by_words, by_tokenizer]).take(order)
 
     def with_places(self, texts: Sequence[str]) -> tuple[Tokenized, list[np.ndarray]]:
         """The token ids as a call gives them, and of each text [n, 2] the first character of a

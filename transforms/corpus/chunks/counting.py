@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
+from transforms.base.word_pieces import WordPieces, is_split_at_words
+
 _AT_ONCE = 1 << 20  # characters whose tokens are in memory together
 _MOST_AT_ONCE = 1 << 14
 
@@ -26,13 +28,19 @@ class TokenCounter:
         self._tokenizer = own
         kinds = (type(own.model).__name__, type(own.pre_tokenizer).__name__)
         self.adds_up = kinds == ("WordPiece", "BertPreTokenizer")
+        self._words = None
+        if is_split_at_words(own):
+            self._words = WordPieces(own)
 
     def count(self, texts: Iterable[str]) -> np.ndarray:
         """Return the number of tokens of each text, [n] int64; reads the texts in batches."""
         lengths = array("q")
         for batch in _batches(texts):
-            encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
-            lengths.extend(map(len, encodings))
+            if self._words is not None:
+                lengths.extend(self._words.count(batch).tolist())
+            else:
+                encodings = self._tokenizer.encode_batch_fast(batch, add_special_tokens=False)
+                lengths.extend(map(len, encodings))
         return np.frombuffer(lengths, dtype=np.int64)
 
     def count_one(self, text: str) -> int:
