@@ -24,7 +24,7 @@ Missing = Mapping[int, Sequence[Method]]  # the methods without predictions, by 
 
 
 @dataclass(frozen=True)
-class _Texts:
+class _DistinctTexts:
     """The distinct texts and queries of some tasks, each with its place.
 
     Without queries of their own, they are among the texts.
@@ -141,7 +141,7 @@ def _compute(
 
 
 def _encode(
-    plan: ScorePlan, poolers: Sequence[str], distinct: _Texts, watch: Watch
+    plan: ScorePlan, poolers: Sequence[str], distinct: _DistinctTexts, watch: Watch
 ) -> Iterator[tuple[Encoded, Encoded | None]]:
     """Yield each pooler's vectors of the texts, and of the queries if they have their own."""
     queries: Iterable[Encoded | None] = repeat(None)
@@ -165,7 +165,7 @@ def _calibrate(
     calibrations: Mapping[str, Calibration],
     encoded: Encoded,
     queries: Encoded | None,
-    distinct: _Texts,
+    distinct: _DistinctTexts,
 ) -> Iterator[tuple[str | None, TaskVectors, float]]:
     """Yield a pooler's vectors without and with each calibration.
 
@@ -187,7 +187,7 @@ def _calibrate(
         yield path, vectors, 1 / (1 / encoded.speed + seconds)
 
 
-def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _Texts:
+def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _DistinctTexts:
     """Return the texts of some tasks, each once."""
     texts: dict[str, int] = {}
     queries: dict[str, int] = {}
@@ -199,8 +199,8 @@ def _distinct_texts(plan: ScorePlan, tasks: Sequence[Task]) -> _Texts:
         for text in task.queries:
             queries.setdefault(text, len(queries))
     if plan.queries is None:
-        return _Texts(texts, {})
-    return _Texts(texts, queries)
+        return _DistinctTexts(texts, {})
+    return _DistinctTexts(texts, queries)
 
 
 def check_finite(encoded: Encoded, texts: Mapping[str, int]) -> None:
