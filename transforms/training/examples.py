@@ -69,7 +69,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _ReadRows:
     """The rows read so far, the place of the next source, and how many rows it may add."""
 
     values: dict[str, list[Any]]
@@ -109,7 +109,7 @@ def read_examples(
             remaining = limit - len(origin)
         if remaining == 0:
             break
-        rows = _Rows(values, origin, len(sources), remaining)
+        rows = _ReadRows(values, origin, len(sources), remaining)
         sources.append(_read(name, file, columns, labels, rows))
     examples = Examples(tuple(sources), values, origin)
     _check_rejects(flag, examples, options.max_rejects)
@@ -129,7 +129,7 @@ def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
 
 
 def _read(
-    name: str, file: InputFile, columns: Mapping[str, str], labels: Labels, rows: _Rows
+    name: str, file: InputFile, columns: Mapping[str, str], labels: Labels, rows: _ReadRows
 ) -> Source:
     """Add a file's good rows to `rows`, and count the others."""
     rejected: Counter[str] = Counter()
