@@ -14,7 +14,7 @@ from transforms.base.option import narrowed
 from transforms.base.progress import duration
 from transforms.training import TrainOptions, recipes
 from transforms.training.options import TrainCommandOptions
-from transforms.training.record import dev_line, line_of_test
+from transforms.training.record import dev_line, test_line
 
 if TYPE_CHECKING:
     from transforms.training.estimate import TrainingEstimate
@@ -103,7 +103,7 @@ def lines(record: dict[str, Any]) -> list[str]:
     output = record["options"]["output"]
     early = ", stopped early" if record["stopped_early"] else ""
     dev = dev_line(record)
-    test = line_of_test(record)
+    test = test_line(record)
     if record["space"] is None:
         use = [f"use         sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"]
     else:

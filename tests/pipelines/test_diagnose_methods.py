@@ -244,7 +244,7 @@ def test_influence_needs_a_mask(run: Run, model: Path, tmp_path: Path) -> None:
 
 
 def test_no_sentence_of_a_usable_length() -> None:
-    (row,) = impact.of_influences(
+    (row,) = impact.influence_figures(
         impact.Influences([], [], 2), impact.WordCounts(np.ones(3), np.ones(3), "none")
     )
     assert (row["value"], row["n"], row["spearman"]) == (None, 0, None)

@@ -15,8 +15,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.calibration import load_calibration
 from transforms.calibration.quality import cosines
 from transforms.encoder import Encoder
-from transforms.evaluation import EvaluateOptions
-from transforms.evaluation import evaluate as evaluating
+from transforms.evaluation import EvaluateOptions, predict
 from transforms.evaluation.encode_many import Encoded
 from transforms.evaluation.evaluate import evaluate
 
@@ -478,7 +477,7 @@ def test_a_wide_sweep_takes_tasks_one_after_the_other(
         "ditto:*,states=last",
     ]
     rows, _ = scores(run, model, tmp_path / "o.jsonl", *named)
-    monkeypatch.setattr("transforms.evaluation.evaluate.SPILLED", 1)
+    monkeypatch.setattr("transforms.evaluation.predict.SPILLED", 1)
     monkeypatch.setattr("transforms.evaluation.encode_many.CHUNK_BYTES", 3 * 13 * 24 * 4)
     chunks: list[int] = []
     encode = Encoder.encode
@@ -518,7 +517,7 @@ def test_methods_that_were_done_before_one_failed_are_scored(
     """`cls` and `auto` are two forward passes; the second fails."""
     asked = ["evaluate", "--model", model, "--task", f"a={tasks[0]}", "--task", f"b={tasks[1]}"]
     asked += ["--pooler", "cls", "--pooler", "mean"]
-    check, seen = evaluating._check_finite, []
+    check, seen = predict.check_finite, []
 
     def check_the_first(found: Encoded, texts: dict[str, int]) -> None:
         seen.append(found.pooler)
@@ -526,7 +525,7 @@ def test_methods_that_were_done_before_one_failed_are_scored(
             raise SentenceBeamError("the second pooler fails")
         check(found, texts)
 
-    monkeypatch.setattr(evaluating, "_check_finite", check_the_first)
+    monkeypatch.setattr(predict, "check_finite", check_the_first)
     out = tmp_path / "o.jsonl"
     ended = run(*asked, "--output", out)
     ended.failed(1, "the second pooler fails")

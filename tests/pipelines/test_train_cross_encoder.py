@@ -154,7 +154,7 @@ def test_what_the_softmax_sees(concat: str) -> None:
 
     from transforms.training.objectives import loss_of
     from transforms.training.options import TrainOptions
-    from transforms.training.train import _classify
+    from transforms.training.prepare import classify
 
     class Known(nn.Module):
         """A model whose vectors are known."""
@@ -180,7 +180,7 @@ def test_what_the_softmax_sees(concat: str) -> None:
     logits = seen @ loss.classifier.weight.detach().double().numpy().T
     right = logits[np.arange(9), labels] - np.log(np.exp(logits).sum(axis=1))
     assert loss(features, torch.from_numpy(labels)).item() == pytest.approx(-right.mean(), abs=1e-5)
-    assert _classify(loss.classifier, concat, u, v).tolist() == logits.argmax(axis=1).tolist()
+    assert classify(loss.classifier, concat, u, v).tolist() == logits.argmax(axis=1).tolist()
 
 
 def test_the_default_is_the_papers_and_another_one_learns_too(train: Train, tmp_path: Path) -> None:

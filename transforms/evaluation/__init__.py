@@ -1,6 +1,4 @@
-"""Scores of methods on tasks: reading tasks, encoding with many poolers, metrics and how far they
-can be believed.
-"""
+"""Score methods on tasks: read tasks, encode with many poolers, compute metrics and intervals."""
 
 from transforms.evaluation.options import EvaluateOptions
 

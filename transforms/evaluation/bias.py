@@ -1,4 +1,4 @@
-"""Scores that are too high on few items: what resamples show of it is taken off, in log-odds."""
+"""Correct scores that are too high on few items by the bias that resamples show, in log-odds."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import numpy as np
 def corrected(
     resampled: np.ndarray, biased: np.ndarray, scores: np.ndarray, items: int
 ) -> np.ndarray:
-    """Resampled scores [m, r] from 0 to 1, centred on the scores [m, 1] less their bias.
+    """Center resampled scores [m, r] from 0 to 1 on the scores [m, 1] less their bias.
 
     The scores exceed the truth by about as much as their resamples, `biased` [m, r], exceed the
     scores. In log-odds the result stays within 0 and 1 and reaches further on the side away from
@@ -24,7 +24,7 @@ def corrected(
 
 
 def _mean(rows: np.ndarray) -> np.ndarray:
-    """The mean [m, 1] of the defined resamples [m, r]; NaN if there are none."""
+    """Return the mean [m, 1] of the defined resamples [m, r], NaN if there are none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return np.nanmean(rows, axis=1, keepdims=True)

@@ -1,6 +1,4 @@
-"""Predictions kept in a folder, so that what was computed once for a space and some data is not
-computed again.
-"""
+"""Keep predictions in a folder, so that a later evaluation does not compute them again."""
 
 from dataclasses import dataclass
 
@@ -12,7 +10,7 @@ from transforms import storage
 from transforms.evaluation.task import Predictions
 from transforms.space import canonical_json, sha256_text
 
-FORMAT = "sentence-beam scores 3"  # another number where what a task predicts has changed
+FORMAT = "sentence-beam scores 3"  # changes with the predictions of any task
 
 
 @dataclass(frozen=True)
@@ -22,20 +20,21 @@ class Cache:
     folder: str | None
 
     def read(self, key: str) -> Predictions | None:
-        """What was kept under a key; None where nothing was, or where the file is damaged."""
+        """Return the predictions under a key, or None if the file is missing or damaged."""
         if self.folder is None:
             return None
         path = self._path(self.folder, key)
-        found = storage.storage_of(path).read_versioned(path)
-        if found is None:
+        file = storage.storage_of(path).read_versioned(path)
+        if file is None:
             return None
+        content, _ = file
         try:
-            return load(found[0])
+            return load(content)
         except SafetensorError:
             return None
 
     def write(self, key: str, predictions: Predictions) -> None:
-        """Keep predictions under a key."""
+        """Write predictions under a key."""
         if self.folder is not None:
             arrays = {name: np.ascontiguousarray(array) for name, array in predictions.items()}
             storage.overwrite(self._path(self.folder, key), save(arrays))
@@ -46,7 +45,9 @@ class Cache:
 
 
 def key_of(data: str, space: str, query_space: str, calibration: str | None, dim: int) -> str:
-    """The key of a task's data (their digest), the spaces of texts and queries, a calibration's
-    digest and a width.
+    """Return the key of a method on a task.
+
+    It is a hash over the digest of the task's data, the spaces of texts and queries, the digest of
+    a calibration and the width.
     """
     return sha256_text(canonical_json([FORMAT, data, space, query_space, calibration, dim]))

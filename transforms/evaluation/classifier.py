@@ -1,6 +1,4 @@
-"""The classifiers that judge vectors: logistic regression or SentEval's network, regularised by
-held-out rows.
-"""
+"""Classifiers that judge vectors: logistic regression or SentEval's network, regularised."""
 
 import contextlib
 import warnings
@@ -12,11 +10,13 @@ import numpy as np
 from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
 
-LOGISTIC, MLP = "logistic", "mlp"
+LOGISTIC = "logistic"
+MLP = "mlp"
 CLASSIFIERS = (LOGISTIC, MLP)
-FOLDS, SEED = 10, 1111
-# where fits end: those by which a strength is chosen, and those whose labels count
-ROUGH, FINE = 1e-4, 1e-5
+FOLDS = 10
+SEED = 1111
+ROUGH = 1e-4  # tolerance of the fits by which a strength is chosen
+FINE = 1e-5  # tolerance of the fits whose labels count
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # of logistic regression
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)  # of the network's weights, as in SentEval
 LAST = 0.05  # of the training rows: those that stop the network if there are no dev rows
@@ -24,7 +24,7 @@ Rows = tuple[np.ndarray, np.ndarray]  # features float32 [n, d], labels int64 [n
 
 
 def check_installed() -> None:
-    """Raise MissingExtraError where scikit-learn is not installed."""
+    """Raise MissingExtraError if scikit-learn is not installed."""
     import importlib.util
 
     if importlib.util.find_spec("sklearn") is None:
@@ -32,10 +32,9 @@ def check_installed() -> None:
 
 
 def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -> np.ndarray:
-    """The label predicted for each row by a classifier fitted on the other nine of ten parts; int64
-    [n].
+    """Return the label, int64 [n], that a classifier predicts for each row in ten folds.
 
-    Each of these is regularised by ten parts of its own training rows.
+    Each classifier is fitted on nine folds and regularised by ten parts of these.
     """
     with _single_threaded():
         predicted = np.empty(len(labels), np.int64)
@@ -47,10 +46,10 @@ def cross_validated(features: np.ndarray, labels: np.ndarray, classifier: str) -
 
 
 def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
-    """The labels predicted for test features by a classifier fitted on the training rows; int64
-    [n].
+    """Return the labels, int64 [n], that a classifier predicts for the test features.
 
-    It is regularised by the dev rows, without any by ten parts of the training rows.
+    It is fitted on the training rows, and regularised by the dev rows, or by ten parts of the
+    training rows if there are no dev rows.
     """
     with _single_threaded():
         return _predicted(train, dev, test, classifier)
@@ -58,77 +57,77 @@ def held_out(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -
 
 def _predicted(train: Rows, dev: Rows | None, test: np.ndarray, classifier: str) -> np.ndarray:
     if classifier == MLP:
-        return _of_network(train, dev, test)
-    rights = [_rights(train, dev, strength) for strength in STRENGTHS]
-    found: np.ndarray = _fit(*train, STRENGTHS[int(np.argmax(rights))]).predict(test)
-    return found
+        return _predict_by_network(train, dev, test)
+    rights = [_count_right_held_out(train, dev, strength) for strength in STRENGTHS]
+    predicted: np.ndarray = _fit(*train, STRENGTHS[int(np.argmax(rights))]).predict(test)
+    return predicted
 
 
-def _rights(train: Rows, dev: Rows | None, strength: float) -> int:
-    """How many held-out rows are right: the dev rows, else all training rows, each by a fit on nine
-    of ten parts.
+def _count_right_held_out(train: Rows, dev: Rows | None, strength: float) -> int:
+    """Count the held-out rows that a strength gets right.
+
+    They are the dev rows, or else all training rows, each by a fit on nine of ten parts.
     """
     if dev is not None:
-        return _right(train, dev, strength)
-    features, labels = train
+        return _count_right(train, dev, strength)
     return sum(
-        _right((features[rest], labels[rest]), (features[part], labels[part]), strength)
-        for rest, part in _folds(labels)
+        _count_right(_select(train, rest), _select(train, part), strength)
+        for rest, part in _folds(train[1])
     )
 
 
-def _of_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.ndarray:
-    """The labels predicted by SentEval's network, with the weight decay that is best on held-out
-    rows.
+def _predict_by_network(train: Rows, dev: Rows | None, test: np.ndarray) -> np.ndarray:
+    """Predict labels by SentEval's network with the weight decay that is best on held-out rows.
 
-    Without dev rows, decays are compared on ten parts of the training rows, and the network with
-    the best one is stopped by a twentieth of them, as in SentEval.
+    Without dev rows, decays are compared on ten parts of the training rows. A twentieth of the
+    training rows then stops the network with the best decay, as in SentEval.
     """
     from transforms.evaluation.network import train_networks
 
-    features, labels = train
-    classes = int(max(labels.max(), 0 if dev is None else dev[1].max())) + 1
+    _, labels = train
     if dev is not None:
+        classes = int(max(labels.max(), dev[1].max())) + 1
         networks = train_networks(train, dev, classes, DECAYS)
         best = max(networks, key=lambda network: round(network.accuracy, 4))
         return best.predict(test)
-    accuracies = [
-        [
-            network.accuracy
-            for network in train_networks(
-                (features[rest], labels[rest]), (features[part], labels[part]), classes, DECAYS
-            )
-        ]
-        for rest, part in _folds(labels)
-    ]
+    classes = int(labels.max()) + 1
+    accuracies = []
+    for rest, part in _folds(labels):
+        networks = train_networks(_select(train, rest), _select(train, part), classes, DECAYS)
+        accuracies.append([network.accuracy for network in networks])
     decay = DECAYS[int(np.argmax(np.mean(accuracies, axis=0).round(4)))]
     order = np.random.default_rng(SEED).permutation(len(labels))
     last, rest = np.split(order, [max(1, int(len(order) * LAST))])
-    (network,) = train_networks(
-        (features[rest], labels[rest]), (features[last], labels[last]), classes, (decay,)
-    )
+    (network,) = train_networks(_select(train, rest), _select(train, last), classes, (decay,))
     return network.predict(test)
 
 
-def _right(train: Rows, test: Rows, strength: float) -> int:
+def _select(rows: Rows, places: np.ndarray) -> Rows:
+    features, labels = rows
+    return features[places], labels[places]
+
+
+def _count_right(train: Rows, test: Rows, strength: float) -> int:
     return int((_fit(*train, strength, ROUGH).predict(test[0]) == test[1]).sum())
 
 
 def _folds(labels: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Training and test rows of each of ten parts, with about the same share of every label; fewer
-    for few rows.
+    """Yield the training and test rows of ten folds, fewer if there are few rows.
+
+    Each fold has about the same share of every label.
     """
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    commonest = int(np.bincount(labels).max())
-    kind, parts = (StratifiedKFold, commonest) if commonest > 1 else (KFold, len(labels))
     if len(labels) < 2:
         return
+    commonest = int(np.bincount(labels).max())
+    if commonest > 1:
+        folds = StratifiedKFold(min(FOLDS, commonest), shuffle=True, random_state=SEED)
+    else:
+        folds = KFold(min(FOLDS, len(labels)), shuffle=True, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a label with fewer rows than parts
-        yield from kind(min(FOLDS, parts), shuffle=True, random_state=SEED).split(
-            np.zeros(len(labels)), labels
-        )
+        yield from folds.split(np.zeros(len(labels)), labels)
 
 
 def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float = FINE) -> Any:
@@ -142,8 +141,9 @@ def _fit(features: np.ndarray, labels: np.ndarray, strength: float, end: float =
 
 @contextlib.contextmanager
 def _single_threaded() -> Iterator[None]:
-    """One thread for matrix products, which are so small here that several only wait for each
-    other.
+    """Compute matrix products on one thread.
+
+    They are so small here that several threads only wait for each other.
     """
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
@@ -155,10 +155,10 @@ def _single_threaded() -> Iterator[None]:
 
 
 def correct(predicted: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Which rows are right, as float64 of 0 and 1, under the name `correct`."""
+    """Return the rows that are right, as float64 of 0 and 1, under the name `correct`."""
     return {"correct": (predicted == labels).astype(np.float64)}
 
 
-def stacked(predictions: Sequence[Any]) -> np.ndarray:
-    """Which rows are right for each method, float64 [m, n]."""
-    return np.stack([found["correct"] for found in predictions])
+def stack_correct(predictions: Sequence[Any]) -> np.ndarray:
+    """Return the rows that each method gets right, float64 [m, n]."""
+    return np.stack([predicted["correct"] for predicted in predictions])

@@ -10,13 +10,12 @@ from transforms.evaluation.evidence import ALL, BySubset
 
 @dataclass(frozen=True, eq=False)
 class Clusterings:
-    """Clusters int [m, s, n] that each method gives the items with `s` seeds, and their labels int
-    [n], both from 0.
+    """Clusters int [m, s, n] of `s` seeds for each method, and the items' labels int [n].
 
-    The score is the mean of the seeds' v-measures. The measure is too high on few items, and higher
-    still on resamples, in which items occur twice; this is corrected. When methods are swapped, it
-    is what the items add to the two conditional entropies of which the measure is made, all seeds
-    of an item together.
+    Clusters and labels count from 0. The score is the mean of the seeds' v-measures. The measure is
+    too high on few items, and higher still on resamples, in which items occur twice; this is
+    corrected. A swap of two methods exchanges what the items add to the two conditional entropies
+    that the measure is made of, all seeds of an item together.
     """
 
     clusters: np.ndarray
@@ -30,8 +29,8 @@ class Clusterings:
         return {ALL: self._measured(np.ones((1, len(self.labels)), np.int32))[:, 0]}
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        found = self._measured(counts)
-        return {ALL: corrected(found, found, self.scores()[ALL][:, None], len(self.labels))}
+        scores = self._measured(counts)
+        return {ALL: corrected(scores, scores, self.scores()[ALL][:, None], len(self.labels))}
 
     def _measured(self, counts: np.ndarray) -> np.ndarray:
         return np.stack(
@@ -42,11 +41,11 @@ class Clusterings:
         )
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
-        ours, first = self._terms(method), self._terms(0)
-        taken = swaps @ (first - ours)
-        one, other = (
-            self._from_terms(sums) for sums in (ours.sum(axis=0) + taken, first.sum(axis=0) - taken)
-        )
+        ours = self._terms(method)
+        first = self._terms(0)
+        exchanged = swaps @ (first - ours)
+        one = self._from_terms(ours.sum(axis=0) + exchanged)
+        other = self._from_terms(first.sum(axis=0) - exchanged)
         return {ALL: one - other}
 
     def _v_measure(self, clusters: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -65,8 +64,9 @@ class Clusterings:
         return clusters.astype(np.int64) * width + self.labels, width
 
     def _terms(self, method: int) -> np.ndarray:
-        """What each item adds to 1 - homogeneity and 1 - completeness, for each seed: float64 [n, 2
-        s].
+        """Return the terms that each item adds to the conditional entropies, float64 [n, 2 s].
+
+        For each seed: its part of 1 - homogeneity, then its part of 1 - completeness.
         """
         labels = np.unique(self.labels, return_inverse=True, return_counts=True)
         columns: list[np.ndarray] = []
@@ -75,7 +75,8 @@ class Clusterings:
                 self._cells(clusters)[0], return_inverse=True, return_counts=True
             )
             _, cluster, cluster_size = np.unique(clusters, return_inverse=True, return_counts=True)
-            both, label_size = size[cell], labels[2][labels[1]]
+            both = size[cell]
+            label_size = labels[2][labels[1]]
             of_labels, of_clusters = (
                 _entropy(sizes[None].astype(np.float64))[0] for sizes in (labels[2], cluster_size)
             )
@@ -84,18 +85,19 @@ class Clusterings:
         return np.stack(columns, axis=1) / len(self.labels)
 
     def _from_terms(self, sums: np.ndarray) -> np.ndarray:
-        homogeneity, completeness = 1 - sums[:, 0::2], 1 - sums[:, 1::2]
+        homogeneity = 1 - sums[:, 0::2]
+        completeness = 1 - sums[:, 1::2]
         return _harmonic(homogeneity, completeness).mean(axis=1)
 
 
 def _summed(table: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """The columns of a table [r, cells] summed by key [cells]."""
+    """Sum the columns of a table [r, cells] by key [cells]."""
     _, group = np.unique(key, return_inverse=True)
     return table @ np.eye(group.max() + 1)[group]
 
 
 def _entropy(table: np.ndarray) -> np.ndarray:
-    """The entropy [r], in nats, of counts [r, cells]."""
+    """Return the entropy [r], in nats, of counts [r, cells]."""
     total = table.sum(axis=1, keepdims=True)
     share = table / total
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -105,8 +107,9 @@ def _entropy(table: np.ndarray) -> np.ndarray:
 def _v(
     labels_left: np.ndarray, clusters_left: np.ndarray, labels: np.ndarray, clusters: np.ndarray
 ) -> np.ndarray:
-    """The v-measure from conditional and whole entropies; a side without entropy is 1, as in
-    scikit-learn.
+    """Return the v-measure from conditional and whole entropies.
+
+    A side without entropy counts as 1, as in scikit-learn.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         homogeneity = np.where(labels > 1e-12, 1 - labels_left / labels, 1.0)

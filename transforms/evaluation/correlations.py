@@ -1,4 +1,4 @@
-"""Correlations of pairs' scores with gold scores, over all pairs of a task and over its subsets."""
+"""Correlate the scores of pairs with gold scores, over all pairs of a task and by subset."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +9,17 @@ import numpy as np
 from transforms.calibration.quality import average_ranks
 from transforms.evaluation.evidence import ALL, MEAN, WMEAN, BySubset
 
-# a centred sum of squares that is a smaller part of the whole one is nothing but rounding
+# a centered sum of squares that is a smaller part of the whole one is only rounding
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Correlations:
-    """Scores float64 [m, n] of pairs whose gold scores are [n], in subsets that follow each other
-    (name, length).
+    """Scores float64 [m, n] of pairs with gold scores [n], in consecutive subsets (name, length).
 
     `ranked`: Spearman's correlation, else Pearson's. `all` is one correlation over all pairs;
-    `mean` and `wmean` average the subsets that are defined, the latter by their length. When
-    methods are swapped, it is their ranks.
+    `mean` and `wmean` average the subsets that are defined, `wmean` by their length. A swap of two
+    methods exchanges their ranks.
     """
 
     values: np.ndarray
@@ -41,16 +40,18 @@ class Correlations:
         }
 
     def scores(self) -> BySubset:
-        return self._by_subset(lambda part: correlation(*self._in_place(part)))
+        return self._by_subset(lambda part: correlation(*self._part_values(part)))
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        return self._by_subset(lambda part: self._of_counts(part, counts[:, part]))
+        return self._by_subset(lambda part: self._resample_part(part, counts[:, part]))
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
-        def of(part: slice) -> np.ndarray:
-            values, gold = self._in_place(part)
-            ours, first, gold = values[method], values[0], gold - gold.mean()
-            taken = swaps[:, part] @ np.stack(
+        def differences(part: slice) -> np.ndarray:
+            values, gold = self._part_values(part)
+            ours = values[method]
+            first = values[0]
+            gold = gold - gold.mean()
+            exchanged = swaps[:, part] @ np.stack(
                 [first - ours, first**2 - ours**2, (first - ours) * gold], axis=1
             )
             whole = np.array(
@@ -59,18 +60,16 @@ class Correlations:
                     [first.sum(), (first**2).sum(), first @ gold],
                 ]
             )
-            scale, n = gold @ gold, len(gold)
-            one, other = (
-                _from_sums(n, sums.T, scale) for sums in (whole[0] + taken, whole[1] - taken)
-            )
+            scale = gold @ gold
+            n = len(gold)
+            one = _correlation_from_sums(n, (whole[0] + exchanged).T, scale)
+            other = _correlation_from_sums(n, (whole[1] - exchanged).T, scale)
             return (one - other)[None]
 
-        return {name: found[0] for name, found in self._by_subset(of).items()}
+        return {name: values[0] for name, values in self._by_subset(differences).items()}
 
     def _by_subset(self, compute: Callable[[slice], np.ndarray]) -> BySubset:
-        """What `compute` gives [rows, ...] for all pairs and for each subset, and the subsets'
-        means.
-        """
+        """Compute [rows, ...] for all pairs and for each subset, and add the subsets' means."""
         if len(self.subsets) == 1:
             return dict.fromkeys(
                 [ALL, MEAN, WMEAN, self.subsets[0][0]], compute(slice(0, len(self.gold)))
@@ -84,11 +83,15 @@ class Correlations:
         return {ALL: compute(slice(0, len(self.gold))), **means, **each}
 
     def _mean(self, each: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The weighted mean of the first axis over the subsets that are defined for a method; NaN
-        for none of them.
+        """Average the first axis, weighted, over the subsets that are defined for a method.
+
+        It is NaN if none is.
         """
         every = self._defined
-        defined = every if each.shape[1] == len(every) else np.all(every, axis=0, keepdims=True)
+        if each.shape[1] == len(every):
+            defined = every
+        else:
+            defined = np.all(every, axis=0, keepdims=True)
         weights = (weights[:, None] * defined.T)[(...,) + (None,) * (each.ndim - 2)]
         total = weights.sum(axis=0)
         summed = np.where(weights > 0, each, 0.0) * weights
@@ -98,18 +101,20 @@ class Correlations:
     @cached_property
     def _defined(self) -> np.ndarray:
         """Whether each method [m] has a score in each subset [subsets], bool."""
-        scored = [correlation(*self._in_place(part)) for part in self._parts.values()]
+        scored = [correlation(*self._part_values(part)) for part in self._parts.values()]
         return np.isfinite(np.stack(scored, axis=1))
 
-    def _in_place(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Values [m, n] and gold scores [n] of some pairs, as ranks where these are correlated."""
-        values, gold = self.values[:, part], self.gold[part]
+    def _part_values(self, part: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Return values [m, n] and gold scores [n] of some pairs, or their ranks if `ranked`."""
+        values = self.values[:, part]
+        gold = self.gold[part]
         if not self.ranked:
             return values, gold
         return np.stack([average_ranks(row) for row in values]), average_ranks(gold)
 
-    def _of_counts(self, part: slice, counts: np.ndarray) -> np.ndarray:
-        values, gold = self.values[:, part], self.gold[part]
+    def _resample_part(self, part: slice, counts: np.ndarray) -> np.ndarray:
+        values = self.values[:, part]
+        gold = self.gold[part]
         if self.ranked:
             gold_ranks = counted_ranks(gold, counts)
             weighted = counts * gold_ranks
@@ -119,9 +124,11 @@ class Correlations:
                     for row in values
                 ]
             )
-        weights, n = counts.astype(np.float64), counts.sum(axis=1)
+        weights = counts.astype(np.float64)
+        n = counts.sum(axis=1)
         gold = gold - gold.mean()
-        gold_sum, gold_squares = weights @ gold, weights @ gold**2
+        gold_sum = weights @ gold
+        gold_squares = weights @ gold**2
         scale = gold_squares - gold_sum**2 / n
         rows = []
         for row in values - values.mean(axis=1, keepdims=True):
@@ -133,20 +140,23 @@ class Correlations:
 
 
 def correlation(values: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Pearson's correlation [m] of the rows of values [m, n] with gold [n]; NaN where one is
-    constant.
+    """Return Pearson's correlation [m] of the rows of values [m, n] with gold [n].
+
+    It is NaN if one of the two is constant.
     """
     vary = (np.ptp(values, axis=1) > 0) & (np.ptp(gold) > 0)
-    values, gold = values - values.mean(axis=1, keepdims=True), gold - gold.mean()
+    values = values - values.mean(axis=1, keepdims=True)
+    gold = gold - gold.mean()
     squares = np.einsum("mn,mn->m", values, values)
     return np.where(
         vary, _ratio(values @ gold, squares, np.float64(gold @ gold), len(gold)), np.nan
     )
 
 
-def _from_sums(n: int, sums: np.ndarray, scale: float) -> np.ndarray:
-    """Correlations from sums of x, x^2 and x times the centred gold, [3, r]; `scale`: the gold's
-    sum of squares.
+def _correlation_from_sums(n: int, sums: np.ndarray, scale: float) -> np.ndarray:
+    """Return correlations from the sums of x, x^2 and x times the centered gold, [3, r].
+
+    `scale` is the gold's sum of squares.
     """
     return _ratio(sums[2], sums[1] - sums[0] ** 2 / n, np.float64(scale), n)
 
@@ -154,15 +164,16 @@ def _from_sums(n: int, sums: np.ndarray, scale: float) -> np.ndarray:
 def _ratio(
     product: np.ndarray, one: np.ndarray, other: np.ndarray | np.float64, n: int | np.ndarray
 ) -> np.ndarray:
-    """product / sqrt(one * other); NaN where one of the sums of squares is nothing but rounding."""
+    """Return product / sqrt(one * other), NaN if a sum of squares is only rounding."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = product / np.sqrt(one * other)
-    return np.where((one > 0) & (other > 0) & (np.asarray(n) > 1), np.clip(found, -1, 1), np.nan)
+        ratio = product / np.sqrt(one * other)
+    return np.where((one > 0) & (other > 0) & (np.asarray(n) > 1), np.clip(ratio, -1, 1), np.nan)
 
 
 def counted_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The average ranks [r, n] of values [n] that occur `counts` [r, n] times, less the mean rank
-    of all.
+    """Return the average ranks [r, n] of values [n] that occur `counts` [r, n] times.
+
+    The mean rank is subtracted.
     """
     order = np.argsort(values, kind="stable")
     ordered = values[order]
@@ -178,8 +189,9 @@ def counted_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _counted_correlation(
     values: np.ndarray, gold: np.ndarray, weighted_gold: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """The correlation [r] of centred ranks [r, n] that occur `counts` times; `weighted_gold` is
-    their product.
+    """Return the correlation [r] of centered ranks [r, n] that occur `counts` times.
+
+    `weighted_gold` is the gold's ranks times the counts.
     """
     product = np.einsum("rn,rn->r", values, weighted_gold)
     squares = np.einsum("rn,rn->r", values, values * counts)

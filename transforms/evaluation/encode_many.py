@@ -22,16 +22,19 @@ from transforms.space.recipe import Machine, Recipe
 from transforms.space.st_modules import DOCUMENT, QUERY
 
 if TYPE_CHECKING:
-    from transforms.encoder import Encoder  # torch, which reading options and tasks needs not
+    from transforms.encoder import (
+        Encoder,  # loads torch, which reading options and tasks does not need
+    )
 
 ENCODE_ROWS = 2048
-CHUNK_BYTES = 64 << 20  # most that the vectors of all poolers for the texts of one chunk take
+CHUNK_BYTES = 64 << 20  # of the vectors of all poolers for one chunk of texts
 
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """What all the poolers share: model, prompt (None: the model's own for rows), length, dtype,
-    device, route.
+    """The settings that all poolers share: model, prompt, length, dtype, device and route.
+
+    If `prompt` is None, the model's own prompt for rows is used.
     """
 
     model: str
@@ -43,10 +46,13 @@ class ModelSettings:
     route: str = DOCUMENT
 
     def recipe(self, pooler: str) -> Recipe:
-        """The recipe of this pooler's vectors, not normalised; those of an exported store are
-        calibrated by `auto`.
+        """Return the recipe of a pooler's vectors, not normalised.
+
+        With `auto`, the vectors of an exported store are calibrated.
         """
-        prompt = "" if self.prompt and _has_template(pooler) else self.prompt
+        prompt = self.prompt
+        if prompt and _has_template(pooler):
+            prompt = ""
         return Recipe(
             model=self.model,
             revision=self.revision,
@@ -58,37 +64,41 @@ class ModelSettings:
         )
 
     def space(self, pooler: str) -> Space:
-        """The space of the vectors of `encoder(pooler)`."""
+        """Return the space of the vectors of `encoder(pooler)`."""
         files = resolve_model(self.model, self.revision, self.route)
-        said = self.recipe(pooler).as_exported(files)
+        recipe = self.recipe(pooler).as_exported(files)
         from transforms.encoder.devices import resolve_device
 
         dtype = resolve_dtype(self.dtype, resolve_device(self.device).type, files.family)
-        fitted = load_calibration(said.calibration) if said.calibration else None
-        return replace(said, dtype=dtype).space(
-            files, *((fitted.digest, fitted.dim) if fitted else ())
-        )
+        recipe = replace(recipe, dtype=dtype)
+        if not recipe.calibration:
+            return recipe.space(files)
+        calibration = load_calibration(recipe.calibration)
+        return recipe.space(files, calibration.digest, calibration.dim)
 
     def encoder(self, pooler: str) -> "Encoder":
-        """An encoder with this pooler."""
+        """Return an encoder with this pooler."""
         from transforms.encoder import Encoder
 
         return Encoder.of(self.recipe(pooler), Machine(device=self.device), route=self.route)
 
-    def of_queries(self) -> "ModelSettings | None":
-        """The options for queries; None where the model takes queries as it takes rows."""
+    def for_queries(self) -> "ModelSettings | None":
+        """Return the settings for queries, or None if the model takes them as it takes rows."""
         modules = resolve_model(self.model, self.revision).modules
         own = modules.prompts.get(modules.default_prompt or "", "")
         prompt = modules.query_prompt or ""
         if prompt == own and not modules.routes:
             return None
-        return replace(self, prompt=prompt, route=QUERY if modules.routes else DOCUMENT)
+        if modules.routes:
+            return replace(self, prompt=prompt, route=QUERY)
+        return replace(self, prompt=prompt, route=DOCUMENT)
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The vectors float32 [n, d] of one pooler, not normalised, and the texts a second of the pass
-    that gave them.
+    """The vectors float32 [n, d] of one pooler, not normalised.
+
+    `speed` is the texts a second of the forward pass.
     """
 
     pooler: str
@@ -102,12 +112,12 @@ def encode_many(
     texts: Sequence[str],
     done: Callable[[int], None] = lambda texts: None,
 ) -> Iterator[Encoded]:
-    """The vectors of the texts for every pooler; `done` is told how many texts have gone through
-    the model.
+    """Yield the vectors of the texts for every pooler.
 
-    Poolers that read the same tokens share one forward pass; one that changes the text, or has
-    layers after it, has its own. Vectors wait in a temporary file, so that memory holds a chunk of
-    texts of all poolers, and all texts of one.
+    `done` is called with the number of texts after each chunk. Poolers that read the same tokens
+    share one forward pass. A pooler that changes the text, or has layers after it, has its own
+    pass. Vectors wait in a temporary file, so that memory holds one chunk of texts for all poolers,
+    and all texts for one.
     """
     for group in groups(options, poolers):
         encoder = options.encoder("+".join(computed for _, computed in group))
@@ -135,8 +145,9 @@ def encode_many(
 
 
 def groups(options: ModelSettings, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """The poolers of each forward pass, as pairs (SPEC asked for, SPEC computed); the first pass
-    has all it can.
+    """Return the poolers of each forward pass, as pairs (requested SPEC, computed SPEC).
+
+    The first pass has all poolers that can share one.
     """
     joined: list[tuple[str, str]] = []
     separate: list[list[tuple[str, str]]] = []
@@ -146,20 +157,26 @@ def groups(options: ModelSettings, poolers: Sequence[str]) -> list[list[tuple[st
             separate.append([(pooler, pooler)])
         else:
             joined.append((pooler, computed))
-    return [*([joined] if joined else []), *separate]
+    if joined:
+        return [joined, *separate]
+    return separate
 
 
 def _joinable(options: ModelSettings, pooler: str) -> str | None:
-    """The pooler's SPEC without `auto`; None where it cannot share a forward pass with others."""
+    """Return the pooler's SPEC without `auto`, or None if it needs a forward pass of its own."""
     spec = parse_pooler(pooler)
     if not spec.is_auto:
-        return None if any(part.rewrites_text for part in spec.parts) else pooler
+        if any(part.rewrites_text for part in spec.parts):
+            return None
+        return pooler
     files = resolve_model(options.model, options.revision, options.route)
     if files.exported:
         return None
     space = resolve_space(files)
     alone = any(layers in space.pooler for layers in ("mix", "tokens", "then"))
-    return None if alone else str(PoolerSpec.from_json(space.pooler))
+    if alone:
+        return None
+    return str(PoolerSpec.from_json(space.pooler))
 
 
 def _has_template(pooler: str) -> bool:
@@ -167,7 +184,7 @@ def _has_template(pooler: str) -> bool:
 
 
 def _widths(options: ModelSettings, group: list[tuple[str, str]], dim: int) -> list[int]:
-    """The width of each pooler's vectors in a group."""
+    """Return the width of each pooler's vectors in a group."""
     if len(group) == 1:
         return [dim]
     files = resolve_model(options.model, options.revision, options.route)
@@ -175,8 +192,9 @@ def _widths(options: ModelSettings, group: list[tuple[str, str]], dim: int) -> l
 
 
 def _write(file: int, rows: np.ndarray, at: int) -> None:
-    """Write all bytes of an array at a place of a file."""
+    """Write all bytes of an array at a position of a file."""
     left = memoryview(rows.tobytes())
     while left:
         written = os.pwrite(file, left, at)
-        left, at = left[written:], at + written
+        left = left[written:]
+        at = at + written

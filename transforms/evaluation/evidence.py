@@ -1,5 +1,4 @@
-"""What several methods got for the items of a task: its scores, those of resamples, and with two
-methods swapped.
+"""Results of several methods for the items of a task: scores, resamples and swaps.
 
 Methods are rows `m`, items are columns `n`, in the same order for all. Results are by subset of the
 task: `all`, and for tasks of several files `mean`, `wmean` and each file's name. Scores are not
@@ -12,25 +11,28 @@ from typing import Protocol
 import numpy as np
 
 BySubset = dict[str, np.ndarray]
-ALL, MEAN, WMEAN = "all", "mean", "wmean"
+ALL = "all"
+MEAN = "mean"
+WMEAN = "wmean"
 
 
 class Evidence(Protocol):
-    """The items of a task as several methods did them."""
+    """The results of several methods for the items of a task."""
 
     @property
     def strata(self) -> tuple[int, ...]:
         """The lengths of the runs of items within which items are resampled."""
 
     def scores(self) -> BySubset:
-        """The score [m] of each method; NaN where it is undefined."""
+        """Return the score [m] of each method, NaN if it is undefined."""
 
     def resampled(self, counts: np.ndarray) -> BySubset:
-        """The scores [m, r] of resamples in which item `i` occurs `counts[r, i]` times."""
+        """Return the scores [m, r] of resamples in which item `i` occurs `counts[r, i]` times."""
 
     def swapped(self, method: int, swaps: np.ndarray) -> BySubset:
-        """The differences [r] of a method and the first one where they swap the items with
-        `swaps[r, i]` 1, not 0.
+        """Return the differences [r] of a method and the first one after swaps of items.
+
+        The two exchange the items with `swaps[r, i]` 1, not 0.
         """
 
 

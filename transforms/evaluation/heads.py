@@ -11,18 +11,28 @@ from transforms.space import parse_pooler
 
 
 def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
-    """The scores over all items of a task at full width, float64 [blocks, heads]; NaN where a head
-    has no score.
+    """Return the scores over all items of a task at full width, float64 [blocks, heads].
+
+    A head without a score is NaN.
     """
-    scores, widths = np.full(grid, np.nan), np.zeros(grid)
+    scores = np.full(grid, np.nan)
+    widths = np.zeros(grid)
     for row in rows:
-        if row["pooler"].startswith(CROSS_ENCODER):
+        if (row["task"], row["subset"], row["calibration"]) != (task, ALL, None):
             continue
-        spec = parse_pooler(row["pooler"])
-        part = None if spec.is_auto else spec.parts[0]
-        found = (row["task"], row["subset"], row["calibration"], part.name if part else None)
-        if part is not None and found == (task, ALL, None, "ditto"):
-            block, head = map(int, str(part.option("head")).split("-"))
-            if row["dim"] > widths[block - 1, head - 1] and row["score"] is not None:
-                scores[block - 1, head - 1], widths[block - 1, head - 1] = row["score"], row["dim"]
+        cell = _cell(row["pooler"])
+        if cell is not None and row["dim"] > widths[cell] and row["score"] is not None:
+            scores[cell] = row["score"]
+            widths[cell] = row["dim"]
     return scores
+
+
+def _cell(pooler: str) -> tuple[int, int] | None:
+    """Return the place of a Ditto pooler's head in the grid, or None for other poolers."""
+    if pooler.startswith(CROSS_ENCODER):
+        return None
+    spec = parse_pooler(pooler)
+    if spec.is_auto or spec.parts[0].name != "ditto":
+        return None
+    block, head = str(spec.parts[0].option("head")).split("-")
+    return int(block) - 1, int(head) - 1

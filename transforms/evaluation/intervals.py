@@ -1,9 +1,7 @@
-"""How far a task's scores can be believed: paired bootstrap intervals, permutation tests, Holm's
-correction.
-"""
+"""Paired bootstrap intervals, permutation tests and Holm's correction of a task's scores."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,19 +9,19 @@ from transforms.evaluation.evidence import Evidence
 
 RESAMPLES = 2000
 PERMUTATIONS = 9999
-# permutations that are always drawn; (permutation, item) pairs for more of them
-FEWEST, MOST_CELLS = 999, 1 << 28
-# (resample, item) pairs held at once, which stay in a cache; fewest resamples
-CELLS, LEAST = 1 << 18, 64
+FEWEST = 999  # permutations that are always drawn
+MOST_CELLS = 1 << 28  # (permutation, item) pairs that more permutations may have
+CELLS = 1 << 18  # (resample, item) pairs held at once, which fit into the processor's cache
+LEAST = 64  # resamples at once
 ROUNDING = 1e-9  # within which two differences count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """The methods' scores [m] on one subset, in resamples [m, r], and differences from the first
-    under swaps [m, p].
+    """The methods' scores [m] on one subset, in resamples [m, r] and under swaps [m, p].
 
-    All methods have the same resamples and swaps.
+    `swapped` has the differences from the first method. All methods share the resamples and the
+    swaps.
     """
 
     scores: np.ndarray
@@ -33,9 +31,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Belief:
-    """A method's score with its 95 % interval; for all but the first its difference from the first,
-    with interval, permutation p-value, and that p-value corrected for the number of methods. None:
-    undefined."""
+    """A method's score with its 95 % interval, and its difference from the first method.
+
+    The difference has an interval, a permutation p-value, and that p-value corrected for the number
+    of methods. The first method has no difference. None: undefined.
+    """
 
     score: float | None
     low: float | None
@@ -53,33 +53,35 @@ def draw(
     resamples: int = RESAMPLES,
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Draws]:
-    """What chance does to the scores, by subset; equal seeds give equal draws.
+    """Resample and permute the items, by subset; equal seeds give equal draws.
 
     A resample has as many items as the task, drawn with replacement within each of the evidence's
-    strata. Permutations are drawn only where there is more than one method; there are fewer for
-    very many items.
+    strata. Permutations are drawn only if there is more than one method, and fewer of them for very
+    many items.
     """
     items = sum(evidence.strata)
-    permutations = min(permutations, max(FEWEST, MOST_CELLS // max(1, items)))
     scores = evidence.scores()
     methods = len(next(iter(scores.values())))
+    permutations = min(permutations, max(FEWEST, MOST_CELLS // max(1, items)))
+    if methods == 1:
+        permutations = 0
     bootstrap, swapping = (np.random.default_rng([*seed, part]) for part in (0, 1))
     parts = [
         evidence.resampled(counts) for counts in _resamples(bootstrap, evidence.strata, resamples)
     ]
-    differences = {name: np.zeros((methods, permutations if methods > 1 else 0)) for name in scores}
+    differences = {name: np.zeros((methods, permutations)) for name in scores}
     start = 0
-    for swaps in _swaps(swapping, items, permutations if methods > 1 else 0):
+    for swaps in _swaps(swapping, items, permutations):
         for method in range(1, methods):
-            for name, found in evidence.swapped(method, swaps).items():
-                differences[name][method, start : start + len(swaps)] = found
+            for name, drawn in evidence.swapped(method, swaps).items():
+                differences[name][method, start : start + len(swaps)] = drawn
         start += len(swaps)
     joined = {name: np.concatenate([part[name] for part in parts], axis=1) for name in scores}
     return {name: Draws(scores[name], joined[name], differences[name]) for name in scores}
 
 
 def average(several: Sequence[Draws]) -> Draws:
-    """The draws of the mean score of several tasks, which have no item in common.
+    """Return the draws of the mean score of several tasks, which have no item in common.
 
     Large tasks have fewer swaps: the mean has as many as the task with the fewest.
     """
@@ -92,9 +94,9 @@ def average(several: Sequence[Draws]) -> Draws:
 
 
 def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
-    """What can be believed of each method, times `scale`."""
+    """Return score, intervals and p-values of each method, times `scale`."""
     first = draws.resampled[0]
-    found = []
+    uncorrected = []
     for method, (score, resampled) in enumerate(zip(draws.scores, draws.resampled, strict=True)):
         belief = Belief(_scaled(score, scale), *_around(score, _interval(resampled, scale), scale))
         if method:
@@ -102,15 +104,13 @@ def beliefs(draws: Draws, scale: float = 100.0) -> list[Belief]:
             p = _p_value(diff, draws.swapped[method])
             around = _around(diff, _interval(resampled - first, scale), scale)
             belief = Belief(belief.score, belief.low, belief.high, _scaled(diff, scale), *around, p)
-        found.append(belief)
-    corrected = holm([belief.p for belief in found])
-    return [
-        Belief(**{**vars(belief), "p_holm": p}) for belief, p in zip(found, corrected, strict=True)
-    ]
+        uncorrected.append(belief)
+    corrected = holm([belief.p for belief in uncorrected])
+    return [replace(belief, p_holm=p) for belief, p in zip(uncorrected, corrected, strict=True)]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down correction of p-values; None stays None and counts for nothing."""
+    """Correct p-values by Holm's step-down method; None stays None and counts for nothing."""
     order = sorted((p, place) for place, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
@@ -123,7 +123,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 def _resamples(
     generator: np.random.Generator, strata: tuple[int, ...], total: int
 ) -> Iterator[np.ndarray]:
-    """How often each item occurs in each resample: int32 [r, n], in parts."""
+    """Yield the number of times that each item occurs in each resample: int32 [r, n], in parts."""
     size = max(LEAST, CELLS // max(1, sum(strata)))
     for start in range(0, total, size):
         rows = min(size, total - start)
@@ -138,7 +138,7 @@ def _counts(generator: np.random.Generator, rows: int, length: int) -> np.ndarra
 
 
 def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[np.ndarray]:
-    """Which items are swapped: float64 [p, n] of 0 and 1, in parts."""
+    """Yield the items that are swapped: float64 [p, n] of 0 and 1, in parts."""
     size = max(LEAST, CELLS // max(1, items))
     for start in range(0, total, size):
         rows = min(size, total - start)
@@ -147,7 +147,7 @@ def _swaps(generator: np.random.Generator, items: int, total: int) -> Iterator[n
 
 
 def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | None]:
-    """The 2.5 % and 97.5 % quantiles; None where the score of most resamples is undefined."""
+    """Return the 2.5 % and 97.5 % quantiles, or None if most resamples are undefined."""
     defined = values[np.isfinite(values)]
     if 2 * len(defined) < len(values) or not len(defined):
         return None, None
@@ -158,8 +158,9 @@ def _interval(values: np.ndarray, scale: float) -> tuple[float | None, float | N
 def _around(
     value: float, ends: tuple[float | None, float | None], scale: float
 ) -> tuple[float | None, float | None]:
-    """An interval that holds the value too: on few items one that is corrected for bias may lie
-    beside it.
+    """Widen an interval so that it holds the value too.
+
+    On few items an interval that is corrected for bias may lie beside the value.
     """
     low, high = ends
     own = _scaled(value, scale)
@@ -169,8 +170,9 @@ def _around(
 
 
 def _p_value(diff: float, swapped: np.ndarray) -> float | None:
-    """The share of swaps with a difference at least as far from 0, the observed one counted among
-    them.
+    """Return the share of swaps with a difference at least as far from 0.
+
+    The observed difference counts as one of them.
     """
     if not np.isfinite(diff):
         return None
@@ -179,7 +181,10 @@ def _p_value(diff: float, swapped: np.ndarray) -> float | None:
 
 
 def _scaled(value: float, scale: float) -> float | None:
-    """The value times `scale` with six decimals, no minus before zero; None for NaN and
-    infinities.
+    """Return the value times `scale` with six decimals, or None for NaN and infinities.
+
+    Zero has no minus sign.
     """
-    return round(float(value) * scale, 6) + 0.0 if np.isfinite(value) else None
+    if np.isfinite(value):
+        return round(float(value) * scale, 6) + 0.0
+    return None

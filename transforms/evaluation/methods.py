@@ -1,6 +1,4 @@
-"""Methods: what is compared on tasks. A pooler, a calibration of its vectors or none, and a
-width.
-"""
+"""Methods to compare on tasks: a pooler, a calibration of its vectors or none, and a width."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +9,16 @@ from transforms.space import Space, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
 
 EVERY_HEAD = "ditto:*"
-CROSS_ENCODER = "cross-encoder:"  # and its folder, in the place of a pooler
+CROSS_ENCODER = "cross-encoder:"  # its folder follows, in the place of a pooler
 
 
 @dataclass(frozen=True)
 class Method:
-    """A pooler's SPEC, the folder of a calibration or None, the number of components; `search` is
-    how a store is searched, None for vectors that are compared with every other. A cross-encoder
-    has no components."""
+    """A pooler's SPEC, the folder of a calibration or None, and the number of components.
+
+    `search` is how a store is searched, or None for vectors that are compared with every other. A
+    cross-encoder has no components.
+    """
 
     pooler: str
     calibration: str | None
@@ -27,30 +27,38 @@ class Method:
 
     @property
     def fields(self) -> dict[str, str | int | None]:
-        """What names the method in a row of scores."""
-        named: dict[str, str | int | None] = {
+        """The fields that name the method in a row of scores."""
+        fields: dict[str, str | int | None] = {
             "pooler": self.pooler,
             "calibration": self.calibration,
             "dim": self.dim,
         }
-        return {**named, **({"search": self.search} if self.search else {})}
+        if self.search:
+            fields["search"] = self.search
+        return fields
 
     def __str__(self) -> str:
-        words = [self.pooler, *([self.calibration] if self.calibration else [])]
-        words += [f"{self.dim} dims"] if self.dim else []
-        return ", ".join([*words, *([self.search] if self.search else [])])
+        words = [self.pooler]
+        if self.calibration:
+            words.append(self.calibration)
+        if self.dim:
+            words.append(f"{self.dim} dims")
+        if self.search:
+            words.append(self.search)
+        return ", ".join(words)
 
     @classmethod
-    def of_cross_encoder(cls, folder: str) -> "Method":
-        """The method of a cross-encoder."""
+    def cross_encoder(cls, folder: str) -> "Method":
+        """Return the method of a cross-encoder."""
         return cls(f"{CROSS_ENCODER}{folder}", None, 0)
 
 
 def expand(
     options: ModelSettings, specs: Sequence[str]
 ) -> tuple[list[str], tuple[int, int] | None]:
-    """The poolers, `ditto:*` as one for each head, and the number of blocks and heads for it (None
-    without it).
+    """Return the poolers, with one for each head in the place of `ditto:*`.
+
+    Also returns the number of blocks and heads, or None without `ditto:*`.
     """
     poolers: list[str] = []
     grid = None
@@ -67,11 +75,11 @@ def expand(
 
 
 def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict[str, Calibration]]:
-    """The calibrations that were fitted on each pooler's vectors, by pooler and path.
+    """Return the calibrations that were fitted on each pooler's vectors, by pooler and path.
 
     Raises SpaceMismatchError for a calibration of none of the poolers.
     """
-    found: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in spaces}
+    by_pooler: dict[str, dict[str, Calibration]] = {pooler: {} for pooler in spaces}
     for path in paths:
         calibration = read_calibration(path)
         fitting = [
@@ -80,19 +88,20 @@ def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict
         if not fitting:
             check_space(calibration.info, next(iter(spaces.values())), path)
         for pooler in fitting:
-            found[pooler][path] = calibration
-    return found
+            by_pooler[pooler][path] = calibration
+    return by_pooler
 
 
 def methods_of(
     pooler: str, space: Space, calibrations: Mapping[str, Calibration], dims: Sequence[int]
 ) -> Iterator[Method]:
-    """The methods of a pooler: without and with each calibration, in full and cut to each smaller
-    width.
+    """Yield the methods of a pooler: without and with each calibration, at each width.
+
+    The widths are the full one and each smaller one in `dims`.
     """
-    for path, full in [
-        (None, space.dim),
-        *((path, found.dim) for path, found in calibrations.items()),
-    ]:
-        for dim in dict.fromkeys([full, *(d for d in dims if d < full)]):
+    widths: dict[str | None, int] = {None: space.dim}
+    widths |= {path: calibration.dim for path, calibration in calibrations.items()}
+    for path, full in widths.items():
+        smaller = [dim for dim in dims if dim < full]
+        for dim in dict.fromkeys([full, *smaller]):
             yield Method(pooler, path, dim)

@@ -1,6 +1,4 @@
-"""Encoders in MTEB: `mteb.evaluate(MtebEncoder(encoder), tasks)` scores a pooler or a calibration
-on its tasks.
-"""
+"""Run MTEB's tasks: `mteb.evaluate(MtebEncoder(encoder), tasks)` scores a pooler or calibration."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class MtebEncoder(AbsEncoder):
-    """An encoder as a model of MTEB; its revision is the id of the space, under which MTEB keeps
-    results.
+    """An encoder as a model of MTEB, which keeps results under the id of the space.
 
-    `queries` is an encoder with the prompt for queries, where they have one of their own; tasks'
-    prompts are not used.
+    `queries` is an encoder with the prompt for queries, if they have their own. Prompts of the
+    tasks are not used.
     """
 
     def __init__(self, encoder: Encoder, queries: Encoder | None = None) -> None:
-        self._encoder, self._queries = encoder, queries or encoder
+        self._encoder = encoder
+        self._queries = queries or encoder
         space = encoder.space
         own = {"embed_dim": encoder.dim, "max_tokens": space.max_tokens}
         self.mteb_model_meta = ModelMeta.create_empty(
@@ -40,7 +38,7 @@ class MtebEncoder(AbsEncoder):
 
     @property
     def _revision(self) -> str:
-        """The id of the space, and that of queries where it is another."""
+        """The id of the space, and the id of the queries' space if it differs."""
         ids = dict.fromkeys([self._encoder.space.id, self._queries.space.id])
         return "-".join(ids)
 
@@ -54,8 +52,8 @@ class MtebEncoder(AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> np.ndarray:
-        """The vectors float32 [n, dim] of the texts in batches that have them under `text`."""
+        """Return the vectors float32 [n, dim] of the texts under `text` in batches."""
         texts = [text for batch in inputs for text in batch["text"]]
-        asked = prompt_type == PromptType.query
-        encoder = self._queries if asked else self._encoder
-        return encoder.encode(texts, route=QUERY if asked else DOCUMENT)
+        if prompt_type == PromptType.query:
+            return self._queries.encode(texts, route=QUERY)
+        return self._encoder.encode(texts, route=DOCUMENT)

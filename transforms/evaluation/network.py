@@ -1,8 +1,7 @@
-"""SentEval's network of one hidden layer: weight decay as Adam has it, stopped by the accuracy on
-held-out rows.
+"""SentEval's network of one hidden layer, stopped by the accuracy on held-out rows.
 
 As its `nhid` 50, `optim` adam, `batch_size` 64, `epoch_size` 4, `tenacity` 5, with the mean loss of
-a batch.
+a batch, and weight decay as Adam has it.
 """
 
 from collections.abc import Sequence
@@ -12,10 +11,12 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-HIDDEN, BATCH, SEED = 50, 64, 1111
-# passes over the rows from one accuracy to the next, and passes after which none begin
-PASSES, MOST_PASSES = 4, 200
-TENACITY = 5  # accuracies that are no better, in all, before the next one of these ends a training
+HIDDEN = 50
+BATCH = 64
+SEED = 1111
+PASSES = 4  # over the rows, from one accuracy to the next
+MOST_PASSES = 200  # after which no round begins
+TENACITY = 5  # accuracies that are not better; one more ends the training
 Rows = tuple[np.ndarray, np.ndarray]  # features float32 [n, d], labels int64 [n]
 
 
@@ -27,21 +28,20 @@ class Network:
     weights: tuple[torch.Tensor, ...]
 
     def predict(self, features: np.ndarray) -> np.ndarray:
-        """The labels of features [n, d]: int64 [n]."""
+        """Predict the labels of features [n, d]: int64 [n]."""
         with torch.inference_mode():
             logits = _logits([weight[None] for weight in self.weights], torch.from_numpy(features))
-        found: np.ndarray = logits[0].argmax(dim=1).numpy()
-        return found
+        labels: np.ndarray = logits[0].argmax(dim=1).numpy()
+        return labels
 
 
 def train_networks(
     train: Rows, held_out: Rows, classes: int, decays: Sequence[float]
 ) -> list[Network]:
-    """A network for each weight decay. All begin with the same weights and see the rows in the same
-    order.
+    """Train a network for each weight decay, from the same weights and in the same order of rows.
 
     They are trained side by side, as matrices of one more dimension, which takes little longer than
-    one of them.
+    training one of them.
     """
     features, labels = (torch.from_numpy(array) for array in train)
     weights = _first_weights(features.shape[1], classes, len(decays))
@@ -53,8 +53,7 @@ def train_networks(
     for _ in range(0, MOST_PASSES + 1, PASSES):
         for _ in range(PASSES):
             _train_once(weights, adam, decay, features, labels, order.permutation(len(labels)))
-        found = _accuracies(weights, held_out)
-        for place, accuracy in enumerate(found):
+        for place, accuracy in enumerate(_accuracies(weights, held_out)):
             if no_better[place] > TENACITY:
                 continue
             if accuracy > best[place].accuracy:
@@ -69,11 +68,12 @@ def train_networks(
 
 
 def _first_weights(inputs: int, classes: int, networks: int) -> list[torch.Tensor]:
-    """Weights and biases of two layers, drawn as `torch.nn.Linear` draws them: float32 [networks,
-    in, out] each.
+    """Draw weights and biases of two layers as `torch.nn.Linear` does.
+
+    Each is float32 [networks, in, out].
     """
     generator = torch.Generator().manual_seed(SEED)
-    found = []
+    weights = []
     for rows, columns, before in (
         (inputs, HIDDEN, inputs),
         (1, HIDDEN, inputs),
@@ -81,8 +81,8 @@ def _first_weights(inputs: int, classes: int, networks: int) -> list[torch.Tenso
         (1, classes, HIDDEN),
     ):
         drawn = (2 * torch.rand((rows, columns), generator=generator) - 1) * before**-0.5
-        found.append(drawn.repeat(networks, 1, 1).requires_grad_())
-    return found
+        weights.append(drawn.repeat(networks, 1, 1).requires_grad_())
+    return weights
 
 
 def _train_once(
@@ -93,7 +93,7 @@ def _train_once(
     labels: torch.Tensor,
     order: np.ndarray,
 ) -> None:
-    """Go through the rows once, a step a batch."""
+    """Train on all rows once, one step a batch."""
     for start in range(0, len(order), BATCH):
         rows = torch.from_numpy(order[start : start + BATCH])
         logits = _logits(weights, features[rows])
@@ -105,21 +105,21 @@ def _train_once(
         with torch.no_grad():
             for weight in weights:
                 assert weight.grad is not None
-                # as Adam's weight_decay, of which it has one for all networks
+                # as Adam's weight_decay, which is the same for all networks
                 weight.grad += decay * weight
         adam.step()
 
 
 def _logits(weights: Sequence[torch.Tensor], features: torch.Tensor) -> torch.Tensor:
-    """float32 [networks, n, classes]."""
+    """Return the logits, float32 [networks, n, classes]."""
     first, first_bias, second, second_bias = weights
     return torch.sigmoid(features @ first + first_bias) @ second + second_bias
 
 
 def _accuracies(weights: Sequence[torch.Tensor], held_out: Rows) -> list[float]:
-    """The share of the rows that each network gets right."""
+    """Return the share of the rows that each network gets right."""
     features, labels = (torch.from_numpy(array) for array in held_out)
     with torch.inference_mode():
-        found = (_logits(weights, features).argmax(dim=2) == labels).double().mean(dim=1)
-    shares: list[float] = found.tolist()
+        accuracies = (_logits(weights, features).argmax(dim=2) == labels).double().mean(dim=1)
+    shares: list[float] = accuracies.tolist()
     return shares

@@ -1,4 +1,4 @@
-"""What is evaluated."""
+"""Options of `evaluate`."""
 
 from transforms.base import values
 from transforms.base.option import option, options
@@ -13,12 +13,12 @@ AVERAGE = "Avg."  # in the place of a task's name: the average of several
 
 @options
 class EvaluateOptions:
-    """Tasks, and the methods that are scored on them: each pooler, with each calibration fitted for
-    it, at each dim.
+    """Tasks, and the methods to score on them: each pooler, calibration and width.
 
     `tasks`: [KIND:]NAME=PATH[,PATH] each; `make`: PROBE=PATH each. `calibrations` are folders that
-    `fit` made; `truncate_dims` are scored beside the full width, `cross_encoders` (folders) beside
-    all poolers. `cache` is a folder in which scores are kept.
+    `fit` made, each for the pooler that it was fitted on. `truncate_dims` are scored beside the
+    full width, `cross_encoders` (folders) beside all poolers. `cache` is a folder in which scores
+    are kept.
     """
 
     tasks: tuple[str, ...] = option(
@@ -95,7 +95,7 @@ class EvaluateOptions:
 
 @options
 class EvaluateCommandOptions(EvaluateOptions):
-    """The options of `evaluate`: those of an evaluation, and what is written of it."""
+    """Options of the command `evaluate`: an evaluation, and the files to write."""
 
     output: str | None = option(
         f"{TABLE_FILE}; a heat map (PNG) beside it for {EVERY_HEAD} (default: a table is printed"

@@ -10,11 +10,10 @@ from transforms.space import row_hashes
 from transforms.store import open_store
 
 
-def seen_in_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[str]:
-    """A note for each task of whose texts some are rows of the store that a calibration was fitted
-    on.
+def find_texts_of_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[str]:
+    """Return a note for each task that shares texts with the store of a calibration's fit.
 
-    None where that store, or that snapshot of it, is not there any more.
+    Returns no notes if that store, or that snapshot of it, no longer exists.
     """
     fitted = calibration.info["fitted_on"]
     try:
@@ -23,7 +22,8 @@ def seen_in_fit(path: str, calibration: Calibration, tasks: list[Task]) -> list[
         )
     except (SentenceBeamError, OSError, KeyError, pa.ArrowException):
         return []
-    known, notes = hashes.column("row_hash").combine_chunks(), []
+    known = hashes.column("row_hash").combine_chunks()
+    notes = []
     for task in tasks:
         texts = list(dict.fromkeys([*task.texts, *task.queries]))
         seen = pc.is_in(pa.array(row_hashes(texts), pa.binary(16)), known).to_pylist()

@@ -1,12 +1,13 @@
-"""The scores as one HTML file that needs nothing else: tables that sort, intervals, heat maps of
-attention heads.
-"""
+"""Render scores as one HTML file: tables that sort, intervals, heat maps of attention heads."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from transforms.evaluation.evidence import ALL
 from transforms.evaluation.heads import head_scores
@@ -22,9 +23,7 @@ BESIDE = ("mean", "wmean", "pearson", "uniformity", "alignment", "mean_cosine", 
 
 @dataclass(frozen=True)
 class DrawnInterval:
-    """An interval as it is drawn: places from 0 to WIDTH of its ends, of the score, and of zero, if
-    that is inside.
-    """
+    """An interval in pixels from 0 to WIDTH: its ends, the score, and zero if it is inside."""
 
     low: float
     high: float
@@ -34,7 +33,7 @@ class DrawnInterval:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of scores with its intervals and the figures that stand beside."""
+    """A row of scores with its intervals and other figures."""
 
     row: Row
     bar: DrawnInterval | None
@@ -56,8 +55,9 @@ class Section:
 
 @dataclass(frozen=True)
 class Cell:
-    """A head's score, and how far it is from the worst (0) to the best (1) of its task; None: no
-    score.
+    """A head's score, and its place from the worst (0) to the best (1) of the task.
+
+    None: no score.
     """
 
     score: float | None
@@ -66,7 +66,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """The scores of all heads on a task: a row for each block, in each a cell for each head."""
+    """The scores of all heads on a task: a row for each block, in it a cell for each head."""
 
     task: str
     rows: list[list[Cell]]
@@ -75,37 +75,38 @@ class HeatMap:
 def page(
     model: str, rows: Sequence[Row], notes: Sequence[str], grid: tuple[int, int] | None = None
 ) -> str:
-    """The HTML of scores; `grid` is the number of blocks and heads, where every head was scored."""
+    """Render scores; `grid` is the number of blocks and heads, if every head was scored."""
+    maps = []
+    if grid is not None:
+        maps = _heat_maps(rows, grid)
     return _template().render(
         model=model,
         notes=notes,
         sections=_sections(rows),
         parts=[row for row in rows if row["subset"] not in (ALL, "mean", "wmean")],
-        maps=_heat_maps(rows, grid) if grid else [],
+        maps=maps,
         width=WIDTH,
     )
 
 
 @cache
 def _template() -> "Template":
-    """The page with its holes."""
-    found = environment(Path(__file__).with_name("templates"))
-    found.filters |= {"figure": _figure, "short": _short}
-    return found.get_template("page.html")
+    templates = environment(Path(__file__).with_name("templates"))
+    templates.filters |= {"figure": _figure, "short": _short}
+    return templates.get_template("page.html")
 
 
 def _sections(rows: Sequence[Row]) -> list[Section]:
-    found: dict[tuple[str, str], list[Row]] = {}
+    sections: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["subset"] == ALL:
-            found.setdefault((row["task"], row["metric"]), []).append(row)
-    return [_section(list(rows), same) for same in found.values()]
+            sections.setdefault((row["task"], row["metric"]), []).append(row)
+    return [_section(list(rows), same) for same in sections.values()]
 
 
 def _section(rows: list[Row], same: list[Row]) -> Section:
-    scores, diffs = (
-        [(row[f"{name}low"], row[f"{name}high"]) for row in same] for name in ("", "diff_")
-    )
+    scores = [(row["low"], row["high"]) for row in same]
+    diffs = [(row["diff_low"], row["diff_high"]) for row in same]
     lines = [
         Line(
             row,
@@ -121,7 +122,7 @@ def _section(rows: list[Row], same: list[Row]) -> Section:
 
 
 def _beside(rows: list[Row], row: Row) -> dict[str, float | None]:
-    """The figures beside a row's score; the means over subsets where there are several."""
+    """Return the figures beside a row's score, and the subsets' means if there are several."""
     key = ("task", "metric", "pooler", "calibration", "dim")
     same = {r["subset"]: r["score"] for r in rows if all(r[k] == row[k] for k in key)}
     means = {name: same[name] for name in ("mean", "wmean") if name in same and len(same) > 4}
@@ -132,20 +133,22 @@ def _bar(
     low: float | None,
     high: float | None,
     at: float | None,
-    all_of: Sequence[tuple[float | None, float | None]],
+    intervals: Sequence[tuple[float | None, float | None]],
 ) -> DrawnInterval | None:
-    """An interval, to the scale of all of them; None where it is not defined."""
+    """Scale an interval to the range of all of them; None if it is not defined."""
     if low is None or high is None or at is None:
         return None
-    ends = [end for pair in all_of for end in pair if end is not None]
-    least, most = min(ends), max(ends)
+    ends = [end for pair in intervals for end in pair if end is not None]
+    least = min(ends)
+    most = max(ends)
 
     def place(value: float) -> float:
         return round(4 + (WIDTH - 8) * (value - least) / ((most - least) or 1.0), 1)
 
-    return DrawnInterval(
-        place(low), place(high), place(at), place(0.0) if least <= 0 <= most else None
-    )
+    zero = None
+    if least <= 0 <= most:
+        zero = place(0.0)
+    return DrawnInterval(place(low), place(high), place(at), zero)
 
 
 def _heat_maps(rows: Sequence[Row], grid: tuple[int, int]) -> list[HeatMap]:
@@ -154,24 +157,29 @@ def _heat_maps(rows: Sequence[Row], grid: tuple[int, int]) -> list[HeatMap]:
         row["task"] for row in rows if row["metric"] == "spearman" and row["kind"] == "sts"
     ):
         scores = head_scores(rows, task, grid)
-        known = scores[scores == scores]
+        known = scores[np.isfinite(scores)]
         if not known.size:
             continue
-        least, spread = float(known.min()), float(known.max() - known.min()) or 1.0
-        cells = [
-            [
-                Cell(float(v), (float(v) - least) / spread) if v == v else Cell(None, 0.0)
-                for v in row
-            ]
-            for row in scores
-        ]
+        least = float(known.min())
+        spread = float(known.max() - known.min()) or 1.0
+        cells = [[_cell(float(score), least, spread) for score in row] for row in scores]
         maps.append(HeatMap(task, cells))
     return maps
 
 
+def _cell(score: float, least: float, spread: float) -> Cell:
+    if math.isnan(score):
+        return Cell(None, 0.0)
+    return Cell(score, (score - least) / spread)
+
+
 def _figure(value: Any, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}"
 
 
 def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
+    if value is None:
+        return "–"
+    return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Rows of scores: what is printed, written and drawn."""
+"""Rows of scores, to print, write and draw."""
 
 import hashlib
 import math
@@ -24,8 +24,9 @@ def scored(
     evidence: Mapping[str, Evidence],
     predictions: Mapping[Method, Predictions],
 ) -> tuple[list[Row], Draws]:
-    """The rows of a task for each metric, method and subset, and the draws of its first metric over
-    all items.
+    """Return the rows of a task for each metric, method and subset.
+
+    Also returns the draws of its first metric over all items.
     """
     rows: list[Row] = []
     draws = {metric: draw(found, seed_of(name)) for metric, found in evidence.items()}
@@ -33,18 +34,11 @@ def scored(
         sizes = _sizes(found)
         believed = {subset: beliefs(drawn) for subset, drawn in draws[metric].items()}
         for place, (method, predicted) in enumerate(predictions.items()):
+            against = _against(list(predictions), place)
             for subset in believed:
-                row = _row(
-                    name,
-                    kind,
-                    metric,
-                    subset,
-                    method,
-                    sizes[subset],
-                    believed[subset],
-                    place,
-                    list(predictions),
-                )
+                named: Row = {"task": name, "kind": kind, "metric": metric, "subset": subset}
+                named |= {**method.fields, "n": sizes[subset]}
+                row = _row(named, believed[subset][place], against)
                 rows.append(row | _figures(predicted, subset))
     return rows, draws[next(iter(evidence))][ALL]
 
@@ -52,17 +46,20 @@ def scored(
 def averaged(
     kind: str, metric: str, draws: Sequence[Draws], methods: Sequence[Method], n: int
 ) -> list[Row]:
-    """The rows of the average over the tasks of a kind."""
+    """Return the rows of the average over the tasks of a kind."""
+    rows = []
     believed = beliefs(average(draws))
-    return [
-        _row(AVERAGE, kind, metric, ALL, method, n, believed, at, methods)
-        for at, method in enumerate(methods)
-    ]
+    for place, (method, belief) in enumerate(zip(methods, believed, strict=True)):
+        named: Row = {"task": AVERAGE, "kind": kind, "metric": metric, "subset": ALL}
+        named |= {**method.fields, "n": n}
+        rows.append(_row(named, belief, _against(methods, place)))
+    return rows
 
 
 def best_by_dev(rows: Sequence[Row]) -> str | None:
-    """A line with the best method by the task named `dev`, and what it scores on the others; None
-    without a choice.
+    """Return a line with the best method by the task named `dev` and its other scores.
+
+    Returns None if there are not two methods to choose from.
     """
     of_all = [row for row in rows if row["subset"] == ALL]
     on_dev = [row for row in of_all if row["task"] == DEV and row["score"] is not None]
@@ -81,16 +78,12 @@ def best_by_dev(rows: Sequence[Row]) -> str | None:
         and row["metric"] == firsts[row["task"]]
     ]
     words = str(Method(best["pooler"], best["calibration"], best["dim"]))
-    return "; ".join(
-        [
-            f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}",
-            ", ".join(others),
-        ]
-    )
+    first = f"best by {DEV} of {len(on_dev)}: {words}: {DEV} {_figure(best['score'])}"
+    return f"{first}; {', '.join(others)}"
 
 
 def undefined(rows: Sequence[Row]) -> list[str]:
-    """A note for each task and subset in which methods have no score."""
+    """Return a note for each task and subset in which methods have no score."""
     missing: dict[tuple[str, str], dict[str, int]] = {}
     for row in rows:
         if row["score"] is None and row["subset"] not in (MEAN, WMEAN):
@@ -99,7 +92,9 @@ def undefined(rows: Sequence[Row]) -> list[str]:
     notes = []
     for (task, metric), counts in missing.items():
         parts = [subset for subset in counts if subset != ALL]
-        left = f" in {', '.join(parts)}, left out of mean and wmean" if ALL not in counts else ""
+        left = ""
+        if ALL not in counts:
+            left = f" in {', '.join(parts)}, left out of mean and wmean"
         number = max(counts.values())
         notes.append(
             f"{task}: {metric} is undefined{left} ({number} method{'s' * (number > 1)}): all scores"
@@ -109,44 +104,55 @@ def undefined(rows: Sequence[Row]) -> list[str]:
 
 
 def seed_of(name: str) -> tuple[int, ...]:
-    """A seed of a task's own: tasks are drawn from independently, and the same way each time."""
+    """Return a seed that depends on the task's name, so that tasks have independent draws."""
     return (int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),)
 
 
-def _row(
-    task: str, kind: str, metric: str, subset: str, method: Method, n: int,
-    believed: Sequence[Belief], place: int, methods: Sequence[Method],
-) -> Row:  # fmt: skip
+def _against(methods: Sequence[Method], place: int) -> str | None:
+    """Return the first method's name, for all but the first method."""
+    if place == 0:
+        return None
+    return str(methods[0])
+
+
+def _row(named: Row, belief: Belief, against: str | None) -> Row:
+    """Return the row of a score, from the fields that name it."""
     row: Row = {
-        "task": task,
-        "kind": kind,
-        "metric": metric,
-        "subset": subset,
-        **method.fields,
-        "n": n,
+        **named,
+        "score": belief.score,
+        "low": belief.low,
+        "high": belief.high,
+        "against": against,
+        "diff": belief.diff,
+        "diff_low": belief.diff_low,
+        "diff_high": belief.diff_high,
+        "p": belief.p,
+        "p_holm": belief.p_holm,
     }
-    belief = vars(believed[place])
-    row |= {key: belief[key] for key in ("score", "low", "high")}
-    row["against"] = str(methods[0]) if place else None
-    row |= {key: belief[key] for key in ("diff", "diff_low", "diff_high", "p", "p_holm")}
-    return row | ({"spearman": belief["score"]} if kind == "sts" else {})
+    if named["kind"] == "sts":
+        row["spearman"] = belief.score
+    return row
 
 
 def _sizes(evidence: Evidence) -> dict[str, int]:
     total = sum(evidence.strata)
     sizes = {ALL: total, MEAN: total, WMEAN: total}
-    return sizes | (dict(evidence.subsets) if isinstance(evidence, Correlations) else {})
+    if isinstance(evidence, Correlations):
+        sizes |= dict(evidence.subsets)
+    return sizes
 
 
 def _figures(predictions: Predictions, subset: str) -> Row:
-    """The figures that stand in the row of a subset as they are; None where one is not finite."""
-    found = {}
+    """Return the method's own figures for the row of a subset, None if one is not finite."""
+    figures: Row = {}
     for key, array in predictions.items():
-        where, slash, name = key.rpartition("/")
-        if slash and where == subset:
+        subset_of_key, slash, name = key.rpartition("/")
+        if slash and subset_of_key == subset:
             value = float(np.asarray(array).reshape(-1)[0])
-            found[name] = round(value, 6) if math.isfinite(value) else None
-    return found
+            figures[name] = None
+            if math.isfinite(value):
+                figures[name] = round(value, 6)
+    return figures
 
 
 def _named(row: Row) -> tuple[Any, ...]:
@@ -154,4 +160,6 @@ def _named(row: Row) -> tuple[Any, ...]:
 
 
 def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    if value is None:
+        return "-"
+    return f"{value:.2f}"

@@ -1,5 +1,6 @@
-"""Files of tasks: tables with a header, and JSON lines. Every error names the file and the line or
-row.
+"""Read the files of tasks: tables with a header, and JSON lines.
+
+Every error names the file and the line or row.
 """
 
 import json
@@ -20,35 +21,37 @@ MOST_SHOWN = 200  # characters of a header in an error
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a file. Raises OptionError if it cannot be read as UTF-8."""
+    """Return the lines of a file. Raises OptionError if it cannot be read as UTF-8."""
     return storage.lines_of(storage.read_text(path, "--task"))
 
 
 def read_table(path: str, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a table: the place of each in its file, and its values in these columns as text.
+    """Return the rows of a table: each one's place in its file, and the columns' values as text.
 
-    Files have the formats that `train` reads. TSV, and a file whose name says no format of tables,
-    is tab-separated without any quoting. Raises OptionError for a column that is missing and for a
-    row that cannot be used.
+    Files have the formats that `train` reads. TSV, and a file whose name has no known ending, is
+    tab-separated without any quoting. Raises OptionError for a missing column and for a row that
+    cannot be used.
     """
     header = read_header(path)
     missing = [name for name in columns if name not in header]
     if missing:
-        found = ascii(", ".join(header))[1:-1] or "none"
+        named = ascii(", ".join(header))[1:-1] or "none"
         raise OptionError(
-            f"--task {path}: no column {missing[0]} in its header ({found[:MOST_SHOWN]}); it needs"
+            f"--task {path}: no column {missing[0]} in its header ({named[:MOST_SHOWN]}); it needs"
             f" {', '.join(columns)}"
         )
-    return (
-        _tab_separated(path, columns) if _is_tab_separated(path) else _of_any_format(path, columns)
-    )
+    if _is_tab_separated(path):
+        return _read_tab_separated(path, columns)
+    return _read_any_format(path, columns)
 
 
 def read_header(path: str) -> list[str]:
-    """The names of a table's columns. Raises OptionError for a file that cannot be read."""
+    """Return the names of a table's columns. Raises OptionError for an unreadable file."""
     if _is_tab_separated(path):
         lines = read_lines(path)
-        return lines[0].split("\t") if lines else []
+        if not lines:
+            return []
+        return lines[0].split("\t")
     with reading.naming_option("--task"):
         return reading.read_header(_file(path))
 
@@ -58,7 +61,7 @@ def _is_tab_separated(path: str) -> bool:
     return kind in ("", "tsv", *plain_formats()) and not compression_of(path, kind)
 
 
-def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
+def _read_tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
     header, *lines = read_lines(path)
     places = [header.split("\t").index(name) for name in columns]
     for number, line in enumerate(lines, 2):
@@ -67,16 +70,22 @@ def _tab_separated(path: str, columns: Sequence[str]) -> Iterator[Row]:
             yield number, [cell(path, number, row, place, columns) for place in places]
 
 
-def _of_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
+def _read_any_format(path: str, columns: Sequence[str]) -> Iterator[Row]:
     with reading.naming_option("--task"):
         for row in reading.read_values(_file(path), columns):
             place = f"row {row.number}"
             if row.reason is not None:
                 raise bad_line(path, place, row.reason)
-            values = ["" if value is None else str(value) for value in row.values]
+            values = list(map(_text, row.values))
             if not all(map(is_utf8, values)):
                 raise bad_line(path, place, NOT_UTF8)
             yield place, values
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return str(value)
 
 
 def _file(path: str) -> InputFile:
@@ -87,14 +96,14 @@ def _file(path: str) -> InputFile:
 
 
 def cell(path: str, line: Place, row: Sequence[str], place: int, columns: Sequence[str]) -> str:
-    """One cell of a line. Raises OptionError where the line has none there."""
+    """Return one cell of a line. Raises OptionError if the line is too short."""
     if place >= len(row):
         raise bad_line(path, line, f"not {', '.join(columns)}, tab-separated")
     return row[place]
 
 
 def number(path: str, line: Place, text: str) -> float:
-    """A finite score. Raises OptionError naming file and line for anything else."""
+    """Parse a finite score. Raises OptionError naming file and line for anything else."""
     try:
         value = float(text)
     except ValueError:
@@ -105,22 +114,23 @@ def number(path: str, line: Place, text: str) -> float:
 
 
 def label(path: str, line: Place, text: str) -> str:
-    """A label. Raises OptionError naming file and line for an empty one."""
+    """Return a label without blanks. Raises OptionError naming file and line if it is empty."""
     if not text.strip():
         raise bad_line(path, line, "the label is missing")
     return text.strip()
 
 
 def bad_line(path: str, place: Place, what: str) -> OptionError:
-    """The error of a line, by its number, or of a row, by the words that name it."""
+    """Return the error of a line, by its number, or of a row, by the words that name it."""
     if isinstance(place, int):
         return OptionError(f"--task {path}, line {place}: {what}; mend the line")
     return OptionError(f"--task {path}, {place}: {what}; mend the row")
 
 
 def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file of JSON lines, with their line numbers. Raises OptionError for a line
-    that is none.
+    """Yield the objects of a file of JSON lines, with their line numbers.
+
+    Raises OptionError for a line that is not an object.
     """
     for line, text in enumerate(read_lines(path), 1):
         if not text.strip():
@@ -135,18 +145,16 @@ def read_json_lines(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def stem(path: str) -> str:
-    """A file's name without folders and its ending."""
+    """Return a file's name without folders and ending."""
     return os.path.splitext(os.path.basename(path.rstrip("/")))[0]
 
 
 def files_in(folder: str) -> list[str]:
-    """The names of the files in a folder, sorted; none where it is no folder."""
+    """Return the sorted names of the files in a folder; none if it is no folder."""
     root = storage.absolute(folder)
     if storage.is_local(root):
-        return (
-            sorted(entry.name for entry in os.scandir(root) if entry.is_file())
-            if os.path.isdir(root)
-            else []
-        )
+        if os.path.isdir(root):
+            return sorted(entry.name for entry in os.scandir(root) if entry.is_file())
+        return []
     below = [entry.path[len(root) + 1 :] for entry in storage.storage_of(root).below(root)]
     return [name for name in below if "/" not in name]

@@ -1,6 +1,4 @@
-"""What every kind of task has: texts, what a method makes of them, and the scores of several
-methods.
-"""
+"""What every kind of task has: texts, predictions of a method, and evidence of several methods."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -16,16 +14,17 @@ from transforms.space import canonical_json
 if TYPE_CHECKING:
     from transforms.encoder.pair_scorer import PairScorer
 
-# What a method made of a task's items: arrays by name. One without dimensions, named SUBSET/FIELD,
-# is a figure that stands in the row of that subset as it is.
+# A method's results for a task's items: arrays by name. An array without dimensions, named
+# SUBSET/FIELD, is a figure for the row of that subset.
 Predictions = Mapping[str, np.ndarray]
 NAMED = 3  # texts or names that a note quotes
 
 
 @dataclass(frozen=True)
 class TaskVectors:
-    """The vectors of one method, float32 [n, d], and the place of each text in them; queries may
-    have others.
+    """The vectors of one method, float32 [n, d], and the place of each text in them.
+
+    Queries may have vectors of their own.
     """
 
     rows: np.ndarray
@@ -33,27 +32,31 @@ class TaskVectors:
     query_rows: np.ndarray | None = None
     query_place: Mapping[str, int] | None = None
 
-    def of(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of texts."""
+    def lookup(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of texts."""
         return self.rows[[self.place[text] for text in texts]]
 
-    def of_queries(self, texts: Sequence[str]) -> np.ndarray:
-        """The vectors of texts as queries, where the model has a prompt or a way of its own for
-        them.
+    def lookup_queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of texts as queries.
+
+        They differ if the model has a prompt or a route for queries.
         """
         if self.query_rows is None or self.query_place is None:
-            return self.of(texts)
+            return self.lookup(texts)
         return self.query_rows[[self.query_place[text] for text in texts]]
 
     def cut(self, dim: int) -> "TaskVectors":
-        """The vectors' first components."""
-        queries = None if self.query_rows is None else self.query_rows[:, :dim]
+        """Return the vectors' first components."""
+        queries = None
+        if self.query_rows is not None:
+            queries = self.query_rows[:, :dim]
         return TaskVectors(self.rows[:, :dim], self.place, queries, self.query_place)
 
 
 class Task(Protocol):
-    """Something to score vectors on. All of a task's fields but its name decide what `predict`
-    gives.
+    """A data set to score vectors on.
+
+    All fields of a task but its name decide what `predict` returns.
     """
 
     @property
@@ -64,23 +67,21 @@ class Task(Protocol):
 
     @property
     def texts(self) -> Sequence[str]:
-        """The texts whose vectors are asked for; duplicates may be among them."""
+        """The texts whose vectors are needed; duplicates may be among them."""
 
     @property
     def queries(self) -> Sequence[str]:
-        """The texts whose vectors are asked for as queries."""
+        """The texts whose vectors as queries are needed."""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader of the scores has to know of the data."""
+        """Notes on the data for a reader of the scores."""
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        """What a method with these vectors makes of the items."""
+        """Return what a method with these vectors predicts for the items."""
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        """The items as all methods did them, for each metric; the first metric is the task's
-        own.
-        """
+        """Return the results of all methods for each metric; the first metric is the task's own."""
 
 
 @runtime_checkable
@@ -88,20 +89,22 @@ class PairTask(Task, Protocol):
     """A task of two texts at a time, which a cross-encoder can read together."""
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the items; `first` is what the first method made of
-        them.
+        """Return what a cross-encoder predicts for the items.
+
+        `first` are the predictions of the first method.
         """
 
 
 def content_digest(task: Any) -> str:
-    """The sha256 in hex over a task's kind, its settings and all of its data; its name and notes
-    are no part of it.
+    """Return the sha256 in hex over a task's kind, its settings and all of its data.
+
+    Its name and its notes are not part of it.
     """
     digest = hashlib.sha256(task.kind.encode())
-    _add(
-        digest,
-        {f.name: getattr(task, f.name) for f in fields(task) if f.name not in ("name", "notes")},
-    )
+    content = {field.name: getattr(task, field.name) for field in fields(task)}
+    for name in ("name", "notes"):
+        content.pop(name, None)
+    _add(digest, content)
     return digest.hexdigest()
 
 
@@ -125,9 +128,7 @@ def _add(digest: Any, value: Any) -> None:
 
 
 def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
-    """Notes on the texts that are in both training and test data; none where there is no such
-    text.
-    """
+    """Return notes on the texts that are in both training and test data, if there are any."""
     known = set(train)
     both = list(dict.fromkeys(text for text in test if text in known))
     if not both:
@@ -136,24 +137,33 @@ def overlap(train: Sequence[str], test: Sequence[str]) -> list[str]:
 
 
 def quoted(texts: Sequence[str]) -> str:
-    """The first few texts, short, and that there are more."""
-    shown = [f"'{text if len(text) <= 60 else text[:59] + '…'}'" for text in texts[:NAMED]]
-    return ", ".join(shown) + (", ..." if len(texts) > NAMED else "")
+    """Return the first few texts, shortened, and dots if there are more."""
+    shown = [f"'{_shortened(text)}'" for text in texts[:NAMED]]
+    if len(texts) > NAMED:
+        shown.append("...")
+    return ", ".join(shown)
 
 
-def numbered(labels: Sequence[str], where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Labels as numbers int64 [n] from 0, and their names in order. Raises OptionError where all
-    are the same.
+def _shortened(text: str) -> str:
+    if len(text) <= 60:
+        return text
+    return f"{text[:59]}…"
+
+
+def numbered(labels: Sequence[str], task: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return labels as numbers int64 [n] from 0, and their names in order.
+
+    Raises OptionError if all labels are the same.
     """
     names = tuple(sorted(set(labels)))
     if len(names) < 2:
         raise OptionError(
-            f"--task {where}: all labels are {names[0]!r}; there is nothing to tell apart"
+            f"--task {task}: all labels are {names[0]!r}; there is nothing to tell apart"
         )
     places = {name: place for place, name in enumerate(names)}
     return np.array([places[label] for label in labels]), names
 
 
 def pair_features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """|u-v| and u*v side by side, float32 [n, 2 d]; the same for (u, v) and (v, u)."""
+    """Return |u-v| and u*v side by side, float32 [n, 2 d]; (u, v) and (v, u) give the same."""
     return np.concatenate([np.abs(first - second), first * second], axis=1, dtype=np.float32)

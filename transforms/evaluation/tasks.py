@@ -1,4 +1,4 @@
-"""The tasks that a command names: `[KIND:]NAME=PATH[,PATH]`."""
+"""Parse and read the tasks of a command: `[KIND:]NAME=PATH[,PATH]`."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ KINDS = (
 def read_tasks(
     words: Sequence[str], made: Sequence[str], classifier: str, similarity: str = COSINE
 ) -> list[Task | StoreRetrieval]:
-    """The tasks that values of `--task` name, and those that values of `--make` make, PROBE=PATH.
+    """Read the tasks of `--task`, and those that `--make` makes, PROBE=PATH.
 
     Raises OptionError for a name that is given twice.
     """
@@ -47,17 +47,19 @@ def read_tasks(
 
 
 def read_task(word: str, classifier: str, similarity: str = COSINE) -> Task | StoreRetrieval:
-    """The task that one value of `--task` names. Raises OptionError for a value of another form."""
+    """Read the task of one `--task`. Raises OptionError for a value of another form."""
     named, equals, listed = word.partition("=")
     kind, colon, name = named.partition(":")
-    kind, name = (kind, name) if colon else ("sts", named)
+    if not colon:
+        kind = "sts"
+        name = named
     if not equals or not name or not listed:
         raise OptionError(
             f"--task {word}: say {FORM}, or NAME=PATH,PATH for several files of one task"
         )
     if kind not in KINDS:
         raise OptionError(f"--task {word}: there is no kind {kind}; say {', '.join(KINDS)}")
-    if "/" in name:  # a picture is named by it
+    if "/" in name:  # the name becomes a picture's file name
         raise OptionError(f"--task {word}: the name {name} must not hold a slash")
     if name == AVERAGE:
         raise OptionError(
@@ -90,18 +92,22 @@ def _read(
 
 
 def _read_retrieval(name: str, words: Sequence[str]) -> Task | StoreRetrieval:
-    """The task of a folder, or of a store with its queries and judgements; a word `same-ids=` is no
-    path.
+    """Read the task of a folder, or of a store with its queries and judgements.
+
+    A word `same-ids=` is not a path.
     """
-    paths = [word for word in words if not word.startswith(f"{SAME_IDS}=")]
-    said = [word.partition("=")[2] for word in words if word not in paths] or [DROP]
-    if len(said) > 1 or said[0] not in (DROP, KEEP):
+    prefix = f"{SAME_IDS}="
+    paths = [word for word in words if not word.startswith(prefix)]
+    same_ids = [word.removeprefix(prefix) for word in words if word.startswith(prefix)]
+    if not same_ids:
+        same_ids = [DROP]
+    if len(same_ids) > 1 or same_ids[0] not in (DROP, KEEP):
         raise OptionError(
             f"--task retrieval:{name}: say {SAME_IDS}={DROP} or {SAME_IDS}={KEEP}, once"
         )
     if len(paths) == 1:
-        return Retrieval.read(name, paths[0], said[0])
+        return Retrieval.read(name, paths[0], same_ids[0])
     if len(paths) == 3:
         store, queries, qrels = paths
-        return StoreRetrieval.read(name, store, queries, qrels, said[0])
+        return StoreRetrieval.read(name, store, queries, qrels, same_ids[0])
     raise OptionError(f"--task retrieval:{name}: say a FOLDER, or STORE,queries.jsonl,qrels.tsv")

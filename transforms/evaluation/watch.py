@@ -1,4 +1,4 @@
-"""How far an evaluation is, told to whoever watches this process."""
+"""Tell the process's watcher how far an evaluation is."""
 
 import time
 
@@ -6,10 +6,9 @@ from transforms.base.progress import LOADING, duration, tell
 
 
 class Watch:
-    """Counts texts that went through the model, and scores, of all there will be; tells them with
-    the time left.
+    """Count the texts that went through the model and the scores, and tell the time left.
 
-    Used as a context: at its end nothing is told any more.
+    As a context, it tells nothing more once it ends.
     """
 
     def __init__(self, texts: int, scores: int) -> None:
@@ -27,11 +26,11 @@ class Watch:
         tell("")
 
     def encoded(self, texts: int) -> None:
-        """Count so many texts that went through the model, and tell how far it is."""
+        """Count texts that went through the model, and tell the progress."""
         self._count("texts", texts)
 
     def scored(self) -> None:
-        """Count a score that was computed, and tell how far it is."""
+        """Count one computed score, and tell the progress."""
         self._count("scores", 1)
 
     def _count(self, what: str, number: int) -> None:
@@ -48,7 +47,7 @@ class Watch:
 
     @property
     def left(self) -> float:
-        """The seconds that are left, as far as it can be told from what was done."""
+        """The remaining seconds, estimated from the work so far."""
         seconds = 0.0
         for name, total in self._total.items():
             if self._done[name]:

@@ -1,4 +1,4 @@
-"""Checks of training options: which of them work together, and which packages they need."""
+"""Check training options: which of them work together, and which packages they need."""
 
 import importlib.util
 

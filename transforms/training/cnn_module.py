@@ -1,6 +1,6 @@
 """The CNN head as a module of sentence-transformers, which loads it with `trust_remote_code=True`.
 
-A model's folder holds its settings and weights in `1_CNN003`, and beside that this file, the
+A model's folder holds its settings and weights in `1_CNN003`, and beside that this file, with the
 network in it, as `modeling_cnn.py`. sentence-beam reads the weights alone.
 """
 
@@ -16,15 +16,13 @@ from torch.nn import functional as F
 
 from transforms.pooling.cnn import CnnNetwork
 
-_ = torch, nn, F  # for the network, where this is `modeling_cnn.py`
+_ = torch, nn, F  # the network uses them in `modeling_cnn.py`
 
 
 class CNN003(Module):
-    """A text's vector from its token states by the network of CNN-SBERT (arXiv:2101.10642, figure
-    2).
-    """
+    """The network of CNN-SBERT over token states (arXiv:2101.10642, figure 2)."""
 
-    __module__ = "modeling_cnn"  # what modules.json is to call it
+    __module__ = "modeling_cnn"  # its name in modules.json
 
     config_keys: list[str] = ["embedding_dimension"]  # noqa: RUF012 (sentence-transformers' own form)
 
@@ -34,14 +32,14 @@ class CNN003(Module):
         self.network = CnnNetwork()
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """The features with the `sentence_embedding` [B, H] of their tokens."""
+        """Add the `sentence_embedding` [B, H] of the tokens to the features."""
         states: Tensor = features["token_embeddings"]
         mask: Tensor = features["attention_mask"].bool()
         vectors = self.network(states.to(next(self.network.parameters()).dtype), mask)
         return {**features, "sentence_embedding": vectors}
 
     def get_embedding_dimension(self) -> int:
-        """The width of the vectors: that of the token states."""
+        """Return the width of the vectors: that of the token states."""
         return self.embedding_dimension
 
     def save(
@@ -54,17 +52,15 @@ class CNN003(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, *args: Any, **kwargs: Any) -> "CNN003":
-        """The module in the folder `subfolder` of a model."""
+        """Load the module from the folder `subfolder` of a model."""
         names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
-        where = {name: kwargs[name] for name in names if name in kwargs}
-        module = cls(**cls.load_config(model_name_or_path, **where))
-        return cls.load_torch_weights(model_name_or_path, model=module, **where)
+        source = {name: kwargs[name] for name in names if name in kwargs}
+        module = cls(**cls.load_config(model_name_or_path, **source))
+        return cls.load_torch_weights(model_name_or_path, model=module, **source)
 
 
 def _source() -> str:
-    """This file with the network in the place of its import, so that it needs nothing of
-    sentence-beam.
-    """
+    """Return this file with the network in the place of its import, so that it stands alone."""
     own = Path(__file__).read_text(encoding="utf-8")
     imported = re.compile(
         r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE

@@ -1,6 +1,4 @@
-"""Cross-encoders that are trained: both texts of a pair go through the model together
-(arXiv:1908.10084).
-"""
+"""Cross-encoders to train: a model reads both texts of a pair together (arXiv:1908.10084)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,33 +17,22 @@ from transforms.training.options import TrainOptions
 
 
 def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEncoder:
-    """The model to train, with a head that gives labels, or a score if there are none.
+    """Load the model to train, with a head for labels, or for a score if there are none.
 
-    `--model` may be an encoder or a cross-encoder; a head of another width is made anew. Raises
+    `--model` may be an encoder or a cross-encoder; a head of another width is replaced. Raises
     OptionError for a model that sentence-transformers cannot load so.
     """
-    root = Path(options.model).expanduser()
-    limit = None
-    if is_cross_encoder(root):
-        check_folder(options.model, "--model")
-    else:
-        files = resolve_model(options.model, options.revision)
-        if files.modules.static or files.exported:
-            raise OptionError(
-                f"--model {options.model} is no transformer, which --cross-encoder needs; name"
-                " another"
-            )
-        root, limit = files.folder, files.position_limit
-    named: dict[str, Any] = {"num_labels": len(labels) or 1}
+    root, limit = _files_of(options)
+    head: dict[str, Any] = {"num_labels": len(labels) or 1}
     if labels:
-        named["id2label"] = dict(enumerate(labels))
-        named["label2id"] = {label: place for place, label in enumerate(labels)}
+        head["id2label"] = dict(enumerate(labels))
+        head["label2id"] = {label: place for place, label in enumerate(labels)}
     try:
         with quiet_transformers():
             transformer = modules.Transformer(
                 str(root),
                 transformer_task="sequence-classification",
-                config_kwargs={**named, "local_files_only": True, "trust_remote_code": False},
+                config_kwargs={**head, "local_files_only": True, "trust_remote_code": False},
                 model_kwargs={
                     "use_safetensors": True,
                     "ignore_mismatched_sizes": True,
@@ -55,20 +42,36 @@ def load(options: TrainOptions, labels: Sequence[str], device: str) -> CrossEnco
                 processor_kwargs={"local_files_only": True, "trust_remote_code": False},
             )
             model = CrossEncoder(modules=[transformer], device=device)
-    except (
-        Exception
-    ) as error:  # transformers raises bare types of every kind for a model without such a head
+    except Exception as error:  # transformers raises all kinds for a model without such a head
         raise OptionError(
             f"--model {options.model} cannot be a cross-encoder ({first_line(error)})"
         ) from error
-    model.max_seq_length = min(options.max_tokens, limit) if limit else options.max_tokens
+    model.max_seq_length = options.max_tokens
+    if limit:
+        model.max_seq_length = min(options.max_tokens, limit)
     return model
 
 
-def weights_id(options: TrainOptions) -> str:
-    """What names the weights that a training begins with: a digest of a cross-encoder, the space of
-    an encoder.
+def _files_of(options: TrainOptions) -> tuple[Path, int | None]:
+    """Return the model's folder, and the limit of tokens of an encoder.
+
+    Raises OptionError for a model that is not a transformer.
     """
+    root = Path(options.model).expanduser()
+    if is_cross_encoder(root):
+        check_folder(options.model, "--model")
+        return root, None
+    files = resolve_model(options.model, options.revision)
+    if files.modules.static or files.exported:
+        raise OptionError(
+            f"--model {options.model} is not a transformer, which --cross-encoder needs; name"
+            " another"
+        )
+    return files.folder, files.position_limit
+
+
+def weights_id(options: TrainOptions) -> str:
+    """Return the id of the first weights: a cross-encoder's digest, or an encoder's space."""
     root = Path(options.model).expanduser()
     if is_cross_encoder(root):
         return folder_digest(root)
@@ -76,12 +79,14 @@ def weights_id(options: TrainOptions) -> str:
 
 
 def loss_of(model: CrossEncoder, labels: int) -> nn.Module:
-    """The cross entropy of labels, or of a score from 0 to 1."""
-    return CrossEntropyLoss(model) if labels else BinaryCrossEntropyLoss(model)
+    """Return the cross entropy of labels, or of a score from 0 to 1."""
+    if labels:
+        return CrossEntropyLoss(model)
+    return BinaryCrossEntropyLoss(model)
 
 
 def save(model: CrossEncoder, folder: Path) -> None:
-    """Write the model as a folder of sentence-transformers, safetensors and JSON alone."""
+    """Write the model as a folder of sentence-transformers, only safetensors and JSON."""
     model.float()
     with quiet_transformers():
         model.save_pretrained(str(folder), create_model_card=False, safe_serialization=True)

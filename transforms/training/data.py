@@ -1,23 +1,22 @@
-"""The data of a training, read and checked as a whole, and what is said of it before the training
-begins.
-"""
+"""Read and check the data of a training as a whole, and describe it before the training begins."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.training.examples import Examples, labels_of, overlap, read_examples, scaled
+from transforms.training.examples import Examples, overlap, read_examples, shortened
 from transforms.training.options import CLASSIFICATION, RANKING, REGRESSION, TrainOptions
 from transforms.training.roles import LABEL, NEGATIVE, SCORE
+from transforms.training.targets import labels_of, scaled
 
 
 @dataclass(frozen=True)
 class Data:
-    """The rows to train on and to score, labels in their order, and how many dev and test rows are
-    training rows too.
+    """The rows to train on and to score, labels in their order, and counts of shared rows.
 
-    `values` are the training rows by role, labels as numbers and scores from 0 to 1.
+    `values` are the training rows by role, with labels as numbers and scores from 0 to 1. `overlap`
+    and `test_overlap` count the dev and test rows that are training rows too.
     """
 
     train: Examples
@@ -30,10 +29,14 @@ class Data:
 
 
 def read_data(options: TrainOptions) -> Data:
-    """The rows that the options name, checked. Raises OptionError and DataGateError."""
+    """Read and check the rows of the options. Raises OptionError and DataGateError."""
     examples = read_examples("--input", options.inputs, options, options.limit)
-    dev = read_examples("--dev", [options.dev], options) if options.dev else None
-    test = read_examples("--test", [options.test], options) if options.test else None
+    dev = None
+    if options.dev:
+        dev = read_examples("--dev", [options.dev], options)
+    test = None
+    if options.test:
+        test = read_examples("--test", [options.test], options)
     if len(examples) < options.batch:
         raise OptionError(
             f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch"
@@ -58,21 +61,38 @@ def read_data(options: TrainOptions) -> Data:
             f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
             " it out"
         )
-    seen = [overlap(examples, held_out) if held_out else 0 for held_out in (dev, test)]
-    return Data(examples, dev, labels, values, seen[0], test, seen[1])
+    return Data(
+        examples,
+        dev,
+        labels,
+        values,
+        _count_shared(examples, dev),
+        test,
+        _count_shared(examples, test),
+    )
 
 
-def taken(data: Data, options: TrainOptions) -> list[str]:
-    """What was taken of the data, a line a file, for a person who has to see it before hours of
-    training.
-    """
+def _count_shared(train: Examples, held_out: Examples | None) -> int:
+    if held_out is None:
+        return 0
+    return overlap(train, held_out)
+
+
+def describe_data(data: Data) -> list[str]:
+    """Describe the data that was read, a line a file, before hours of training."""
     lines = []
     for flag, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
-        for source in examples.sources if examples else ():
+        if examples is None:
+            continue
+        for source in examples.sources:
             columns = ", ".join(f"{role} from {name}" for role, name in source.columns.items())
             lost = sum(source.rejected.values())
-            said = f", {lost:,} rejected ({', '.join(source.rejected)})" if lost else ""
-            lines.append(f"{flag:<11} {source.name}: {source.rows - lost:,} rows{said}; {columns}")
+            rejected = ""
+            if lost:
+                rejected = f", {lost:,} rejected ({', '.join(source.rejected)})"
+            lines.append(
+                f"{flag:<11} {source.name}: {source.rows - lost:,} rows{rejected}; {columns}"
+            )
     if data.labels:
         lines.append(f"labels      {', '.join(data.labels)}")
     first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
@@ -82,15 +102,15 @@ def taken(data: Data, options: TrainOptions) -> list[str]:
         ("test", data.test, data.test_overlap),
     ):
         if held_out is not None and seen:
-            said = (
+            note = (
                 f"{seen:,} of {len(held_out):,} {name} rows are training rows too, and flatter the"
                 " score"
             )
-            lines.append(f"note        {said}")
+            lines.append(f"note        {note}")
     return lines
 
 
 def _excerpt(value: Any) -> str:
     if not isinstance(value, str):
         return f"{value:g}"
-    return repr(value if len(value) <= 40 else value[:39] + "…")
+    return repr(shortened(value))

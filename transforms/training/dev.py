@@ -1,6 +1,4 @@
-"""Scores on dev data while a model is trained, by the tasks of `evaluate`, and what can be believed
-of them.
-"""
+"""Score dev data while a model is trained, by the tasks of `evaluate`, with intervals."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,8 +29,9 @@ Classify = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Labelled:
-    """Pairs with labels, numbered in the order of training; the score is the accuracy of the
-    trained layer.
+    """Pairs with labels, numbered in the order of training.
+
+    The score is the accuracy of the trained layer.
     """
 
     first: list[str]
@@ -49,24 +48,22 @@ class Labelled:
         return [*self.first, *self.second]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        found = self.classify(vectors.of(self.first), vectors.of(self.second))
-        return {"correct": (found == self.labels).astype(np.float64)}
+        labels = self.classify(vectors.lookup(self.first), vectors.lookup(self.second))
+        return {"correct": (labels == self.labels).astype(np.float64)}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the pairs."""
-        return {
-            "correct": (scorer.label_numbers(self.first, self.second) == self.labels).astype(
-                np.float64
-            )
-        }
+        """Score a cross-encoder's labels of the pairs."""
+        labels = scorer.label_numbers(self.first, self.second)
+        return {"correct": (labels == self.labels).astype(np.float64)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(np.stack([found["correct"] for found in predictions]))}
+        return {"accuracy": Means(np.stack([predicted["correct"] for predicted in predictions]))}
 
 
 def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Classify) -> Task:
-    """What a model is scored on: Spearman of cosines, accuracy, or nDCG@10 of the anchors'
-    searches.
+    """Return the task of an objective on some rows.
+
+    It scores Spearman of cosines, accuracy, or nDCG@10 of the anchors' searches.
     """
     columns: dict[str, Any] = dict(dev.columns)
     if objective == CLASSIFICATION:
@@ -82,7 +79,7 @@ def dev_task(dev: Examples, objective: str, labels: Sequence[str], classify: Cla
 
 
 def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
-    """Each anchor looks for its positive texts among all positive and negative texts."""
+    """Return the search of each anchor for its positive texts among all others."""
     documents = list(dict.fromkeys([*columns["positive"], *columns.get(NEGATIVE, ())]))
     ids = {text: f"{place:09d}" for place, text in enumerate(documents)}
     grades: dict[str, dict[str, int]] = {}
@@ -98,27 +95,26 @@ def _retrieval(columns: dict[str, list[str]]) -> Retrieval:
 
 
 def predict(task: Task, encode: Encode) -> Predictions:
-    """What the vectors that `encode` makes now come to."""
-    place = {
-        text: number for number, text in enumerate(dict.fromkeys([*task.texts, *task.queries]))
-    }
-    return task.predict(TaskVectors(encode(list(place)), place))
+    """Return the task's predictions from the vectors of `encode`."""
+    texts = list(dict.fromkeys([*task.texts, *task.queries]))
+    place = {text: number for number, text in enumerate(texts)}
+    return task.predict(TaskVectors(encode(texts), place))
 
 
 def metric_of(task: Task, predictions: Predictions) -> tuple[str, float]:
-    """The name of a task's metric and the score, x100; NaN where it is undefined."""
+    """Return the name of a task's metric and the score, x100, NaN if it is undefined."""
     metric, evidence = next(iter(task.evidence([predictions]).items()))
     return metric, 100 * float(evidence.scores()[ALL][0])
 
 
 def scored_alone(task: Task, predictions: Predictions) -> dict[str, Any]:
-    """The metric of a task and its score x100 with a 95 % interval."""
+    """Return the metric of a task and its score x100 with a 95 % interval."""
     metric, evidence = next(iter(task.evidence([predictions]).items()))
     (belief,) = beliefs(draw(evidence)[ALL])
     return {"metric": metric, "score": belief.score, "low": belief.low, "high": belief.high}
 
 
 def compared(task: Task, before: Predictions, after: Predictions) -> tuple[Belief, Belief]:
-    """What can be believed of the scores before and after training, and of their difference."""
+    """Return the scores before and after training, with intervals and the difference."""
     first, second = beliefs(draw(next(iter(task.evidence([before, after]).values())))[ALL])
     return first, second

@@ -1,6 +1,4 @@
-"""Distillation: a table of token embeddings, made by model2vec of what a sentence encoder says of
-each token alone.
-"""
+"""Distil a sentence encoder into a table of token embeddings by model2vec."""
 
 import importlib.metadata
 import json
@@ -30,21 +28,23 @@ from transforms.training.distill_options import RECORD, DistillOptions, output_o
 from transforms.training.folders import staged
 
 PACKAGES = ("sentence-beam", "model2vec", "skeletoken", "transformers", "torch")
-# The poolers that model2vec has, by its names of them.
+# model2vec's names of poolers.
 _POOLINGS: dict[tuple[str, ...], str] = {
     ("mean",): "mean",
     ("cls",): "first",
     ("last-token",): "last",
 }
 _WORD = re.compile(r"\w+")
-_LEAST_TIMES, _LONGEST = 2, 40  # a rarer word is a slip of the pen, a longer one is none
+_LEAST_TIMES = 2  # a rarer word may be a misspelling
+_LONGEST = 40  # characters; longer strings are not words
 _MOST_COUNTED = 4_000_000
 
 
 @dataclass(frozen=True)
 class NewWords:
-    """The words of a corpus that a model's vocabulary lacks, the most frequent first, and what they
-    were counted in.
+    """The words of a corpus that a model's vocabulary lacks, the most frequent first.
+
+    `rows`, `rejected` and `files` describe the corpus.
     """
 
     words: tuple[str, ...] = ()
@@ -57,9 +57,10 @@ def distill(options: DistillOptions) -> dict[str, Any]:
     """Write the table and return its record.
 
     Raises OptionError for a model that cannot be distilled, too many dimensions, input without
-    words, and an output that is there.
+    words, and an output that exists.
     """
-    output, files = output_of(options), resolve_model(options.model, options.revision)
+    output = output_of(options)
+    files = resolve_model(options.model, options.revision)
     pooling = _pooling_of(files, options)
     with quiet_transformers():
         tokenizer = AutoTokenizer.from_pretrained(
@@ -69,13 +70,15 @@ def distill(options: DistillOptions) -> dict[str, Any]:
         raise OptionError(
             f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
         )
-    found = count_words(options, tokenizer.backend_tokenizer) if options.input else NewWords()
+    new_words = NewWords()
+    if options.input:
+        new_words = count_words(options, tokenizer.backend_tokenizer)
     with progress.stage(progress.LOADING):
         model = load_model(files, "float32", resolve_devices(options.device)[0])
-    table, static = _table(model, tokenizer, found.words, pooling, options)
+    table, static = _table(model, tokenizer, new_words.words, pooling, options)
     with staged(output) as folder:
         _write_model(folder, table, static)
-        record = _record(options, files, found, table, folder)
+        record = _record(options, files, new_words, table, folder)
         (folder / RECORD).write_text(
             json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
         )
@@ -84,19 +87,22 @@ def distill(options: DistillOptions) -> dict[str, Any]:
 
 
 def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
-    """The most frequent words of the input that are no token yet, in the tokenizer's spelling of
-    them.
+    """Count the input's words that are not tokens, in the tokenizer's spelling.
+
+    Returns the most frequent ones.
     """
     inputs = list_files(options.input or (), options.format, options.delimiter)
     counts: Counter[str] = Counter()
-    rows = rejected = 0
+    rows = 0
+    rejected = 0
     with progress.stage("counting words", things="rows"):
         for unit in read_files(inputs, Columns(options.text_column)):
             for text in unit.texts:
                 counts.update(_WORD.findall(_normalized(tokenizer, text)))
-            if len(counts) > _MOST_COUNTED:  # words that come again are found again
+            if len(counts) > _MOST_COUNTED:  # frequent words will be counted again
                 counts = Counter(dict(counts.most_common(_MOST_COUNTED // 2)))
-            rows, rejected = rows + len(unit.texts), rejected + len(unit.rejects)
+            rows += len(unit.texts)
+            rejected += len(unit.rejects)
             progress.step(len(unit.texts))
     if not counts:
         raise OptionError("--input holds no words; check --input and --text-column")
@@ -106,40 +112,45 @@ def count_words(options: DistillOptions, tokenizer: Tokenizer) -> NewWords:
 
 
 def _normalized(tokenizer: Tokenizer, text: str) -> str:
-    return tokenizer.normalizer.normalize_str(text) if tokenizer.normalizer is not None else text
+    if tokenizer.normalizer is not None:
+        return tokenizer.normalizer.normalize_str(text)
+    return text
 
 
 def _new_words(counts: Counter[str], tokenizer: Tokenizer, most: int) -> Iterator[str]:
-    """Words that the tokenizer takes as one, and cuts into several tokens."""
-    left, tokenizer = most, Tokenizer.from_str(tokenizer.to_str())
+    """Yield words that the tokenizer reads as one word, and cuts into several tokens."""
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
     tokenizer.no_padding()
+    remaining = most
     for word, times in counts.most_common():
-        if left == 0 or times < _LEAST_TIMES:
+        if remaining == 0 or times < _LEAST_TIMES:
             return
-        whole = (
-            tokenizer.pre_tokenizer is None
-            or len(tokenizer.pre_tokenizer.pre_tokenize_str(word)) == 1
-        )
-        if (
-            len(word) <= _LONGEST
-            and whole
-            and len(tokenizer.encode(word, add_special_tokens=False).ids) > 1
-        ):
-            left -= 1
+        if len(word) <= _LONGEST and _is_new(word, tokenizer):
+            remaining -= 1
             yield word
 
 
+def _is_new(word: str, tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer reads a word as one, and cuts it into several tokens."""
+    splitter = tokenizer.pre_tokenizer
+    if splitter is not None and len(splitter.pre_tokenize_str(word)) != 1:
+        return False
+    return len(tokenizer.encode(word, add_special_tokens=False).ids) > 1
+
+
 def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
-    """model2vec's name of the model's pooling. Raises OptionError for a model of which it would
-    leave out a part.
+    """Return model2vec's name of the model's pooling.
+
+    Raises OptionError for a model with parts that model2vec would leave out.
     """
-    modules, said = files.modules, f"--model {options.model}"
+    modules = files.modules
+    named = f"--model {options.model}"
     if files.exported:
         raise OptionError(
-            f"{said} was exported from a store; distil the model in its folder `model`"
+            f"{named} was exported from a store; distil the model in its folder `model`"
         )
     if modules.static:
-        raise OptionError(f"{said} is a table of token embeddings already")
+        raise OptionError(f"{named} is a table of token embeddings already")
     pooling = modules.pooling or ("mean",)
     parts = {
         "pooler " + "+".join(pooling): pooling not in _POOLINGS,
@@ -150,10 +161,10 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
         ],
         "lower-casing before its tokenizer": modules.lower_case,
     }
-    wrong = next((name for name, there in parts.items() if there), None)
+    wrong = next((name for name, has_part in parts.items() if has_part), None)
     if wrong:
         raise OptionError(
-            f"{said} has {wrong}, which model2vec would leave out; distil a model of a transformer"
+            f"{named} has {wrong}, which model2vec would leave out; distil a model of a transformer"
             " with the pooler mean, cls or last-token"
         )
     if options.dim > files.hidden:
@@ -167,8 +178,9 @@ def _pooling_of(files: ModelFiles, options: DistillOptions) -> str:
 def _table(
     model: Any, tokenizer: Any, words: Iterable[str], pooling: str, options: DistillOptions
 ) -> tuple[np.ndarray, Tokenizer]:
-    """The embedding of each token, float32 [tokens, dim], weighted by its rank, and the tokenizer
-    of these tokens.
+    """Distil the embedding of each token, float32 [tokens, dim], weighted by its rank.
+
+    Also returns the tokenizer of these tokens.
     """
     from model2vec.distill import distill_from_model, inference
 
@@ -184,9 +196,7 @@ def _table(
             made = distill_from_model(
                 model=model, tokenizer=tokenizer, vocabulary=list(words), **settings
             )
-    except (
-        Exception
-    ) as error:  # model2vec raises bare types of every kind for a tokenizer that it cannot read
+    except Exception as error:  # model2vec raises all kinds for a tokenizer that it cannot read
         raise OptionError(
             f"--model {options.model}: model2vec cannot distil it ({first_line(error)})"
         ) from error
@@ -199,13 +209,13 @@ def _table(
         table = (table * np.asarray(made.weights)[:, None]).astype(np.float32)
     made.tokenizer.no_padding()
     made.tokenizer.no_truncation()
-    # what stands in memory by columns would be written as if it stood by rows
+    # safetensors would write an array in column order as if it were in row order
     return np.ascontiguousarray(table), made.tokenizer
 
 
 @contextmanager
 def _counted(inference: Any) -> Iterator[None]:
-    """model2vec's bar counts for whoever watches this command, in the place of one of its own."""
+    """Replace model2vec's progress bar by this command's own."""
 
     with ExitStack() as stages:
 
@@ -223,7 +233,7 @@ def _counted(inference: Any) -> Iterator[None]:
 
 @contextmanager
 def _silent(name: str) -> Iterator[None]:
-    """No warnings of a package for each word that it knows already."""
+    """Silence a package's warnings, one for each word that it already knows."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -249,20 +259,20 @@ def _write_model(folder: Path, table: np.ndarray, tokenizer: Tokenizer) -> None:
     ]
     (folder / "1_Normalize").mkdir()
     (folder / "modules.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf8")
-    said: dict[str, Any] = {
+    config: dict[str, Any] = {
         "similarity_fn_name": "cosine",
         "prompts": {},
         "default_prompt_name": None,
     }
     (folder / "config_sentence_transformers.json").write_text(
-        json.dumps(said, indent=2) + "\n", encoding="utf8"
+        json.dumps(config, indent=2) + "\n", encoding="utf8"
     )
 
 
 def _record(
-    options: DistillOptions, files: ModelFiles, found: NewWords, table: np.ndarray, folder: Path
+    options: DistillOptions, files: ModelFiles, new_words: NewWords, table: np.ndarray, folder: Path
 ) -> dict[str, Any]:
-    """The content of distill.json."""
+    """Return the content of distill.json."""
     return {
         "format": 1,
         "options": asdict(options),
@@ -271,16 +281,18 @@ def _record(
         "dim": options.dim,
         "tokens": len(table),
         "bytes": (folder / "model.safetensors").stat().st_size,
-        "words": len(found.words),
-        "rows": found.rows,
-        "rejected": found.rejected,
-        "data": list(found.files),
+        "words": len(new_words.words),
+        "rows": new_words.rows,
+        "rejected": new_words.rejected,
+        "data": list(new_words.files),
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
     }
 
 
 def _card(record: dict[str, Any]) -> str:
-    words = f", {record['words']:,} of them words of a corpus" if record["words"] else ""
+    words = ""
+    if record["words"]:
+        words = f", {record['words']:,} of them words of a corpus"
     return (
         "---\nlibrary_name: sentence-transformers\ntags:\n- static-embeddings\n-"
         f" sentence-similarity\n---\n\n# {Path(record['options']['output']).name}\n\nA table of"

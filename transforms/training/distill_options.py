@@ -1,4 +1,4 @@
-"""What is distilled, and where to."""
+"""Options of `distill`: the model, the table and its folder."""
 
 import importlib.util
 import os
@@ -28,9 +28,9 @@ NEEDED = ("model2vec", "skeletoken")
 
 @options
 class DistillOptions:
-    """A distillation, as a user says it.
+    """Options of one distillation.
 
-    `words`: the most words of the `input` (None: none) that become tokens.
+    `words` is the largest number of words of the `input` (None: none) that become tokens.
     """
 
     model: str = option(MODEL, group="model", default=DEFAULT_MODEL)
@@ -68,26 +68,28 @@ class DistillOptions:
 
 
 def check_installed() -> None:
-    """Raise MissingExtraError where a package is not installed."""
+    """Raise MissingExtraError if a package is not installed."""
     missing = next((name for name in NEEDED if importlib.util.find_spec(name) is None), None)
     if missing:
         raise MissingExtraError(f"distilling needs {missing}: {pip_line('train')}")
 
 
 def output_of(options: DistillOptions) -> Path:
-    """The folder to write. Raises OptionError for a URL, a file, and a folder that the options do
-    not speak of.
+    """Return the folder to write.
+
+    Raises OptionError for a URL, a file, and a folder that exists without `--overwrite` or was
+    written by something else.
     """
-    said = f"--output {options.output}"
+    named = f"--output {options.output}"
     if not storage.is_local(options.output):
-        raise OptionError(f"{said}: a model is written to a local folder; copy it from there")
+        raise OptionError(f"{named}: a model is written to a local folder; copy it from there")
     output = Path(storage.absolute(options.output))
     if output.is_file():
-        raise OptionError(f"{said} is a file; name a folder")
+        raise OptionError(f"{named} is a file; name a folder")
     if not os.path.lexists(output) or (output.is_dir() and not any(output.iterdir())):
         return output
     if not options.overwrite:
-        raise OptionError(f"{said} is there; say --overwrite to replace it, or name another folder")
+        raise OptionError(f"{named} exists; say --overwrite to replace it, or name another folder")
     if not (output / RECORD).is_file():
-        raise OptionError(f"{said} is there and no distillation wrote it; name another folder")
+        raise OptionError(f"{named} exists and no distillation wrote it; name another folder")
     return output

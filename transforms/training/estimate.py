@@ -1,26 +1,28 @@
-"""What a training will take, from a few of its steps."""
+"""Estimate the cost of a training from a few of its steps."""
 
 import math
 import resource
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from transforms.training import folders
 from transforms.training.checks import check
-from transforms.training.data import read_data, taken
+from transforms.training.data import describe_data, read_data
 from transforms.training.options import TrainOptions
+from transforms.training.prepare import prepare
+from transforms.training.watch import Say, TrainingWatch
 
-STEPS = 5  # that are done; the first is left out, as much is made ready in it
+STEPS = 5  # steps to run; the first is slow and does not count
 
 
 @dataclass(frozen=True)
 class TrainingEstimate:
-    """Rows, batches of an epoch, steps; bytes of memory at the most so far, and seconds that all
-    will take.
+    """Rows, batches of an epoch and steps of a training, its peak memory and its time.
+
+    `memory` is in bytes, times are in seconds.
     """
 
     rows: int
@@ -36,23 +38,24 @@ class TrainingEstimate:
     seconds: float
 
 
-def estimate(options: TrainOptions, say: Callable[[str], None]) -> TrainingEstimate:
-    """The estimate for a training; nothing is written, but for a temporary folder. Raises what
-    `train` raises.
+def estimate(options: TrainOptions, say: Say) -> TrainingEstimate:
+    """Estimate a training; only a temporary folder is written.
+
+    Raises what `train` raises.
     """
     check(options)
     folders.output_of(options)
     data = read_data(options)
-    for line in taken(data, options):
+    for line in describe_data(data):
         say(line)
-    from transforms.training.train import predicted, prepare
-    from transforms.training.trainer import checkpoint_steps, fit, steps_of
-    from transforms.training.watch import TrainingWatch
+    from transforms.training.trainer import checkpoint_steps, fit, predictions_of, steps_of
 
-    job, task = prepare(options, data, say)
-    began = time.monotonic()
-    predicted(job, task)
-    dev_seconds = time.monotonic() - began if task else 0.0
+    job = prepare(options, data, say)
+    dev_seconds = 0.0
+    if job.dev is not None:
+        began = time.monotonic()
+        predictions_of(job, job.dev)
+        dev_seconds = time.monotonic() - began
     rows = len(next(iter(job.values.values())))
     steps = steps_of(rows, options)
     every = checkpoint_steps(options, steps)
@@ -79,7 +82,7 @@ def estimate(options: TrainOptions, say: Callable[[str], None]) -> TrainingEstim
 
 
 def _memory(device: str) -> int:
-    """The most bytes that were in use at once, of the device where the model is."""
+    """Return the peak memory in bytes, of the device the model is on."""
     if device == "cuda":
         import torch
 

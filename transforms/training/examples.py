@@ -1,6 +1,7 @@
-"""Training and dev data: read with named roles, checked, counted."""
+"""Read, check and count training and dev data with named roles."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,9 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Source:
-    """A file of data: the name it was given, its sha256, the column of each role, and its rows,
-    rejected by reason.
+    """A file of data: its name, its sha256, the column of each role, and its rows.
+
+    `rejected` counts rows by reason.
     """
 
     name: str
@@ -39,8 +41,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows by role: texts, and labels or scores; `origin` is each row's place in `sources` and
-    number in its file.
+    """Rows by role: texts, and labels or scores.
+
+    `origin` is each row's place in `sources` and number in its file.
     """
 
     sources: tuple[Source, ...]
@@ -56,23 +59,32 @@ class Examples:
         return {role: column for role, column in self.columns.items() if role not in VALUES}
 
     def tuples(self) -> Iterator[tuple[str, ...]]:
-        """The texts of each row."""
+        """Iterate over the texts of each row."""
         return zip(*self.texts.values(), strict=True)
 
     def where(self, place: int) -> str:
-        """The file and number of a row."""
+        """Return the file and number of a row, for messages."""
         source, number = self.origin[place]
         return f"{self.sources[source].path}, row {number}"
+
+
+@dataclass(frozen=True)
+class _ReadRows:
+    """The rows read so far, the place of the next source, and how many rows it may add."""
+
+    values: dict[str, list[Any]]
+    origin: list[tuple[int, int]]
+    source: int
+    limit: int | None
 
 
 def read_examples(
     flag: str, words: Sequence[str], options: TrainOptions, limit: int | None = None
 ) -> Examples:
-    """The rows of the files that values of a flag name, [NAME=]PATH each; the first `limit` of
-    them, or all.
+    """Read the files that values of a flag name, [NAME=]PATH each.
 
-    Raises OptionError for files, columns and values that cannot be used, DataGateError for too many
-    rejected rows.
+    `limit` is the number of rows to read, None for all. Raises OptionError for files, columns and
+    values that cannot be used, DataGateError for too many rejected rows.
     """
     named = [(name, file) for word in words for name, file in _files(flag, word)]
     found = [
@@ -92,19 +104,24 @@ def read_examples(
     sources: list[Source] = []
     origin: list[tuple[int, int]] = []
     for (name, file), columns in zip(named, found, strict=True):
-        left = None if limit is None else limit - len(origin)
-        if left is None or left > 0:
-            sources.append(_read(name, file, columns, labels, left, values, origin, len(sources)))
+        remaining = None
+        if limit is not None:
+            remaining = limit - len(origin)
+        if remaining == 0:
+            break
+        rows = _ReadRows(values, origin, len(sources), remaining)
+        sources.append(_read(name, file, columns, labels, rows))
     examples = Examples(tuple(sources), values, origin)
     _check_rejects(flag, examples, options.max_rejects)
     return examples
 
 
 def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
-    """The files that a word names, each with its name."""
+    """Return the files that a word names, each with its name."""
     name, equals, path = word.partition("=")
     if not equals or "/" in name:
-        name, path = "", word
+        name = ""
+        path = word
     if not path:
         raise OptionError(f"{flag} {word}: say NAME=PATH, or PATH")
     with naming_option(flag):
@@ -112,79 +129,87 @@ def _files(flag: str, word: str) -> list[tuple[str, InputFile]]:
 
 
 def _read(
-    name: str,
-    file: InputFile,
-    columns: Mapping[str, str],
-    labels: Labels,
-    limit: int | None,
-    values: dict[str, list[Any]],
-    origin: list[tuple[int, int]],
-    place: int,
+    name: str, file: InputFile, columns: Mapping[str, str], labels: Labels, rows: _ReadRows
 ) -> Source:
-    """Add a file's good rows to `values` and `origin`, and count the others."""
+    """Add a file's good rows to `rows`, and count the others."""
     rejected: Counter[str] = Counter()
     first: list[int] = []
     readers = [_reader(role, file.path, columns[role], labels) for role in columns]
-    rows = 0
-    for raw in islice(read_values(file, list(columns.values())), limit):
-        rows += 1
+    count = 0
+    for raw in islice(read_values(file, list(columns.values())), rows.limit):
+        count += 1
         row: list[Any] = []
         reason = raw.reason
         for read, value in zip(readers, raw.values, strict=False):
             reason = reason or read(raw.number, value, row)
         if reason is not None:
             rejected[reason] += 1
-            first += [raw.number] if len(first) < SHOWN else []
+            if len(first) < SHOWN:
+                first.append(raw.number)
             continue
-        for column, value in zip(values.values(), row, strict=True):
+        for column, value in zip(rows.values.values(), row, strict=True):
             column.append(value)
-        origin.append((place, raw.number))
+        rows.origin.append((rows.source, raw.number))
     sha256, _ = storage.sha256_of(file.path)
-    return Source(name, file.path, sha256, dict(columns), rows, dict(rejected), tuple(first))
+    return Source(name, file.path, sha256, dict(columns), count, dict(rejected), tuple(first))
 
 
 Reader = Callable[[int, Any, list[Any]], str | None]
 
 
 def _reader(role: str, path: str, column: str, labels: Labels) -> Reader:
-    """What reads a role's value into a row, or says why the row is rejected.
+    """Return the function that reads a role's value into a row, or returns why it is rejected.
 
-    Raises OptionError for a score that is no number: then the column is another one than it was
-    taken for.
+    It raises OptionError for a score that is no number, because the column must be another one.
     """
 
-    def label(number: int, value: Any, row: list[Any]) -> str | None:
-        text = (
-            ""
-            if value is None
-            else str(int(value) if isinstance(value, float) and value.is_integer() else value)
-        )
-        row.append(labels.named(text.strip()))
-        return NO_LABEL if row[-1] is None else None
-
-    def score(number: int, value: Any, row: list[Any]) -> str | None:
-        if value is None or (isinstance(value, str) and not value.strip()):
-            return NO_SCORE
-        try:
-            row.append(float(value))
-        except (TypeError, ValueError):
-            row.append(float("nan"))
-        if not abs(row[-1]) < float("inf"):
-            raise OptionError(
-                f"{path}, row {number}: {_short(value)} in column {column} is no score; mend the"
-                " row, or say --columns with the names in the order text1,text2,score"
-            )
+    def read_label(number: int, value: Any, row: list[Any]) -> str | None:
+        name = labels.named(_label_text(value))
+        row.append(name)
+        if name is None:
+            return NO_LABEL
         return None
 
-    def text(number: int, value: Any, row: list[Any]) -> str | None:
+    def read_score(number: int, value: Any, row: list[Any]) -> str | None:
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return NO_SCORE
+        score = _score(value)
+        if not math.isfinite(score):
+            raise OptionError(
+                f"{path}, row {number}: {shown(value)} in column {column} is no score; mend the"
+                " row, or say --columns with the names in the order text1,text2,score"
+            )
+        row.append(score)
+        return None
+
+    def read_text(number: int, value: Any, row: list[Any]) -> str | None:
         row.append(value)
         if value is None:
             return NULL_TEXT
         if not isinstance(value, str):
             return TEXT_NOT_STRING
-        return None if value.strip() else EMPTY_TEXT
+        if not value.strip():
+            return EMPTY_TEXT
+        return None
 
-    return {LABEL: label, SCORE: score}.get(role, text)
+    return {LABEL: read_label, SCORE: read_score}.get(role, read_text)
+
+
+def _label_text(value: Any) -> str:
+    """Return a label as text; a whole number has no decimal point."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def _score(value: Any) -> float:
+    """Return a score, NaN for a value that is no number."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
 
 
 def _check_rejects(flag: str, examples: Examples, most: float) -> None:
@@ -205,70 +230,8 @@ def _check_rejects(flag: str, examples: Examples, most: float) -> None:
         raise OptionError(f"{flag} {examples.sources[0].path} has no row; check the file")
 
 
-# --- labels and scores
-
-
-def labels_of(
-    train: Examples, held_out: Sequence[Examples | None], given: Sequence[str]
-) -> tuple[str, ...]:
-    """The labels in their order: as given, else sorted.
-
-    Raises OptionError where there is but one, and for a row with a label that is not given, or that
-    training has not.
-    """
-    found = set(train.columns[LABEL])
-    labels = read_labels(given).names or tuple(sorted(found))
-    if len(found) < 2:
-        raise OptionError(
-            f"all labels are {_short(next(iter(found)))}; there is nothing to tell apart"
-        )
-    for examples in (train, *filter(None, held_out)):
-        for place, label in enumerate(examples.columns[LABEL]):
-            if label not in labels:
-                why = "not among --labels" if given else "a label that no training row has"
-                raise OptionError(
-                    f"{examples.where(place)}: {_short(label)} is {why}; there are"
-                    f" {_listed(labels)}"
-                )
-    unseen = [label for label in labels if label not in found]
-    if unseen:
-        raise OptionError(
-            f"--labels: no training row has {unseen[0]!r}; there are {_listed(sorted(found))}"
-        )
-    if len(labels) > len(found) or len(found) > len(train) // 2:
-        raise OptionError(
-            f"{len(found):,} different labels in {len(train):,} rows, as {_short(labels[0])}: is"
-            f" {_column(train)} the column of labels? Say --columns with the names in the order"
-            " text1,text2,label"
-        )
-    return labels
-
-
-def scaled(examples: Examples, scores: tuple[float, float] | None, bounded: bool) -> list[float]:
-    """The scores from 0 to 1, `scores` being the ends of the data's scale; as they are without it.
-
-    Raises OptionError for a row outside of the scale; without one, where `bounded`, for a row
-    outside of 0 to 1.
-    """
-    low, high = scores or (0.0, 1.0)
-    found = examples.columns[SCORE]
-    for place, score in enumerate(found if scores or bounded else ()):
-        if not low <= score <= high:
-            mend = (
-                "say --scores LOW,HIGH, the ends of the data's scale"
-                if scores is None
-                else "mend the row or --scores"
-            )
-            raise OptionError(
-                f"{examples.where(place)}: score {score:g} is not from {low:g} to {high:g}; {mend}"
-            )
-    if len(set(found)) < 2:
-        raise OptionError(f"all scores are {found[0]:g}; there is nothing to learn")
-    return [(score - low) / (high - low) for score in found]
-
-
 def overlap(train: Examples, dev: Examples) -> int:
-    """The number of dev rows whose texts are those of a training row, in any order."""
+    """Count the dev rows whose texts are those of a training row, in any order."""
     known = {_digest(texts) for texts in train.tuples()}
     return sum(_digest(texts) in known for texts in dev.tuples())
 
@@ -279,14 +242,13 @@ def _digest(texts: Sequence[str]) -> bytes:
     ).digest()
 
 
-def _column(examples: Examples) -> str:
-    return examples.sources[0].columns[LABEL]
+def shortened(text: str) -> str:
+    """Return a text, cut to 40 characters, for messages."""
+    if len(text) <= 40:
+        return text
+    return f"{text[:39]}…"
 
 
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(map(_short, labels[:SHOWN])) + (", ..." if len(labels) > SHOWN else "")
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return repr(text if len(text) <= 40 else text[:39] + "…")
+def shown(value: Any) -> str:
+    """Return a value in quotes, cut to 40 characters, for messages."""
+    return repr(shortened(str(value)))

@@ -1,13 +1,11 @@
-"""Names of labels, and the numbers that stand for them in data: `--labels
-contradiction=2,entailment=0,neutral=1`.
-"""
+"""Names of labels, and their numbers in data: `--labels contradiction=2,entailment=0,neutral=1`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from transforms.base.errors import OptionError
 
-# SNLI's pairs whose annotators did not agree: in its own files, and on the hub
+# pairs of SNLI whose annotators disagreed: in its own files, and on the hub
 WITHOUT_CONSENSUS = ("-", "-1")
 
 
@@ -16,33 +14,35 @@ class Labels:
     """The names of the labels in their order, and the name of each number."""
 
     names: tuple[str, ...]
-    of_number: Mapping[str, str]
+    by_number: Mapping[str, str]
 
     def named(self, label: str) -> str | None:
-        """The name of a label as a file has it; None if it says that there is no label."""
+        """Return the name of a label in a file, or None for a row without a label."""
         if label in self.names:
             return label
-        if label == "" or (label in WITHOUT_CONSENSUS and label not in self.of_number):
+        if label == "" or (label in WITHOUT_CONSENSUS and label not in self.by_number):
             return None
-        return self.of_number.get(label, label)
+        return self.by_number.get(label, label)
 
 
 def read_labels(words: Sequence[str]) -> Labels:
-    """The labels that the values of `--labels` name, NAME or NAME=NUMBER each. Raises OptionError
-    for a repeated one.
+    """Parse the values of `--labels`, NAME or NAME=NUMBER each.
+
+    Raises OptionError for a repeated one.
 
     >>> read_labels(["entailment=0", "neutral"]).named("0")
     'entailment'
     """
     names: list[str] = []
-    of_number: dict[str, str] = {}
+    by_number: dict[str, str] = {}
     for word in words:
         name, _, number = word.rpartition("=")
         if not name or not number.removeprefix("-").isdecimal():
-            name, number = word, ""
-        if name in names or number in of_number:
+            name = word
+            number = ""
+        if name in names or number in by_number:
             raise OptionError(f"--labels: {word} repeats a label or a number; name each once")
         names.append(name)
         if number:
-            of_number[number] = name
-    return Labels(tuple(names), of_number)
+            by_number[number] = name
+    return Labels(tuple(names), by_number)

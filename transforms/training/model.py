@@ -1,6 +1,4 @@
-"""The model that is trained: sentence-transformers' modules around a backbone, and what of it
-learns.
-"""
+"""The model to train: sentence-transformers' modules around a backbone, and its trained weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +19,7 @@ from transforms.training.options import CLASSIFICATION, CNN, TrainOptions
 
 
 def load(options: TrainOptions, device: str) -> SentenceTransformer:
-    """The model to train, as `--model`, `--pooler`, `--max-tokens`, `--lora` and
-    `--freeze-backbone` say.
+    """Load the model to train, as `--model`, `--pooler`, `--lora` and others request it.
 
     Raises OptionError for a model that sentence-transformers cannot load, or that has nothing to
     train.
@@ -33,38 +30,44 @@ def load(options: TrainOptions, device: str) -> SentenceTransformer:
             f"--model {options.model} was exported from a store; train the model in its folder"
             " `model`"
         )
-    own = files.modules.pooling is not None
-    kept = own and (options.pooler is None or files.modules.pooling == (options.pooler,))
     try:
         with quiet_transformers():
-            model = _loaded(files, None if kept else options.pooler or "mean", device)
+            model = _loaded(files, _new_pooler(files, options.pooler), device)
     except (OSError, ValueError, ImportError) as error:
         raise OptionError(
             f"--model {options.model} cannot be loaded by sentence-transformers"
             f" ({first_line(error)})"
         ) from error
     if not files.modules.static:
-        limit = files.position_limit
-        model.max_seq_length = min(options.max_tokens, limit) if limit else options.max_tokens
+        model.max_seq_length = options.max_tokens
+        if files.position_limit:
+            model.max_seq_length = min(options.max_tokens, files.position_limit)
     if options.lora:
         _add_lora(model, options.lora)
     if options.freeze_backbone:
         model[0].requires_grad_(False)
-        if options.objective != CLASSIFICATION and not any(
-            weight.requires_grad for weight in model.parameters()
-        ):
+        is_trained = any(weight.requires_grad for weight in model.parameters())
+        if options.objective != CLASSIFICATION and not is_trained:
             raise OptionError(
                 "--freeze-backbone leaves nothing to train; leave it out, or say --pooler cnn"
             )
     return model
 
 
+def _new_pooler(files: ModelFiles, pooler: str | None) -> str | None:
+    """Return the pooler to put on the model, or None if it keeps its own modules."""
+    own = files.modules.pooling
+    if own is not None and (pooler is None or own == (pooler,)):
+        return None
+    return pooler or "mean"
+
+
 def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTransformer:
-    """The model of a folder, its own modules where `pooler` is None; no code that comes with it is
-    run.
+    """Load the model of a folder, with its own modules if `pooler` is None.
+
+    No code from the folder is run.
     """
     if pooler is None:
-        # the code beside such a model's weights is never run
         known = {"modeling_cnn.CNN003": CNN003}
         return SentenceTransformer._load_with_module_classes(
             str(files.root), known, device=device, local_files_only=True
@@ -76,7 +79,10 @@ def _loaded(files: ModelFiles, pooler: str | None, device: str) -> SentenceTrans
         )
     transformer = modules.Transformer(str(files.folder))
     width = transformer.get_embedding_dimension()
-    pooling = CNN003(width) if pooler == CNN else modules.Pooling(width, pooling_mode=pooler)
+    if pooler == CNN:
+        pooling = CNN003(width)
+    else:
+        pooling = modules.Pooling(width, pooling_mode=pooler)
     return SentenceTransformer(modules=[transformer, pooling], device=device)
 
 
@@ -94,7 +100,7 @@ def _add_lora(model: SentenceTransformer, rank: int) -> None:
 
 
 def merged(model: SentenceTransformer) -> None:
-    """Add what LoRA learnt to the weights it belongs to, and leave plain layers, in place."""
+    """Add LoRA's adapters to the weights they belong to, and leave plain layers, in place."""
     from peft.tuners.lora import LoraLayer
 
     backbone: Any = model[0].auto_model
@@ -108,11 +114,10 @@ def merged(model: SentenceTransformer) -> None:
 
 
 def take_normalize(model: SentenceTransformer) -> nn.Module | None:
-    """The last module, taken from the model, if it brings vectors to length 1; else None, and the
-    model as it was.
+    """Remove the last module and return it, if it scales vectors to length 1, else None.
 
-    A layer over vectors so short would hardly learn at the rate that suits the model; that of the
-    paper has none.
+    A classifying layer over such short vectors would hardly learn at the rate that suits the model;
+    the paper's model has no such module.
     """
     if not isinstance(model[-1], modules.Normalize):
         return None
@@ -122,9 +127,7 @@ def take_normalize(model: SentenceTransformer) -> nn.Module | None:
 
 
 def save(model: SentenceTransformer, folder: Path, last: nn.Module | None, with_lora: bool) -> None:
-    """Write the model, `last` behind it, as a sentence-transformers folder, safetensors and JSON
-    alone.
-    """
+    """Write the model and `last` as a folder of sentence-transformers: safetensors and JSON."""
     if last is not None:
         model.append(last)
     if with_lora:
@@ -136,7 +139,7 @@ def save(model: SentenceTransformer, folder: Path, last: nn.Module | None, with_
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model as it is used, without dropout and gradients, inside; afterwards as it was."""
+    """Turn dropout and gradients off inside the context."""
     training = model.training
     model.eval()
     try:

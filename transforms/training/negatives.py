@@ -1,6 +1,4 @@
-"""Texts of other rows that a model takes for a row's positive one: what it has to learn to tell
-apart.
-"""
+"""Mine hard negatives: texts of other rows that a model takes for a row's positive text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,24 +11,25 @@ from transforms.base.errors import OptionError
 from transforms.training.objectives import guide_of
 from transforms.training.options import TrainOptions
 
-# a text whose score is nearer than this share to the positive one's may well be one itself
+# a text whose score is this near (share) to the positive text's may be positive too
 MARGIN = 0.05
 
 
 def with_negatives(
     values: Mapping[str, Sequence[Any]], model: SentenceTransformer, options: TrainOptions
 ) -> dict[str, list[str]]:
-    """The rows anchor, positive with columns negative_1, ...; those for which too few are found are
-    left out.
+    """Return the rows anchor, positive with columns negative_1, ...
 
-    They are found by the guide where there is one, else by the model as it is. Raises OptionError
-    where none is left.
+    Rows with too few negatives are left out. The guide finds them, or else the untrained model.
+    Raises OptionError if no row is left.
     """
-    judge = guide_of(options.guide, model.device) if options.guide else model
+    judge = model
+    if options.guide:
+        judge = guide_of(options.guide, model.device)
     rows = datasets.Dataset.from_dict({role: list(values[role]) for role in ("anchor", "positive")})
     datasets.disable_progress_bars()
     try:
-        found = mine_hard_negatives(
+        mined = mine_hard_negatives(
             rows,
             judge,
             anchor_column_name="anchor",
@@ -43,8 +42,8 @@ def with_negatives(
         )
     except ValueError as error:
         raise OptionError(f"--hard-negatives {options.hard_negatives}: {error}") from error
-    if not len(found):
+    if not len(mined):
         raise OptionError(
             f"--hard-negatives {options.hard_negatives}: no row has so many; ask for fewer"
         )
-    return {name: list(found[name]) for name in found.column_names}
+    return {name: list(mined[name]) for name in mined.column_names}

@@ -1,8 +1,7 @@
-"""Objectives as losses of sentence-transformers (arXiv:1908.10084 for the first, the second and
-triplets).
-"""
+"""Objectives as losses of sentence-transformers.
 
-from typing import Any
+Classification, regression and triplets are those of arXiv:1908.10084.
+"""
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -17,9 +16,9 @@ SPREAD = 0.02  # standard deviation of the layer that classifies, at the start
 
 
 def loss_of(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn.Module:
-    """The loss that an objective is, at several widths where `--matryoshka` names some.
+    """Return the loss of an objective, at several widths if `--matryoshka` names some.
 
-    Raises OptionError for a width that the model has not.
+    Raises OptionError for a width that the model does not have.
     """
     loss = _plain(model, options, labels)
     if not options.matryoshka:
@@ -50,8 +49,9 @@ def _plain(model: SentenceTransformer, options: TrainOptions, labels: int) -> nn
 
 
 def _softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.SoftmaxLoss:
-    """A layer over what `--concat` names, without bias, as in the paper; sentence-transformers' own
-    has one.
+    """Return a softmax over the parts of `--concat`, without bias, as in the paper.
+
+    The layer of sentence-transformers has a bias.
     """
     width = model.get_embedding_dimension() or 0
     parts = concat.split(",")
@@ -69,25 +69,23 @@ def _softmax(model: SentenceTransformer, labels: int, concat: str) -> losses.Sof
 
 
 def _ranking(model: SentenceTransformer, options: TrainOptions) -> nn.Module:
-    """The other rows of a batch are negatives; those that a guide finds nearer than the positive
-    text are not.
+    """Return the loss with the other rows of a batch as negatives.
+
+    Rows that a guide finds nearer than the positive text do not count.
     """
-    at_once: dict[str, Any] = (
-        {} if options.mini_batch is None else {"mini_batch_size": options.mini_batch}
-    )
+    size = options.mini_batch
     if options.guide is None:
-        cached = (
-            losses.CachedMultipleNegativesRankingLoss
-            if at_once
-            else losses.MultipleNegativesRankingLoss
-        )
-        return cached(model, **at_once)
-    guided = losses.CachedGISTEmbedLoss if at_once else losses.GISTEmbedLoss
-    return guided(model, guide_of(options.guide, model.device), **at_once)
+        if size is None:
+            return losses.MultipleNegativesRankingLoss(model)
+        return losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=size)
+    guide = guide_of(options.guide, model.device)
+    if size is None:
+        return losses.GISTEmbedLoss(model, guide)
+    return losses.CachedGISTEmbedLoss(model, guide, mini_batch_size=size)
 
 
 def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
-    """The model that judges negatives, whole and unchanged."""
+    """Load the model that judges negatives, whole and unchanged."""
     from transforms.encoder.load import quiet_transformers
     from transforms.space import resolve_model
 
@@ -98,7 +96,7 @@ def guide_of(guide: str, device: torch.device) -> SentenceTransformer:
 
 
 def classifier_of(loss: nn.Module) -> nn.Linear | None:
-    """The layer that classifies, of `classification`; it is no part of the model that is
-    written.
-    """
-    return loss.classifier if isinstance(loss, losses.SoftmaxLoss) else None
+    """Return the layer that classifies, which is no part of the written model, or None."""
+    if isinstance(loss, losses.SoftmaxLoss):
+        return loss.classifier
+    return None

@@ -1,9 +1,10 @@
-"""What is written beside a trained model: training.json, a card, a page with the curves."""
+"""Write the files beside a trained model: training.json, a card, a page with the curves."""
 
 import importlib.metadata
 import json
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -31,56 +32,62 @@ PACKAGES = (
     "datasets",
     "peft",
 )
-CARD, PAGE = "README.md", "training.html"
+CARD = "README.md"
+PAGE = "training.html"
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """How a training ended: the curve, the dev metric with what can be believed before and after,
-    the new space.
+    """The end of a training: the curve, the dev metric with intervals, and the new space.
 
-    The space of a cross-encoder is None.
+    A cross-encoder has no space.
     """
 
     fitted: "TrainingResult"
-    metric: str | None
-    believed: tuple[Belief, Belief] | None
-    space: Space | None
-    seconds: float
+    metric: str | None = None
+    believed: tuple[Belief, Belief] | None = None
+    space: Space | None = None
+    seconds: float = 0.0
     tested: dict[str, Any] | None = None
 
 
 def record_of(
-    options: TrainOptions, data: "Data", asked: Mapping[str, Any], outcome: TrainingOutcome
+    options: TrainOptions, data: "Data", settings: Mapping[str, Any], outcome: TrainingOutcome
 ) -> dict[str, Any]:
-    """The content of training.json."""
-    fitted, dev = outcome.fitted, _dev(outcome)
-    before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}] if dev else []
+    """Return the content of training.json."""
+    fitted = outcome.fitted
+    dev = _dev(outcome)
+    before = []
+    if dev:
+        before = [{"step": 0, "epoch": 0.0, "dev": dev["before"]["score"]}]
+    dev_data: list[dict[str, Any]] = []
+    dev_rows = 0
+    if data.dev is not None:
+        dev_data = [asdict(source) for source in data.dev.sources]
+        dev_rows = len(data.dev)
+    space_id = None
+    dim = None
+    if outcome.space is not None:
+        space_id = outcome.space.id
+        dim = outcome.space.dim
     return {
         "format": 1,
         "objective": options.objective,
         "options": {item.name: getattr(options, item.name) for item in fields(options)},
-        "asked": dict(asked),
+        "asked": dict(settings),
         "data": [asdict(source) for source in data.train.sources],
-        "dev_data": [asdict(source) for source in data.dev.sources] if data.dev else [],
-        "rows": {
-            "train": len(data.train),
-            "dev": len(data.dev) if data.dev else 0,
-            "overlap": data.overlap,
-        },
-        **_of_test(data, outcome),
+        "dev_data": dev_data,
+        "rows": {"train": len(data.train), "dev": dev_rows, "overlap": data.overlap},
+        **_test_fields(data, outcome),
         "labels": list(data.labels),
         "steps": fitted.steps,
         "best_step": fitted.best_step,
         "stopped_early": fitted.stopped_early,
         "curve": [*before, *fitted.curve],
         "dev": dev,
-        "space": outcome.space.id if outcome.space else None,
-        "dim": outcome.space.dim if outcome.space else None,
-        "versions": (
-            {name: version for name in PACKAGES if (version := _version(name))}
-            | {"python": platform.python_version()}
-        ),
+        "space": space_id,
+        "dim": dim,
+        "versions": _versions(),
         "seconds": round(outcome.seconds, 1),
     }
 
@@ -90,10 +97,11 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     (folder / RECORD).write_text(
         json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
     )
-    has_code = any(folder.glob("*.py"))  # that of the CNN head, for sentence-transformers
-    card = _template("card.md" if record["space"] else "cross_encoder_card.md").render(
-        r=record, dev_line=dev_line(record), has_code=has_code
-    )
+    has_code = any(folder.glob("*.py"))  # of the CNN head, for sentence-transformers
+    template = "card.md"
+    if not record["space"]:
+        template = "cross_encoder_card.md"
+    card = _template(template).render(r=record, dev_line=dev_line(record), has_code=has_code)
     (folder / CARD).write_text(card, encoding="utf8")
     page = _template("training.html").render(
         r=record, dev_line=dev_line(record), charts=_charts(record)
@@ -101,8 +109,8 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     (folder / PAGE).write_text(page, encoding="utf8")
 
 
-def _of_test(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
-    """What is said of test rows, if there are any."""
+def _test_fields(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
+    """Return the record's fields of test rows, if there are any."""
     if data.test is None:
         return {}
     return {
@@ -112,8 +120,8 @@ def _of_test(data: "Data", outcome: TrainingOutcome) -> dict[str, Any]:
     }
 
 
-def line_of_test(record: Mapping[str, Any]) -> str | None:
-    """The test score with its interval; None without test rows or where it is undefined."""
+def test_line(record: Mapping[str, Any]) -> str | None:
+    """Return the test score with its interval, or None if there is none."""
     test = record.get("test")
     if test is None or test["score"] is None:
         return None
@@ -121,26 +129,22 @@ def line_of_test(record: Mapping[str, Any]) -> str | None:
 
 
 def dev_line(record: Mapping[str, Any]) -> str | None:
-    """The dev score with its interval, and what it was before; None without dev rows or where it is
-    undefined.
-    """
+    """Return the dev score with its interval and the score before, or None if there is none."""
     dev = record["dev"]
     if dev is None or dev["score"] is None:
         return None
-    said = (
+    line = (
         f"{dev['metric']} {_figure(dev['score'], dev['low'], dev['high'])} at step"
         f" {record['best_step']:,}"
     )
     if dev["before"]["score"] is None or dev["difference"]["score"] is None:
-        return said
+        return line
     before = _figure(**dev["before"])
-    return f"{said}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
+    return f"{line}; before {before}; difference {_figure(**dev['difference'], sign='+')}"
 
 
 def _dev(outcome: TrainingOutcome) -> dict[str, Any] | None:
-    """The dev scores x100 before and after with 95 % intervals, and their difference with its
-    own.
-    """
+    """Return the dev scores x100 before and after, and their difference, with 95 % intervals."""
     if outcome.believed is None:
         return None
     before, after = outcome.believed
@@ -156,12 +160,13 @@ def _dev(outcome: TrainingOutcome) -> dict[str, Any] | None:
 
 
 def _figure(score: float, low: float | None, high: float | None, sign: str = "") -> str:
-    interval = "" if low is None or high is None else f" ({low:{sign}.2f} to {high:{sign}.2f})"
-    return f"{score:{sign}.2f}{interval}"
+    if low is None or high is None:
+        return f"{score:{sign}.2f}"
+    return f"{score:{sign}.2f} ({low:{sign}.2f} to {high:{sign}.2f})"
 
 
 def _charts(record: Mapping[str, Any]) -> list[tuple[str, Chart]]:
-    """The title and the chart of each curve with two points or more."""
+    """Return the title and the chart of each curve with two points or more."""
     titles = {"loss": "training loss"}
     if record["dev"] is not None:
         titles["dev"] = f"dev {record['dev']['metric']}"
@@ -181,9 +186,7 @@ def _shown(value: float) -> str:
 
 @cache
 def _template(name: str) -> "Template":
-    """A template of this package: a page, whose holes are filled with text, or the card, which is
-    Markdown.
-    """
+    """Return a template: an HTML page, or a card in Markdown."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     folder = Path(__file__).with_name("templates")
@@ -195,8 +198,11 @@ def _template(name: str) -> "Template":
     return markdown.get_template(name)
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages."""
+    versions = {}
+    for package in PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    versions["python"] = platform.python_version()
+    return versions

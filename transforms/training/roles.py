@@ -1,11 +1,13 @@
-"""Which column of a file plays which role of an objective: by name, never by order."""
+"""Assign the columns of a file to the roles of an objective: by name, never by order."""
 
 from collections.abc import Sequence
 
 from transforms.base.errors import OptionError
 from transforms.training.options import CLASSIFICATION, COSENT, RANKING, REGRESSION, TRIPLET
 
-LABEL, SCORE, NEGATIVE = "label", "score", "negative"
+LABEL = "label"
+SCORE = "score"
+NEGATIVE = "negative"
 ROLES = {
     CLASSIFICATION: ("text1", "text2", LABEL),
     REGRESSION: ("text1", "text2", SCORE),
@@ -15,7 +17,7 @@ ROLES = {
 }
 VALUES = (LABEL, SCORE)  # the others are texts
 OPTIONAL = {RANKING: (NEGATIVE,)}
-ALSO: dict[str, tuple[str, ...]] = {  # what data is published with
+ALSO: dict[str, tuple[str, ...]] = {  # names in published data
     "text1": ("sentence1", "premise", "question1"),
     "text2": ("sentence2", "hypothesis", "question2"),
     LABEL: ("is_duplicate",),
@@ -25,10 +27,10 @@ ALSO: dict[str, tuple[str, ...]] = {  # what data is published with
 def columns_of(
     path: str, header: Sequence[str], objective: str, given: Sequence[str]
 ) -> dict[str, str]:
-    """The name of each role's column in a file with this header.
+    """Return the name of each role's column in a file with this header.
 
-    `given` names them in the order of the roles; without it a column is known by its role's name.
-    Raises OptionError for a column that is missing, or of which there are two.
+    `given` names them in the order of the roles; without it a column has its role's name. Raises
+    OptionError for a column that is missing or ambiguous.
     """
     twice = next((name for name in header if list(header).count(name) > 1), None)
     if twice is not None:
@@ -77,9 +79,13 @@ def _known(path: str, header: Sequence[str], role: str) -> str | None:
     found = [name for name in (role, *ALSO.get(role, ())) if name in header]
     if len(found) > 1:
         raise OptionError(f"{path} has both {found[0]} and {found[1]}; say which with --columns")
-    return found[0] if found else None
+    if not found:
+        return None
+    return found[0]
 
 
 def _names(role: str) -> str:
     *names, last = (role, *ALSO.get(role, ()))
-    return f"{', '.join(names)} or {last}" if names else last
+    if not names:
+        return last
+    return f"{', '.join(names)} or {last}"

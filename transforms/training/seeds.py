@@ -1,4 +1,4 @@
-"""The same training with several seeds, and how far its scores lie apart."""
+"""Train with several seeds, and report the spread of the scores."""
 
 import json
 import statistics
@@ -10,20 +10,19 @@ from typing import Any
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.training.options import TrainOptions
-from transforms.training.train import Say, train
+from transforms.training.train import train
+from transforms.training.watch import Say
 
 RECORD = "seeds.json"
 SETS = ("dev", "test")
 
 
 def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
-    """Train with `count` seeds from `--seed` on, each in a folder of its own below the output,
-    which are all kept.
+    """Train with `count` seeds from `--seed` on, each in its own folder below the output.
 
-    Returns what `seeds.json` of the output says: for each seed its folder and scores, and of the
-    dev and test scores mean, standard deviation (of n - 1), least and greatest; the best seed is
-    that of the best dev score. Raises OptionError without scores to compare, and what `train`
-    raises.
+    Returns the content of the output's `seeds.json`: the folder and scores of each seed, and mean,
+    standard deviation (of n - 1), least and greatest of the dev and test scores. The best seed has
+    the best dev score. Raises OptionError without scores to compare, and what `train` raises.
     """
     if options.dev is None and options.test is None:
         raise OptionError("--seeds compares scores; say --dev PATH or --test PATH too")
@@ -32,18 +31,18 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
     for seed in range(options.seed, options.seed + count):
         name = f"seed-{seed}"
         say(f"seed        {seed}, into {output / name}")
-        record = train(replace(options, seed=seed, output=str(output / name)), say)
+        trained = train(replace(options, seed=seed, output=str(output / name)), say)
         runs.append(
             {
                 "seed": seed,
                 "folder": name,
-                **{part: record[part] for part in SETS if record.get(part)},
+                **{part: trained[part] for part in SETS if trained.get(part)},
             }
         )
     spread = {
         part: spread_of([run[part]["score"] for run in runs]) for part in SETS if part in runs[0]
     }
-    found = {
+    record = {
         "format": 1,
         "output": str(output),
         "metric": _metric(runs[0]),
@@ -52,26 +51,29 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
         "best": best_of(runs),
     }
     (output / RECORD).write_text(
-        json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
+        json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf8"
     )
-    return found
+    return record
 
 
 def spread_of(scores: Sequence[float | None]) -> dict[str, float] | None:
-    """Mean, standard deviation, least and greatest of scores; None if one is not defined."""
+    """Return mean, standard deviation, least and greatest of scores; None if one is undefined."""
     known = [score for score in scores if score is not None]
     if len(known) < len(scores):
         return None
+    deviation = 0.0
+    if len(known) > 1:
+        deviation = statistics.stdev(known)
     return {
         "mean": statistics.fmean(known),
-        "deviation": statistics.stdev(known) if len(known) > 1 else 0.0,
+        "deviation": deviation,
         "low": min(known),
         "high": max(known),
     }
 
 
 def best_of(runs: Sequence[Mapping[str, Any]]) -> int | None:
-    """The seed with the best dev score; None without one. Test scores choose nothing."""
+    """Return the seed with the best dev score, or None. Test scores choose nothing."""
     scored = [run for run in runs if run.get("dev", {}).get("score") is not None]
     if not scored:
         return None

@@ -1,4 +1,4 @@
-"""How far a training is, told to whoever watches this process."""
+"""Tell the process's watcher how far a training is."""
 
 import math
 import time
@@ -6,51 +6,55 @@ from collections.abc import Callable
 
 from transforms.base.progress import duration, tell
 
+Say = Callable[[str], None]  # prints a line of progress
+
 
 class TrainingWatch:
-    """Counts steps and tells the loss, the dev score and the time left; `say` prints a line for
-    each dev score.
+    """Counts steps, and tells the loss, the dev score and the remaining time.
 
-    `times` are those at which a step was done, in monotonic seconds, and that of the beginning
-    before them.
+    `say` prints a line for each dev score. `times` are the monotonic seconds of the beginning and
+    of the end of each step.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Say) -> None:
         self._say = say
-        self._first = self._total = 0
+        self._first = 0
+        self._total = 0
         self._began = time.monotonic()
         self._parts: dict[str, str] = {}
         self._best = -math.inf
         self.times: list[float] = []
 
     def begin(self, step: int, total: int, best: float | None) -> None:
-        """Begin behind a step, of so many, with the best dev score up to there."""
-        self._best = max(self._best, -math.inf if best is None else best)
-        self._first, self._total, self._began = step, total, time.monotonic()
+        """Start after a step of `total`, with the best dev score up to there."""
+        if best is not None:
+            self._best = max(self._best, best)
+        self._first = step
+        self._total = total
+        self._began = time.monotonic()
         self.times = [self._began]
 
     def step(self, step: int) -> None:
-        """A step is done."""
+        """Count a finished step."""
         self.times.append(time.monotonic())
         each = (self.times[-1] - self._began) / max(1, step - self._first)
         left = duration(each * (self._total - step))
-        tell(
-            ", ".join(
-                [f"step {step:,} of {self._total:,}", *self._parts.values(), f"about {left} left"]
-            )
-        )
+        parts = [f"step {step:,} of {self._total:,}", *self._parts.values(), f"about {left} left"]
+        tell(", ".join(parts))
 
     def loss(self, loss: float) -> None:
-        """The mean loss of the last steps."""
+        """Tell the mean loss of the last steps."""
         self._parts["loss"] = f"loss {loss:.4f}"
 
     def scored(self, step: int, metric: str, score: float) -> None:
         """Tell a dev score, in percent, and whether it is the best so far."""
         self._parts["dev"] = f"dev {metric} {score:.2f}"
-        best = ", the best so far" if score > self._best else ""
+        best = ""
+        if score > self._best:
+            best = ", the best so far"
         self._best = max(self._best, score)
         self._say(f"step {step:,}: dev {metric} {score:.2f}{best}")
 
     def end(self) -> None:
-        """Nothing is told any more."""
+        """Stop telling."""
         tell("")

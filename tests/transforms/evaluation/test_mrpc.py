@@ -39,7 +39,8 @@ def test_mrpc_is_accuracy_and_f1_of_a_classifier_that_ten_folds_chose(tmp_path: 
     vectors = TaskVectors(rows, texts)
     evidence = task.evidence([task.predict(vectors)])
     features = [
-        pair_features(vectors.of(part.first), vectors.of(part.second)) for part in task.parts
+        pair_features(vectors.lookup(part.first), vectors.lookup(part.second))
+        for part in task.parts
     ]
     numbers = [np.array([int(label) for label in part.labels]) for part in task.parts]
     predicted = classifiers.held_out((features[0], numbers[0]), None, features[1], "logistic")

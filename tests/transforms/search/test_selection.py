@@ -9,7 +9,7 @@ from helpers.nights import Nights
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
-from transforms.evaluation.diagnostics.sample import of_store
+from transforms.evaluation.diagnostics.sample import sample_store
 from transforms.search import Searcher, Selection
 from transforms.steps.joins.cluster import by_number
 from transforms.steps.joins.compare import rows_of
@@ -75,7 +75,7 @@ def test_jobs_have_the_rows_of_the_filter_alone(store: Store, tmp_path: Path) ->
     (tmp_path / "cluster").mkdir()
     assert deduplicate(selection, 0.99, tmp_path / "dedup").rows["id"].to_pylist() == wanted
     assert by_number(selection, 3, tmp_path / "cluster").rows["id"].to_pylist() == wanted
-    assert of_store(store, 1000, "letter = 'c'").total == len(wanted)
+    assert sample_store(store, 1000, "letter = 'c'").total == len(wanted)
 
 
 def test_vectors_of_a_filter_are_exported(store: Store, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from helpers.training import scored_rows
 from transforms.base.errors import DataGateError, OptionError
 from transforms.training import recipes
 from transforms.training.data import read_data
-from transforms.training.examples import labels_of, overlap, read_examples
+from transforms.training.examples import overlap, read_examples
 from transforms.training.options import TrainOptions
 from transforms.training.roles import columns_of
+from transforms.training.targets import labels_of
 
 ROWS = [{**row, "sentence1": f'"{row["sentence1"]}', "more": 1} for row in scored_rows(8)]
 

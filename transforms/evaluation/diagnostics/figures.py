@@ -1,18 +1,19 @@
-"""The rows in which figures are written, and the names of the figures that can be asked for."""
+"""Rows of figures, and the names of the figures that can be requested."""
 
 import math
 from typing import Any
 
 Row = dict[str, Any]
 
-OF_VECTORS = ("cosines", "uniformity", "spectrum")
+VECTOR_FIGURES = ("cosines", "uniformity", "spectrum")
 PAIRS = "pairs"
-OF_PAIRS = ("alignment", "edit-distance", "auc", "agreement")
-OF_MODELS = ("norms", "heads", "layers")
-VARIANCE, INFLUENCE = "word-variance", "influence"
-OF_TOKENS = (VARIANCE, INFLUENCE)  # made if they are named
-OF_A_SENTENCE = "impact"
-FIGURES = (*OF_VECTORS, *OF_PAIRS, PAIRS, *OF_MODELS, *OF_TOKENS, OF_A_SENTENCE)
+PAIR_FIGURES = ("alignment", "edit-distance", "auc", "agreement")
+MODEL_FIGURES = ("norms", "heads", "layers")
+VARIANCE = "word-variance"
+INFLUENCE = "influence"
+TOKEN_FIGURES = (VARIANCE, INFLUENCE)  # computed only if they are named
+IMPACT = "impact"
+FIGURES = (*VECTOR_FIGURES, *PAIR_FIGURES, PAIRS, *MODEL_FIGURES, *TOKEN_FIGURES, IMPACT)
 
 
 def figure(
@@ -24,8 +25,7 @@ def figure(
     head: int | None = None,
     **more: Any,
 ) -> Row:
-    """One figure of `n` rows, pairs or tokens; a value that is not defined is None."""
-    said = {key: _known(item) for key, item in more.items()}
+    """Return one figure of `n` rows, pairs or tokens; an undefined value becomes None."""
     return {
         "figure": name,
         "pooler": pooler,
@@ -33,11 +33,13 @@ def figure(
         "head": head,
         "value": _known(value),
         "n": n,
-        **said,
+        **{key: _known(item) for key, item in more.items()},
     }
 
 
 def _known(value: Any) -> Any:
-    if isinstance(value, float):  # numpy's float64 is one too
-        return round(float(value), 9) if math.isfinite(value) else None
-    return value
+    if not isinstance(value, float):  # numpy's float64 is a float
+        return value
+    if not math.isfinite(value):
+        return None
+    return round(float(value), 9)

@@ -1,5 +1,6 @@
-"""Perturbed masking: how much each token of a sentence matters to each other one (Wu et al.,
-arXiv:2004.14786).
+"""Perturbed masking: how much each token of a sentence matters to each other one.
+
+Wu et al., arXiv:2004.14786.
 """
 
 import math
@@ -20,17 +21,16 @@ if TYPE_CHECKING:
     from transforms.encoder.token_states import StateReader
     from transforms.encoder.tokenize import Tokenized
 
-MOST_TOKENS = 64  # half their square times the sentence goes through the model
+MOST_TOKENS = 64  # the model reads a sentence half their square times
 LEAST_TOKENS = 3
 _AT_ONCE = 512
 
 
 @dataclass(frozen=True)
 class Influences:
-    """The influence of each token on the others, float64 [N], and the token ids [N] of some
-    sentences.
+    """The influence of each token on the others, float64 [N], and the token ids [N], by sentence.
 
-    `skipped` more have fewer than 3 or more than 64 tokens.
+    `skipped` more sentences have fewer than 3 or more than 64 tokens.
     """
 
     ids: list[np.ndarray]
@@ -41,7 +41,7 @@ class Influences:
 def impact(
     reader: "StateReader", layer: int, sentence: str, mask: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sentence's token ids [N], special ones left out, and its impact matrix float64 [N, N].
+    """Return the token ids [N] without special ones, and the impact matrix float64 [N, N].
 
     F[i, j] is the distance between the last layer's states at i with i masked and with i and j
     masked. Raises OptionError for a sentence of fewer than 3 or of more than 64 tokens.
@@ -58,8 +58,9 @@ def impact(
 def influences(
     reader: "StateReader", layer: int, sentences: Sequence[str], mask: int
 ) -> Influences:
-    """The influence of every token of many sentences: the means of the columns of their impact
-    matrices.
+    """Return the influence of every token of many sentences.
+
+    It is the mean of the token's column in the impact matrix.
     """
     ids: list[np.ndarray] = []
     values: list[np.ndarray] = []
@@ -72,27 +73,29 @@ def influences(
     return Influences(ids, values, len(sentences) - len(ids))
 
 
-def of_influences(found: Influences, words: WordCounts) -> list[Row]:
-    """How the tokens' influence goes with their TF-IDF, over all sentences (Ditto, table 3; times
-    100).
+def influence_figures(measured: Influences, words: WordCounts) -> list[Row]:
+    """Correlate the tokens' influence with their TF-IDF, over all sentences, times 100.
+
+    Ditto, table 3.
     """
-    if not found.ids:
+    if not measured.ids:
         return [figure("influence-tfidf", math.nan, 0, texts=0, spearman=None, words=words.source)]
-    influence, weights = np.concatenate(found.values), weights_of(found.ids, words)
-    told: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
+    influence = np.concatenate(measured.values)
+    weights = weights_of(measured.ids, words)
+    more: dict[str, Any] = {"spearman": 100 * spearman(influence, weights), "words": words.source}
     value = 100 * pearson(influence, weights)
-    return [figure("influence-tfidf", value, len(influence), texts=len(found.ids), **told)]
+    return [figure("influence-tfidf", value, len(influence), texts=len(measured.ids), **more)]
 
 
 def _places(reader: "StateReader", tokenized: "Tokenized") -> np.ndarray:
-    """The places of a sentence's tokens without the special ones."""
+    """Return the places of a sentence's tokens without the special ones."""
     return np.flatnonzero(~np.isin(tokenized.ids, reader.tokenizer.special_ids))
 
 
 def _matrix(
     reader: "StateReader", layer: int, tokenized: "Tokenized", places: np.ndarray, mask: int
 ) -> np.ndarray:
-    """The impact matrix float64 [N, N] of a sentence's tokens at these places."""
+    """Return the impact matrix float64 [N, N] of a sentence's tokens at these places."""
     masked: list[tuple[int, ...]] = [(i,) for i in range(len(places))]
     masked += list(combinations(range(len(places)), 2))
     alone: dict[int, np.ndarray] = {}
@@ -112,24 +115,20 @@ def _matrix(
 def _states(
     reader: "StateReader", layer: int, tokenized: "Tokenized"
 ) -> list[tuple[int, np.ndarray]]:
-    """The last layer's states float64 [T, H] of each text, with its place, in the order of the
-    texts.
-    """
-    found: dict[int, np.ndarray] = {}
+    """Return the last layer's states float64 [T, H] of each text, with its place, in order."""
+    by_text: dict[int, np.ndarray] = {}
     for rows, states in reader.states(tokenized):
         offsets = states.offsets.numpy()
         hidden = states.hidden[layer].double().cpu().numpy()
         for row, start, stop in zip(rows.tolist(), offsets, offsets[1:], strict=False):
-            found[row] = hidden[start:stop]
-    return sorted(found.items())
+            by_text[row] = hidden[start:stop]
+    return sorted(by_text.items())
 
 
 def _with_masks(
     tokenized: "Tokenized", places: np.ndarray, masked: Iterable[tuple[int, ...]], mask: int
 ) -> "Tokenized":
-    """The sentence as often as there are tuples, each time with the mask in the places that one
-    names.
-    """
+    """Repeat the sentence once for each tuple, with the mask in the tuple's places."""
     from transforms.encoder.tokenize import Tokenized
 
     texts = []
@@ -137,21 +136,26 @@ def _with_masks(
         ids = tokenized.ids.copy()
         ids[places[list(hidden)]] = mask
         texts.append(ids)
-    count, length = len(texts), len(tokenized.ids)
-    types = None if tokenized.types is None else np.tile(tokenized.types, count)
+    count = len(texts)
+    length = len(tokenized.ids)
+    types = None
+    if tokenized.types is not None:
+        types = np.tile(tokenized.types, count)
     whole = np.full(count, length, np.int32)
     return Tokenized(
         np.concatenate(texts), np.arange(count + 1) * length, whole, np.zeros(count, bool), types
     )
 
 
-def of_sentence(
+def sentence_figures(
     ids: np.ndarray, matrix: np.ndarray, pieces: tuple[str, ...], words: WordCounts | None
 ) -> list[Row]:
-    """The matrix, the influence of each token (its column's mean), and how it goes with TF-IDF
-    (times 100).
+    """Return the impact matrix, each token's influence, and its correlation with TF-IDF.
+
+    The influence is the mean of the token's column. The correlation is times 100.
     """
-    n, names = len(ids), [pieces[token] for token in ids.tolist()]
+    n = len(ids)
+    names = [pieces[token] for token in ids.tolist()]
     rows = [
         figure(
             "impact", float(matrix[i, j]), n, token=names[i], place=i, perturbed=names[j], other=j
@@ -167,9 +171,9 @@ def of_sentence(
     if words is not None:
         weights = weights_of([ids], words)
         value = 100 * pearson(influence, weights)
-        told: dict[str, Any] = {
+        more: dict[str, Any] = {
             "spearman": 100 * spearman(influence, weights),
             "words": words.source,
         }
-        rows.append(figure("influence-tfidf", value, n, **told))
+        rows.append(figure("influence-tfidf", value, n, **more))
     return rows

@@ -1,4 +1,4 @@
-"""What is diagnosed."""
+"""Options of `diagnose`."""
 
 from dataclasses import replace
 
@@ -29,14 +29,13 @@ def _of_input(declared: Declared) -> Declared:
 
 @options
 class DiagnoseOptions:
-    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make
-    of it.
+    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make.
 
-    `labels` are those of answers in tasks `qa:`; empty: entailment, true and yes. `figures` empty:
-    those that the source has without more than it says (of a store, those of its vectors alone).
-    `poolers` are run over the texts; a store's vectors are looked at as they are, too.
-    `calibrations` are of the poolers' vectors. `model` None: the store's, else the bundled one.
-    `table` is a folder of token statistics. `sample`: so many texts or pairs at most.
+    `labels` are those of answers in tasks `qa:`; if empty, entailment, true and yes. If `figures`
+    is empty, the source decides: a store has the figures of its vectors. `poolers` run over the
+    texts; the vectors of a store are examined too. `calibrations` are for the poolers' vectors. If
+    `model` is None, it is the store's, else the bundled one. `table` is a folder of token
+    statistics. `sample` limits the texts or pairs.
     """
 
     store: str | None = option(
@@ -116,7 +115,7 @@ class DiagnoseOptions:
 
 @options
 class DiagnoseCommandOptions(DiagnoseOptions):
-    """The options of `diagnose`: those of a diagnosis, and what is written of it."""
+    """Options of the command `diagnose`: a diagnosis, and the files to write."""
 
     output: str | None = option(
         f"{TABLE_FILE}, a row a figure (default: none)", metavar="FILE", default=None

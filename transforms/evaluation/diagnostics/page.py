@@ -1,6 +1,4 @@
-"""The figures as one HTML file that needs nothing else: charts, a plane of poolers, maps of heads,
-layers, tokens.
-"""
+"""Render figures as one HTML file: charts, a plane of poolers, maps of heads, layers, tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +24,10 @@ SCALARS = (
     "auc",
     "agreement",
 )
-WIDTH, HEIGHT, MARGIN = 420, 300, 44  # of the plane of poolers, in pixels
+# the plane of poolers, in pixels
+WIDTH = 420
+HEIGHT = 300
+MARGIN = 44
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class MapCell:
-    """A value of a map, how far it is from the least (0) to the most (1) of it, and what it
-    is of.
-    """
+    """A value of a map, its place from the least (0) to the most (1), and its name."""
 
     value: float | None
     share: float
@@ -53,8 +52,9 @@ class MapCell:
 
 @dataclass(frozen=True)
 class FigureMap:
-    """A map: its title, a remark, names of the columns, and for each row its name and cells;
-    `digits` of a value.
+    """A map: title, remark, names of the columns, and for each row its name and cells.
+
+    `digits` are those of a value.
     """
 
     title: str
@@ -64,11 +64,11 @@ class FigureMap:
     digits: int
 
 
-def page(found: Diagnosis) -> str:
-    """The HTML of a diagnosis."""
-    rows = found.rows
+def page(diagnosis: Diagnosis) -> str:
+    """Render a diagnosis."""
+    rows = diagnosis.rows
     return _template().render(
-        found=found,
+        diagnosis=diagnosis,
         scalars=_scalars(rows),
         charts=_charts(rows),
         planes=_planes(rows),
@@ -88,18 +88,19 @@ def page(found: Diagnosis) -> str:
 
 @cache
 def _template() -> "Template":
-    """The page with its holes."""
-    found = environment(Path(__file__).parents[1] / "templates")
-    found.filters |= {"figure": _figure}
-    return found.get_template("diagnose.html")
+    templates = environment(Path(__file__).parents[1] / "templates")
+    templates.filters |= {"figure": _figure}
+    return templates.get_template("diagnose.html")
 
 
 def _figure(value: float | None, digits: int = 2) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+    if value is None:
+        return "–"
+    return f"{value:.{digits}f}"
 
 
 def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
-    """The rows with one value each, and what each is of beside its pooler."""
+    """Return the rows with one value each, and their names beside the pooler."""
     return [
         (row, ", ".join(row[key] for key in ("task", "pairs", "other") if row.get(key)))
         for row in rows
@@ -108,7 +109,7 @@ def _scalars(rows: Sequence[Row]) -> list[tuple[Row, str]]:
 
 
 def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
-    """Name, remark and picture of the cosines and of the spectrum of each pooler."""
+    """Return name, remark and picture of the cosines and of the spectrum of each pooler."""
     drawn = []
     for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
         own = [row for row in rows if row["pooler"] == pooler]
@@ -122,13 +123,8 @@ def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
             )
         if deviations:
             labels = [f"component {row['component']}" for row in deviations]
-            drawn.append(
-                (
-                    pooler,
-                    "deviation by component",
-                    line_chart(_series(labels, [r["value"] for r in deviations])),
-                )
-            )
+            series = _series(labels, [row["value"] for row in deviations])
+            drawn.append((pooler, "deviation by component", line_chart(series)))
     return drawn
 
 
@@ -137,8 +133,9 @@ def _series(labels: list[str], values: list[float | None]) -> Series:
 
 
 def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
-    """For each task the poolers by uniformity (to the right) and alignment (upwards): lower is
-    better in both.
+    """Return for each task the poolers by uniformity (to the right) and alignment (upwards).
+
+    Lower is better in both.
     """
     known = {row["pooler"]: row["value"] for row in rows if row["figure"] == "uniformity"}
     planes = []
@@ -149,25 +146,23 @@ def _planes(rows: Sequence[Row]) -> list[tuple[str, list[Dot]]]:
             for row in aligned
             if row["task"] == task and known.get(row["pooler"]) is not None
         ]
-        across, up = ([point[axis] for point in points] for axis in (0, 1))
-        planes.append(
-            (
-                task,
-                [
-                    Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a)
-                    for u, a, name in points
-                ],
-            )
-        )
+        across = [point[0] for point in points]
+        up = [point[1] for point in points]
+        dots = [
+            Dot(_place(u, across, WIDTH), HEIGHT - _place(a, up, HEIGHT), name, u, a)
+            for u, a, name in points
+        ]
+        planes.append((task, dots))
     return planes
 
 
 def _place(value: float, values: Sequence[float], size: int) -> float:
-    least, most = min(values), max(values)
-    return round(
-        MARGIN + (size - 2 * MARGIN) * ((value - least) / (most - least) if most > least else 0.5),
-        1,
-    )
+    least = min(values)
+    most = max(values)
+    share = 0.5
+    if most > least:
+        share = (value - least) / (most - least)
+    return round(MARGIN + (size - 2 * MARGIN) * share, 1)
 
 
 def _heat(
@@ -177,27 +172,28 @@ def _heat(
     values: list[list[Any]],
     digits: int,
 ) -> FigureMap:
-    """The map of values, a row for each of the first names, a column for each of the others."""
+    """Return the map of values, a row for each of the first names, a column for each other."""
     known = [value for row in values for value in row if value is not None]
-    least, spread = (
-        min(known, default=0.0),
-        (max(known, default=0.0) - min(known, default=0.0)) or 1.0,
-    )
-    cells = [
-        (name, [
-            MapCell(value, 0.0 if value is None else (value - least) / spread, f"{name}, {column}")
-            for column, value in zip(names[1], row, strict=True)
-        ])
-        for name, row in zip(names[0], values, strict=True)
-    ]  # fmt: skip
-    return FigureMap(title, remark, names[1], cells, digits)
+    least = min(known, default=0.0)
+    spread = (max(known, default=0.0) - min(known, default=0.0)) or 1.0
+    named_rows = []
+    for name, row in zip(names[0], values, strict=True):
+        cells = []
+        for column, value in zip(names[1], row, strict=True):
+            share = 0.0
+            if value is not None:
+                share = (value - least) / spread
+            cells.append(MapCell(value, share, f"{name}, {column}"))
+        named_rows.append((name, cells))
+    return FigureMap(title, remark, names[1], named_rows, digits)
 
 
 def _heads(rows: Sequence[Row]) -> FigureMap | None:
     found = {(row["layer"], row["head"]): row for row in rows if row["figure"] == "head"}
     if not found:
         return None
-    blocks, heads = (sorted({key[axis] for key in found}) for axis in (0, 1))
+    blocks = sorted({block for block, _ in found})
+    heads = sorted({head for _, head in found})
     values = [[found[block, head]["value"] for head in heads] for block in blocks]
     first = next(iter(found.values()))
     remark = (

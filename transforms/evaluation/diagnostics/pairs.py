@@ -1,6 +1,4 @@
-"""Figures of pairs of texts: alignment, edit distance beside the cosine, and the area under the
-curve of answers.
-"""
+"""Figures of pairs of texts: alignment, edit distance and cosine, ROC-AUC of answers."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +16,7 @@ from transforms.evaluation.diagnostics.sample import Smallest, keys_of
 from transforms.evaluation.pair_files import SIDES, read_labelled, read_subsets
 
 FORM = "[sts:]NAME=PATH[,PATH] or qa:NAME=PATH"
-NEAR = 4  # edits: the pairs that BERT-flow's figure 3 looks at
+NEAR = 4  # edits of the pairs in BERT-flow's figure 3
 SHOWN = 5  # labels in an error
 ALIGNED = 4.0  # the score above which a pair counts for alignment
 Value = TypeVar("Value", float, str)
@@ -28,11 +26,10 @@ OTHERS = frozenset(("not_entailment", "not entailment", "false", "no"))
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs that were drawn of `total`: two texts each, with gold scores or with answers (1)
-    and others (0).
+    """The pairs drawn from `total`: two texts each, with gold scores, or with answers and others.
 
-    `gold` float64 [n] and `answers` bool [n] are None where the data have none; `made` says that
-    the others are answers of other questions.
+    `gold` float64 [n] and `answers` bool [n] are None if the data have none. If `made` is set, the
+    wrong answers are answers of other questions.
     """
 
     name: str
@@ -45,20 +42,20 @@ class Pairs:
 
 
 def read(word: str, want: int, labels: Collection[str] = ()) -> Pairs:
-    """The pairs that one value of `--task` names, `want` of them; `labels` are those of answers.
+    """Read the pairs of one `--task` and draw `want` of them; `labels` are those of answers.
 
-    Raises OptionError for another form, and if only a guess could say which labels are answers.
+    Raises OptionError for another form, and if only a guess could tell which labels are answers.
     """
     named, equals, listed = word.partition("=")
     kind, colon, name = named.partition(":")
-    kind, name = (kind, name) if colon else ("sts", named)
+    if not colon:
+        kind = "sts"
+        name = named
     if not equals or not name or not listed or kind not in ("sts", "qa"):
         raise OptionError(f"--task {word}: say {FORM}")
-    return (
-        _scored(name, listed.split(","), want)
-        if kind == "sts"
-        else _questions(name, listed, want, labels)
-    )
+    if kind == "sts":
+        return _scored(name, listed.split(","), want)
+    return _questions(name, listed, want, labels)
 
 
 def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
@@ -70,9 +67,9 @@ def _scored(name: str, paths: Sequence[str], want: int) -> Pairs:
 
 
 def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pairs:
-    """QNLI's layout (label, sentence1, sentence2), or two columns of any name: question and answer.
+    """Read questions and answers: QNLI's columns, or two columns of any name.
 
-    Of the latter every question is paired with the answer of another one too.
+    Of two columns every question is also paired with the answer of another one.
     """
     header = tables.read_header(path)
     if "label" in header:
@@ -80,7 +77,8 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
         right_labels = _answers_among(sorted(set(pairs.labels)), labels, f"--task qa:{name}={path}")
         drawn = _drawn(list(zip(pairs.first, pairs.second, pairs.labels, strict=True)), want)
         answers = np.array([label in right_labels for _, _, label in drawn])
-        first, second = [row[0] for row in drawn], [row[1] for row in drawn]
+        first = [row[0] for row in drawn]
+        second = [row[1] for row in drawn]
         return Pairs(name, len(pairs.labels), first, second, answers=answers)
     if len(header) != 2:
         raise OptionError(
@@ -88,30 +86,31 @@ def _questions(name: str, path: str, want: int, labels: Collection[str]) -> Pair
             " which"
         )
     rows = [(row[0], row[1], "") for _, row in tables.read_table(path, header)]
-    drawn = _drawn(rows, max(want // 2, 1)) if rows else []
+    drawn = _drawn(rows, max(want // 2, 1))
     if len(drawn) < 2:
         raise OptionError(f"--task qa:{name}={path} holds fewer than two pairs; check the file")
-    questions, right = [row[0] for row in drawn], [row[1] for row in drawn]
+    questions = [row[0] for row in drawn]
+    right = [row[1] for row in drawn]
     answers = np.repeat([True, False], len(drawn))
     return Pairs(
         name, len(rows), questions * 2, [*right, *right[1:], right[0]], answers=answers, made=True
     )
 
 
-def _answers_among(found: Sequence[str], given: Collection[str], task: str) -> set[str]:
-    """The labels of answers among those of a file: as given, else by their words.
+def _answers_among(known: Sequence[str], given: Collection[str], task: str) -> set[str]:
+    """Return the labels of answers among those of a file: as given, else by their words.
 
-    Numbers say nothing: 1 is an answer in some files, and 0 in the QNLI of Hugging Face's hub.
+    Numbers are ambiguous: 1 is an answer in some files, and 0 in the QNLI of Hugging Face's hub.
     """
-    shown = ", ".join(map(repr, found[:SHOWN]))
+    shown = ", ".join(map(repr, known[:SHOWN]))
     if given:
-        unknown = sorted(set(given) - set(found))
+        unknown = sorted(set(given) - set(known))
         if unknown:
             raise OptionError(
                 f"{task}: --labels {unknown[0]} is none of its labels; there are {shown}"
             )
         return set(given)
-    words = {label: label.lower() for label in found}
+    words = {label: label.lower() for label in known}
     odd = next((label for label, word in words.items() if word not in ANSWERS | OTHERS), None)
     if odd is not None:
         raise OptionError(
@@ -128,50 +127,56 @@ def _drawn(rows: Sequence[tuple[str, str, Value]], want: int) -> list[tuple[str,
     )
     for key, row in zip(keys, rows, strict=True):
         smallest.add(key, row)
-    return smallest.taken()
+    return smallest.items()
 
 
-def of_pairs(
+def pair_figures(
     pooler: str,
     pairs: Pairs,
     a: np.ndarray,
     b: np.ndarray,
     edits: np.ndarray | None,
-    asked: Collection[str],
+    requested: Collection[str],
 ) -> list[Row]:
-    """The figures of a pooler's vectors of both sides, float32 [n, d], as asked for; `edits` are
-    `edit_distances`.
+    """Return the requested figures of a pooler's vectors of both sides, float32 [n, d].
 
-    Correlations and areas are times 100.
+    `edits` are `edit_distances`. Correlations and areas are times 100.
     """
-    n, near, found = len(pairs.first), cosines(a, b), []
-    told: dict[str, Any] = {"task": pairs.name}
-    if "alignment" in asked and pairs.gold is not None:
+    n = len(pairs.first)
+    near = cosines(a, b)
+    rows = []
+    more: dict[str, Any] = {"task": pairs.name}
+    if "alignment" in requested and pairs.gold is not None:
         aligned = int((pairs.gold > ALIGNED).sum())
-        found.append(
-            figure("alignment", alignment(a, b, pairs.gold, ALIGNED), aligned, pooler, **told)
+        rows.append(
+            figure("alignment", alignment(a, b, pairs.gold, ALIGNED), aligned, pooler, **more)
         )
-    if "edit-distance" in asked and edits is not None:
+    if "edit-distance" in requested and edits is not None:
         for name, chosen in (("all", np.ones(n, bool)), (f"at most {NEAR} edits", edits <= NEAR)):
-            value, count = 100 * _spearman(near[chosen], edits[chosen]), int(chosen.sum())
-            found.append(figure("edit-distance", value, count, pooler, pairs=name, **told))
+            value = 100 * _spearman(near[chosen], edits[chosen])
+            count = int(chosen.sum())
+            rows.append(figure("edit-distance", value, count, pooler, pairs=name, **more))
         if pairs.gold is not None:
-            found.append(figure("spearman", 100 * _spearman(near, pairs.gold), n, pooler, **told))
-    if PAIRS in asked:
-        found += _each(pooler, pairs, near, edits)
-    if "auc" in asked and pairs.answers is not None:
-        found.append(
-            figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **told)
+            rows.append(figure("spearman", 100 * _spearman(near, pairs.gold), n, pooler, **more))
+    if PAIRS in requested:
+        rows += _each(pooler, pairs, near, edits)
+    if "auc" in requested and pairs.answers is not None:
+        rows.append(
+            figure("auc", 100 * area(near, pairs.answers), n, pooler, made=pairs.made, **more)
         )
-    return found
+    return rows
 
 
 def _each(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None) -> list[Row]:
-    """The cosine of every pair with its edits and gold score, for pictures such as BERT-flow's
-    figure 2.
-    """
-    counted = [None] * len(near) if edits is None else edits.tolist()
-    scores = [None] * len(near) if pairs.gold is None else pairs.gold.tolist()
+    """Return the cosine of every pair with its edits and gold score (BERT-flow, figure 2)."""
+    if edits is None:
+        counted = [None] * len(near)
+    else:
+        counted = edits.tolist()
+    if pairs.gold is None:
+        scores = [None] * len(near)
+    else:
+        scores = pairs.gold.tolist()
     return [
         figure("pair", value, 1, pooler, place=place, edits=edit, gold=gold, task=pairs.name)
         for place, (value, edit, gold) in enumerate(
@@ -180,10 +185,8 @@ def _each(pooler: str, pairs: Pairs, near: np.ndarray, edits: np.ndarray | None)
     ]
 
 
-def of_agreement(pairs: Pairs, near: Mapping[str, np.ndarray]) -> list[Row]:
-    """Spearman's correlation (times 100) of the cosines of every two methods, float64 [n] each by
-    name.
-    """
+def agreement_figures(pairs: Pairs, near: Mapping[str, np.ndarray]) -> list[Row]:
+    """Correlate the cosines, float64 [n], of every two methods by Spearman, times 100."""
     return [
         figure(
             "agreement",
@@ -197,8 +200,8 @@ def of_agreement(pairs: Pairs, near: Mapping[str, np.ndarray]) -> list[Row]:
     ]
 
 
-def of_gold(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:
-    """How the gold scores go with the edit distance, whatever the vectors."""
+def gold_figures(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:
+    """Correlate the gold scores with the edit distance, whatever the vectors."""
     if pairs.gold is None or edits is None:
         return []
     value = 100 * _spearman(pairs.gold, edits)
@@ -206,14 +209,15 @@ def of_gold(pairs: Pairs, edits: np.ndarray | None) -> list[Row]:
 
 
 def _spearman(a: np.ndarray, b: np.ndarray) -> float:
-    return spearman(a, b) if len(a) > 1 else math.nan
+    if len(a) < 2:
+        return math.nan
+    return spearman(a, b)
 
 
 def area(scores: np.ndarray, answers: np.ndarray) -> float:
-    """The share of (answer, other) pairs in which the answer scores higher, ties counting half
-    (ROC-AUC).
+    """Return the share of (answer, other) pairs in which the answer scores higher (ROC-AUC).
 
-    NaN where all are answers, or none.
+    Ties count half. NaN if all are answers, or none.
     """
     right = int(answers.sum())
     wrong = len(answers) - right
@@ -223,14 +227,12 @@ def area(scores: np.ndarray, answers: np.ndarray) -> float:
 
 
 def edit_distances(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> np.ndarray:
-    """The number of tokens to insert, delete or replace between two lists of token ids, int64
-    [n].
-    """
+    """Return the tokens to insert, delete or replace between two lists of token ids, int64 [n]."""
     return np.array([edit_distance(a, b) for a, b in zip(first, second, strict=True)], np.int64)
 
 
 def edit_distance(a: np.ndarray, b: np.ndarray) -> int:
-    """Levenshtein's distance of two lists of numbers."""
+    """Return Levenshtein's distance of two lists of numbers."""
     place = np.arange(len(b) + 1)
     row = place
     for count, token in enumerate(a, 1):

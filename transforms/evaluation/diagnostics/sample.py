@@ -1,6 +1,4 @@
-"""A sample by keyed hash, of a size that is known beforehand, from files, tasks and stores of any
-size.
-"""
+"""Draw samples of a given size by keyed hash, from files, tasks and stores of any size."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,8 +20,9 @@ Item = TypeVar("Item")
 
 
 class Smallest(Generic[Item]):
-    """The items with the `want` smallest keys of all that were added; at most twice as many are
-    held meanwhile.
+    """The items with the `want` smallest keys of all that were added.
+
+    At most twice as many are held meanwhile.
     """
 
     def __init__(self, want: int) -> None:
@@ -33,7 +32,7 @@ class Smallest(Generic[Item]):
         self.seen = 0
 
     def add(self, key: int, item: Item) -> None:
-        """Take an item in, if its key may be among the smallest."""
+        """Add an item, if its key may be among the smallest."""
         self.seen += 1
         if key >= self._above:
             return
@@ -43,18 +42,22 @@ class Smallest(Generic[Item]):
 
     def _cut(self) -> None:
         self._held = sorted(self._held, key=lambda held: held[:2])[: self._want]
-        self._above = self._held[-1][0] if len(self._held) == self._want else 1 << 64
+        if len(self._held) == self._want:
+            self._above = self._held[-1][0]
+        else:
+            self._above = 1 << 64
 
-    def taken(self) -> list[Item]:
-        """The items, by ascending key: an order that means nothing and never changes."""
+    def items(self) -> list[Item]:
+        """Return the items by ascending key: an arbitrary order that never changes."""
         self._cut()
         return [item for _, _, item in self._held]
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What was drawn of `total` rows: their texts (None: none are kept), and vectors by pooler,
-    float32 [n, d] each.
+    """Texts and vectors drawn from `total` rows.
+
+    `texts` is None if none are kept. `vectors` are by pooler, float32 [n, d] each.
     """
 
     total: int
@@ -79,16 +82,17 @@ def _draw(
 
 
 def keys_of(texts: Sequence[str], ids: Sequence[str]) -> list[int]:
-    """The key of each row, by its text and its id."""
+    """Return the key of each row, by its text and its id."""
     hashes = np.frombuffer(b"".join(row_hashes(texts)), np.uint8).reshape(-1, 16)
     return sample_keys(hashes, ids).tolist()
 
 
-def of_files(
+def sample_files(
     patterns: Sequence[str], file_format: str, delimiter: str | None, column: str, want: int
 ) -> Sampled:
-    """Texts of files; rows that `embed` would reject are left out. Raises OptionError where none is
-    left.
+    """Draw texts from files, without the rows that `embed` would reject.
+
+    Raises OptionError if no row is left.
     """
     smallest: Smallest[str] = Smallest(want)
     for unit in read_files(_files(patterns, file_format, delimiter), Columns(column)):
@@ -96,19 +100,19 @@ def of_files(
             smallest.add(key, text)
     if not smallest.seen:
         raise OptionError("--input holds no row with text; check --input and --text-column")
-    return Sampled(smallest.seen, smallest.taken(), {})
+    return Sampled(smallest.seen, smallest.items(), {})
 
 
 def _files(patterns: Sequence[str], file_format: str, delimiter: str | None) -> Iterator[InputFile]:
-    found = {
+    files = {
         file.path: file
         for glob in patterns
         for file in match_inputs(glob, file_format, delimiter=delimiter)
     }
-    return (found[path] for path in sorted(found))
+    return (files[path] for path in sorted(files))
 
 
-def of_store(store: Store, want: int, where: str | None = None) -> Sampled:
+def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     """Draw vectors of a snapshot, by the pooler that made them, and their texts if they are kept.
 
     With a calibration there are the calibrated vectors too. `where` is a filter of the rows. Raises
@@ -117,7 +121,9 @@ def of_store(store: Store, want: int, where: str | None = None) -> Sampled:
     selection = Selection.of(store.manifest, where)
     selection.check_rows()
     space = store.space
-    text = "text" if store.manifest.options.keep_text else None
+    text = None
+    if store.manifest.options.keep_text:
+        text = "text"
     columns = ["id", "row_hash"]
     if text is not None:
         columns.append(text)
@@ -126,7 +132,9 @@ def of_store(store: Store, want: int, where: str | None = None) -> Sampled:
     smallest: Smallest[_Drawn] = Smallest(want)
     for shard, path in enumerate(store.manifest.shard_paths):
         rows = selection.rows_of(shard)
-        selected = None if rows is None else frozenset(rows.tolist())
+        selected = None
+        if rows is not None:
+            selected = frozenset(rows.tolist())
         start = 0
         for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
             hashes = as_hashes(batch.column("row_hash"))
@@ -138,12 +146,13 @@ def of_store(store: Store, want: int, where: str | None = None) -> Sampled:
                 if selected is None or start + row in selected:
                     smallest.add(key, _draw(row, pooled, final, batch, text))
             start += len(keys)
-    taken = smallest.taken()
+    drawn = smallest.items()
     name = store.manifest.options.pooler
-    vectors = {name: np.stack([item[0] for item in taken])}
+    vectors = {name: np.stack([pooled for pooled, _, _ in drawn])}
     if space.calibration:
-        vectors[f"{name}, calibrated"] = np.stack(
-            [item[1] for item in taken if item[1] is not None]
-        )
-    texts = [item[2] for item in taken if item[2] is not None]
-    return Sampled(smallest.seen, texts if text else None, vectors)
+        calibrated = [final for _, final, _ in drawn if final is not None]
+        vectors[f"{name}, calibrated"] = np.stack(calibrated)
+    texts = None
+    if text is not None:
+        texts = [kept for _, _, kept in drawn if kept is not None]
+    return Sampled(smallest.seen, texts, vectors)

@@ -1,6 +1,4 @@
-"""Figures of token states: heads beside TF-IDF (Ditto, table 4), layers beside layers (SBERT-WK,
-figure 1).
-"""
+"""Figures of token states: heads and TF-IDF (Ditto, table 4), layers (SBERT-WK, figure 1)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ MOST_TOKENS = 30_000  # without the special ones; their attention in every head 
 
 
 @dataclass(frozen=True)
-class TokenFigures:
-    """What was gathered of `tokens` tokens, the special ones left out.
+class TokenMeasures:
+    """Measures of `tokens` tokens, without the special ones.
 
     `attention` float32 [tokens, heads] of each token to itself, `ids` of each text; `layers`
     float64 [L + 1, L + 1] the mean cosine of a token's states in two layers; `variances` float64
@@ -34,11 +32,13 @@ class TokenFigures:
 
 def gather(
     batches: Iterable[TokenStates], heads: list[tuple[int, int]], layers: int
-) -> TokenFigures:
-    """The figures of all batches, up to `MOST_TOKENS` tokens; `layers` 0: their cosines are not
-    asked for.
+) -> TokenMeasures:
+    """Measure all batches, up to `MOST_TOKENS` tokens.
+
+    If `layers` is 0, no cosines are computed.
     """
-    tokens, total = 0, np.zeros((layers + 1, layers + 1))
+    tokens = 0
+    total = np.zeros((layers + 1, layers + 1))
     attention: list[np.ndarray] = []
     ids: list[np.ndarray] = []
     variances: list[np.ndarray] = []
@@ -63,18 +63,24 @@ def gather(
         )
         if tokens >= MOST_TOKENS:
             break
-    gathered = np.concatenate(attention) if attention else np.empty((0, len(heads)), np.float32)
-    changed = np.concatenate(variances) if variances else np.empty(0)
-    return TokenFigures(tokens, gathered, ids, total / max(tokens, 1), changed)
+    return TokenMeasures(
+        tokens,
+        np.concatenate([np.empty((0, len(heads)), np.float32), *attention]),
+        ids,
+        total / max(tokens, 1),
+        np.concatenate([np.empty(0), *variances]),
+    )
 
 
 def _plain(states: TokenStates) -> np.ndarray:
     keep = states.keep.numpy()
-    return keep if states.special is None else keep & ~states.special.numpy()
+    if states.special is None:
+        return keep
+    return keep & ~states.special.numpy()
 
 
 def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
-    """The cosines of each token's states in two layers, float64 [L + 1, L + 1, tokens]."""
+    """Return the cosines of each token's states in two layers, float64 [L + 1, L + 1, tokens]."""
     import torch
 
     from transforms.pooling.sbert_wk import layer_cosines
@@ -88,25 +94,26 @@ def _cosines(states: TokenStates, index: np.ndarray, layers: int) -> np.ndarray:
     return layer_cosines(stacked).cpu().numpy()
 
 
-def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCounts) -> list[Row]:
-    """The correlation (times 100) of each head's attention of tokens to themselves with their
-    TF-IDF; the best head.
+def head_figures(
+    measures: TokenMeasures, heads: list[tuple[int, int]], words: WordCounts
+) -> list[Row]:
+    """Correlate each head's attention of tokens to themselves with TF-IDF, times 100.
 
-    The best one is a choice of Ditto's head that needs no labels.
+    The best head is a choice of Ditto's head that needs no labels.
     """
-    weights = weights_of(found.ids, words)
+    weights = weights_of(measures.ids, words)
     rows = []
     for place, (layer, head) in enumerate(heads):
-        own = found.attention[:, place]
-        told: dict[str, Any] = {"spearman": 100 * spearman(own, weights), "words": words.source}
+        own = measures.attention[:, place]
+        more: dict[str, Any] = {"spearman": 100 * spearman(own, weights), "words": words.source}
         rows.append(
-            figure("head", 100 * pearson(own, weights), found.tokens, None, layer, head, **told)
+            figure("head", 100 * pearson(own, weights), measures.tokens, None, layer, head, **more)
         )
     known = [row for row in rows if row["value"] is not None]
     if known:
         best = max(known, key=lambda row: row["value"])  # of equals the first
         pooler = f"ditto:{best['layer']}-{best['head']}"
-        more: dict[str, Any] = {"spearman": best["spearman"], "words": best["words"]}
+        more = {"spearman": best["spearman"], "words": best["words"]}
         rows.append(
             figure(
                 "chosen-head", best["value"], best["n"], pooler, best["layer"], best["head"], **more
@@ -115,16 +122,14 @@ def of_heads(found: TokenFigures, heads: list[tuple[int, int]], words: WordCount
     return rows
 
 
-def of_word_variance(found: TokenFigures, pieces: Sequence[str]) -> list[Row]:
-    """The mean variance across layers of each token that occurs, the largest first (SBERT-WK, table
-    I).
+def variance_figures(measures: TokenMeasures, pieces: Sequence[str]) -> list[Row]:
+    """Return the mean variance across layers of each token, the largest first (SBERT-WK, table I).
 
-    A token's variance is that of the cosines of its states in neighbouring layers, all layers among
-    them.
+    A token's variance is that of the cosines of its states in neighbouring layers, over all layers.
     """
-    ids = np.concatenate(found.ids) if found.ids else np.empty(0, np.int64)
+    ids = np.concatenate([np.empty(0, np.int64), *measures.ids])
     known, place, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    means = np.bincount(place, weights=found.variances, minlength=len(known)) / np.maximum(
+    means = np.bincount(place, weights=measures.variances, minlength=len(known)) / np.maximum(
         counts, 1
     )
     order = np.argsort(-means, kind="stable")
@@ -134,19 +139,22 @@ def of_word_variance(found: TokenFigures, pieces: Sequence[str]) -> list[Row]:
     ]
 
 
-def of_layers(found: TokenFigures) -> list[Row]:
-    """The mean cosine of a token's states in each two layers, and in layers that are so many apart
-    (`hops`).
-    """
-    count = len(found.layers)
+def layer_figures(measures: TokenMeasures) -> list[Row]:
+    """Return the mean cosine of a token's states in each two layers, and by distance (`hops`)."""
+    count = len(measures.layers)
     rows = [
         figure(
-            "layer-cosine", float(found.layers[one, other]), found.tokens, None, one, other=other
+            "layer-cosine",
+            float(measures.layers[one, other]),
+            measures.tokens,
+            None,
+            one,
+            other=other,
         )
         for one in range(count)
         for other in range(count)
     ]
-    hops = [float(found.layers.diagonal(hop).mean()) for hop in range(1, count)]
+    hops = [float(measures.layers.diagonal(hop).mean()) for hop in range(1, count)]
     return rows + [
-        figure("hop-cosine", value, found.tokens, hops=hop) for hop, value in enumerate(hops, 1)
+        figure("hop-cosine", value, measures.tokens, hops=hop) for hop, value in enumerate(hops, 1)
     ]

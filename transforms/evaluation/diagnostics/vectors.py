@@ -11,36 +11,39 @@ from transforms.calibration.quality import mean_cosine, uniformity
 from transforms.evaluation.diagnostics.figures import Row, figure
 
 
-def of_vectors(pooler: str, rows: np.ndarray, asked: Collection[str]) -> list[Row]:
-    """The figures of a pooler's vectors float32 [n, d], not normalised, that are asked for."""
-    n, found = len(rows), []
-    if "cosines" in asked:
-        found.append(figure("mean-cosine", mean_cosine(rows), n, pooler))
+def vector_figures(pooler: str, rows: np.ndarray, requested: Collection[str]) -> list[Row]:
+    """Return the requested figures of a pooler's vectors float32 [n, d], not normalised."""
+    n = len(rows)
+    figures = []
+    if "cosines" in requested:
+        figures.append(figure("mean-cosine", mean_cosine(rows), n, pooler))
         pairs = min(n, PAIRED_ROWS)
         for place, share in enumerate(cosine_histogram(rows)):
             low = -1 + 2 * place / BINS
-            found.append(figure("cosine-share", share, pairs, pooler, low=low, high=low + 2 / BINS))
-    if "uniformity" in asked:
+            high = low + 2 / BINS
+            figures.append(figure("cosine-share", share, pairs, pooler, low=low, high=high))
+    if "uniformity" in requested:
         value, error = uniformity(rows)
-        found.append(figure("uniformity", value, n, pooler, error=error))
-    if "spectrum" in asked:
+        figures.append(figure("uniformity", value, n, pooler, error=error))
+    if "spectrum" in requested:
         deviations = spectrum(Moments.of(rows).covariance())
-        found.append(
+        figures.append(
             figure("effective-rank", effective_rank(deviations), n, pooler, dim=rows.shape[1])
         )
-        found += [
+        figures += [
             figure("deviation", value, n, pooler, component=i)
             for i, value in enumerate(deviations, 1)
         ]
-    return found
+    return figures
 
 
 def effective_rank(deviations: Collection[float]) -> float:
-    """exp of the entropy of the deviations' shares (Roy & Vetterli 2007): d where all are equal, 1
-    where one is not 0.
+    """Return exp of the entropy of the deviations' shares (Roy & Vetterli 2007).
 
-    NaN where all are 0.
+    It is d if all are equal, 1 if one is not 0, NaN if all are 0.
     """
     values = np.asarray(list(deviations), np.float64)
-    shares = values[values > 0] / values.sum() if values.sum() > 0 else values[:0]
-    return float(np.exp(-(shares * np.log(shares)).sum())) if len(shares) else math.nan
+    if not values.sum() > 0:
+        return math.nan
+    shares = values[values > 0] / values.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))

@@ -1,6 +1,4 @@
-"""Token statistics for figures, and how a model's word embeddings lie by frequency (BERT-flow,
-table 1).
-"""
+"""Token statistics for figures, and norms of word embeddings by frequency (BERT-flow, table 1)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +14,13 @@ if TYPE_CHECKING:
 
 RANKS = (0, 100, 500, 5000)
 NEIGHBOURS = (3, 5, 7)
-LOOKED_AT = 1000  # of each bin, for the neighbours, which are looked for in the whole vocabulary
+SEARCHED = 1000  # tokens of each bin whose neighbours are searched in the whole vocabulary
 _BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class WordCounts:
-    """Counts of each token id, and the information of a token that occurs; `source` says what was
-    counted.
+    """Counts and information of each token id; `source` names what was counted.
 
     `information` [V] float64: log2 of documents over those that hold the token, or of tokens over
     its occurrences.
@@ -35,9 +32,10 @@ class WordCounts:
 
     @classmethod
     def of(cls, statistics: "TokenStatistics", source: str) -> "WordCounts":
-        """The words of token statistics of either method."""
-        of_documents = statistics.method == "tfidf"
-        total = statistics.documents if of_documents else int(statistics.counts.sum())
+        """Return the words of token statistics of either method."""
+        total = int(statistics.counts.sum())
+        if statistics.method == "tfidf":
+            total = statistics.documents
         return cls(
             statistics.counts,
             _information(total, statistics.counts),
@@ -45,8 +43,8 @@ class WordCounts:
         )
 
     @classmethod
-    def of_texts(cls, ids: Sequence[np.ndarray], vocabulary: int) -> "WordCounts":
-        """The words of the texts that are looked at themselves, by their token ids."""
+    def count_texts(cls, ids: Sequence[np.ndarray], vocabulary: int) -> "WordCounts":
+        """Count the words of the examined texts themselves, by their token ids."""
         held = np.concatenate([np.unique(text) for text in ids])
         holding = np.bincount(held, minlength=vocabulary)
         counts = np.bincount(np.concatenate(ids), minlength=vocabulary)
@@ -58,8 +56,9 @@ def _information(total: int, counts: np.ndarray) -> np.ndarray:
 
 
 def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.ndarray]]:
-    """Ids of the tokens that occur, by frequency: first and last rank (from 0, exclusive) of a bin,
-    its ids [m].
+    """Return ids of the tokens that occur, in bins by frequency.
+
+    Each bin has its first and last rank (from 0, exclusive) and its ids [m].
     """
     plain = np.setdiff1d(np.flatnonzero(counts), special)
     ids = plain[np.argsort(-counts[plain], kind="stable")]
@@ -67,39 +66,43 @@ def bins(counts: np.ndarray, special: np.ndarray) -> list[tuple[int, int, np.nda
     return [(low, high, ids[low:high]) for low, high in pairwise(bounds) if high > low]
 
 
-def of_words(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> list[Row]:
-    """Mean norm of the embeddings [V, E] of each bin, mean distance to the nearest others, dot
-    product with these.
+def word_figures(matrix: np.ndarray, words: WordCounts, special: np.ndarray) -> list[Row]:
+    """Return norms and nearest neighbours of the embeddings [V, E] in each bin.
+
+    For each bin: the mean norm, the mean distance to the nearest others and the mean dot product
+    with these.
     """
     vocabulary = np.setdiff1d(np.arange(len(matrix)), special)
-    found: list[Row] = []
+    rows: list[Row] = []
     for low, high, ids in bins(words.counts[: len(matrix)], special):
-        told: dict[str, Any] = {"low": low, "high": high, "words": words.source}
+        more: dict[str, Any] = {"low": low, "high": high, "words": words.source}
         norms = np.linalg.norm(matrix[ids].astype(np.float64), axis=1)
-        found.append(figure("norm", float(norms.mean()), len(ids), **told))
-        chosen = ids[np.linspace(0, len(ids) - 1, min(len(ids), LOOKED_AT)).astype(int)]
+        rows.append(figure("norm", float(norms.mean()), len(ids), **more))
+        chosen = ids[np.linspace(0, len(ids) - 1, min(len(ids), SEARCHED)).astype(int)]
         distances, products = nearest(matrix, chosen, vocabulary, max(NEIGHBOURS))
         for k in NEIGHBOURS:
-            near = {**told, "neighbours": k}
-            found.append(
+            near = {**more, "neighbours": k}
+            rows.append(
                 figure("neighbour-distance", float(distances[:, :k].mean()), len(chosen), **near)
             )
-            found.append(
+            rows.append(
                 figure("neighbour-product", float(products[:, :k].mean()), len(chosen), **near)
             )
-    return found
+    return rows
 
 
 def nearest(
     matrix: np.ndarray, ids: np.ndarray, among: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Euclidean distances of tokens to their `k` nearest others, ascending, and dot products with
-    them, [n, k] each.
+    """Return distances of tokens to their `k` nearest others, ascending, and dot products.
+
+    Both are [n, k]; the distances are Euclidean.
     """
     others = matrix[among].astype(np.float32)
     squares = np.square(others, dtype=np.float64).sum(axis=1)
     k = min(k, len(among) - 1)
-    distances, products = np.empty((len(ids), k)), np.empty((len(ids), k))
+    distances = np.empty((len(ids), k))
+    products = np.empty((len(ids), k))
     size = max(1, _BLOCK_BYTES // (8 * len(among)))
     for start in range(0, len(ids), size):
         block = ids[start : start + size]
@@ -119,11 +122,12 @@ def nearest(
 
 
 def weights_of(ids: Sequence[np.ndarray], words: WordCounts) -> np.ndarray:
-    """tf * idf of each token of texts, one text after the other: its occurrences in its text times
-    its information.
+    """Return tf * idf of each token of texts, one text after the other.
+
+    It is the token's occurrences in its text times its information.
     """
     parts = []
     for text in ids:
         _, inverse, times = np.unique(text, return_inverse=True, return_counts=True)
         parts.append(times[inverse] * words.information[text])
-    return np.concatenate(parts) if parts else np.empty(0)
+    return np.concatenate([np.empty(0), *parts])

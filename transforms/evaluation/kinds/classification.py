@@ -1,4 +1,4 @@
-"""Classification of single texts and of pairs by their vectors alone, as SentEval does it."""
+"""Classify single texts and pairs by their vectors alone, as SentEval does."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,11 +34,11 @@ class LabelledTexts:
 
 @dataclass(frozen=True)
 class Classification:
-    """Labelled texts in one, two (training, test) or three (training, dev, test) parts; the score
-    is the accuracy.
+    """Labelled texts in one, two (training, test) or three (training, dev, test) parts.
 
-    A classifier sees vectors of length 1. One part: ten-fold cross-validation, nested; two:
-    regularised by ten folds of the training rows; three: by the dev rows.
+    The score is the accuracy of a classifier that sees vectors of length 1. One part: ten-fold
+    cross-validation, nested; two: regularised by ten folds of the training rows; three: by the dev
+    rows.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Classification:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Classification":
-        """The task of one to three files with the columns label and text."""
+        """Read one to three files with the columns label and text."""
         classifiers.check_installed()
         if len(paths) > 3:
             raise OptionError(
@@ -61,8 +61,9 @@ class Classification:
 
     @classmethod
     def read_probing(cls, name: str, paths: Sequence[str], classifier: str) -> "Classification":
-        """The probing task of a file of SentEval's: tr, va or te, label and text, tab-separated,
-        without a header.
+        """Read a probing task of SentEval from one file.
+
+        Its lines have tr, va or te, a label and a text, tab-separated, without a header.
         """
         classifiers.check_installed()
         if len(paths) != 1:
@@ -70,21 +71,20 @@ class Classification:
                 f"--task probing:{name}: say one PATH, with tr, va or te, a label and a text in"
                 " each line"
             )
-        found: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
+        parts: dict[str, LabelledTexts] = {part: LabelledTexts([], []) for part in PARTS}
         for line, text in enumerate(tables.read_lines(paths[0]), 1):
             row = text.split("\t")
             if len(row) < 3 or row[0] not in PARTS:
                 raise tables.bad_line(
                     paths[0], line, "not tr, va or te, a label and a text, tab-separated"
                 )
-            found[row[0]].labels.append(tables.label(paths[0], line, row[1]))
-            found[row[0]].texts.append(row[2])
-        if not all(part.labels for part in found.values()):
+            parts[row[0]].labels.append(tables.label(paths[0], line, row[1]))
+            parts[row[0]].texts.append(row[2])
+        if not all(part.labels for part in parts.values()):
             raise OptionError(f"--task {paths[0]} lacks lines of tr, va or te; check the file")
-        check_labels(f"probing:{name}", [part.labels for part in found.values()])
-        return cls(
-            name, tuple(found.values()), of_probe(tables.stem(paths[0]), classifier), "probing"
-        )
+        check_labels(f"probing:{name}", [part.labels for part in parts.values()])
+        used = classifier_of_probe(tables.stem(paths[0]), classifier)
+        return cls(name, tuple(parts.values()), used, "probing")
 
     @property
     def texts(self) -> list[str]:
@@ -92,24 +92,26 @@ class Classification:
 
     @cached_property
     def notes(self) -> list[str]:
-        return overlap(self.parts[0].texts, self.parts[-1].texts) if len(self.parts) > 1 else []
+        if len(self.parts) > 1:
+            return overlap(self.parts[0].texts, self.parts[-1].texts)
+        return []
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
-        features = [unit(vectors.of(part.texts)).astype(np.float32) for part in self.parts]
-        return judged(features, labels, self.classifier)
+        features = [unit(vectors.lookup(part.texts)).astype(np.float32) for part in self.parts]
+        return judge(features, labels, self.classifier)
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        return {"accuracy": Means(classifiers.stacked(predictions))}
+        return {"accuracy": Means(classifiers.stack_correct(predictions))}
 
 
 @dataclass(frozen=True)
 class Inference:
-    """Labelled pairs told apart by |u-v| and u*v: training, dev and test part, or training and test
-    as MRPC has it.
+    """Labelled pairs, classified by |u-v| and u*v, in two or three parts.
 
-    Without a dev part the classifier is regularised by ten folds of the training rows. The score is
-    the accuracy; of labels 1 and 0 there is F1 too.
+    The parts are training, dev and test pairs, or training and test pairs, as in MRPC. Without a
+    dev part the classifier is regularised by ten folds of the training rows. The score is the
+    accuracy, and F1 too if the labels are 1 and 0.
     """
 
     name: str
@@ -120,9 +122,7 @@ class Inference:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], classifier: str) -> "Inference":
-        """The task of two or three files with the columns label, sentence1, sentence2, or of one
-        SICK.txt.
-        """
+        """Read two or three files with the columns label, sentence1, sentence2, or one SICK.txt."""
         classifiers.check_installed()
         parts = tuple(read_splits(paths, read_labelled))
         if len(parts) not in (2, 3):
@@ -139,7 +139,8 @@ class Inference:
 
     @cached_property
     def notes(self) -> list[str]:
-        train, test = self.parts[0], self.parts[-1]
+        train = self.parts[0]
+        test = self.parts[-1]
         both = overlap([*train.first, *train.second], [*test.first, *test.second])
         unlabelled = sum(part.unlabelled for part in self.parts)
         if not unlabelled:
@@ -149,12 +150,13 @@ class Inference:
     def predict(self, vectors: TaskVectors) -> Predictions:
         labels = labels_as_numbers([part.labels for part in self.parts])
         features = [
-            pair_features(vectors.of(part.first), vectors.of(part.second)) for part in self.parts
+            pair_features(vectors.lookup(part.first), vectors.lookup(part.second))
+            for part in self.parts
         ]
-        return judged(features, labels, self.classifier)
+        return judge(features, labels, self.classifier)
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the test pairs; no classifier is trained."""
+        """Score a cross-encoder's labels of the test pairs; no classifier is trained."""
         test = self.parts[-1]
         unknown = sorted(set(test.labels) - set(scorer.labels))
         if scorer.labels and unknown:
@@ -163,48 +165,57 @@ class Inference:
                 f"({', '.join(scorer.labels)}); train it on the same labels"
             )
         numbers = scorer.label_numbers(test.first, test.second)
-        found = np.array([scorer.labels[number] for number in numbers])
-        return classifiers.correct(found, np.array(test.labels))
+        predicted = np.array([scorer.labels[number] for number in numbers])
+        return classifiers.correct(predicted, np.array(test.labels))
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
-        correct = classifiers.stacked(predictions)
-        found: dict[str, Evidence] = {"accuracy": Means(correct)}
+        correct = classifiers.stack_correct(predictions)
+        evidence: dict[str, Evidence] = {"accuracy": Means(correct)}
         words = [label.lower() for label in self.parts[-1].labels]
         if set(words) <= {*YES, *NO}:
             positive = np.array([word in YES for word in words])
-            found["f1"] = Decisions(positive == (correct > 0), positive)
-        return found
+            evidence["f1"] = Decisions(positive == (correct > 0), positive)
+        return evidence
 
 
-def of_probe(probe: str, classifier: str) -> str:
-    """What judges a probing task: SentEval judges word content without a hidden layer, whatever is
-    asked for.
+def classifier_of_probe(probe: str, classifier: str) -> str:
+    """Return the classifier of a probing task.
+
+    SentEval judges word content without a hidden layer, so the request is ignored there.
     """
-    return classifiers.LOGISTIC if probe.replace("_", "-") == WORD_CONTENT else classifier
+    if probe.replace("_", "-") == WORD_CONTENT:
+        return classifiers.LOGISTIC
+    return classifier
 
 
-def judged(
+def judge(
     features: Sequence[np.ndarray], labels: Sequence[np.ndarray], classifier: str
 ) -> Predictions:
-    """Which test rows a classifier gets right, of features and labels in one to three parts."""
+    """Return the test rows that a classifier gets right.
+
+    `features` and `labels` have one to three parts, as `Classification` describes.
+    """
     if len(features) == 1:
         return classifiers.correct(
             classifiers.cross_validated(features[0], labels[0], classifier), labels[0]
         )
-    dev = (features[1], labels[1]) if len(features) == 3 else None
+    dev = None
+    if len(features) == 3:
+        dev = (features[1], labels[1])
     predicted = classifiers.held_out((features[0], labels[0]), dev, features[-1], classifier)
     return classifiers.correct(predicted, labels[-1])
 
 
 def labels_as_numbers(parts: Sequence[list[str]]) -> list[np.ndarray]:
-    """The labels of each part as numbers, the same for a label in all of them."""
+    """Return the labels of each part as numbers, the same ones in all parts."""
     numbers, _ = numbered([label for part in parts for label in part], "")
     return np.split(numbers, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def check_labels(task: str, parts: Sequence[list[str]]) -> None:
-    """Raise OptionError where a classifier has nothing to tell apart, or never saw a label it is
-    asked for.
+    """Raise OptionError for labels that a classifier cannot learn.
+
+    Training labels must differ, and every test label must occur among them.
     """
     numbered(parts[0], task)
     unknown = sorted(set(parts[-1]) - set(parts[0]))

@@ -1,4 +1,4 @@
-"""Clustering: how well k-means finds the labels of texts."""
+"""Clustering: k-means of texts, compared with their labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,9 @@ SEEDS = 10
 
 @dataclass(frozen=True)
 class Clustering:
-    """Labelled texts; the score is the mean v-measure of k-means from 10 seeds, as many clusters as
-    there are labels.
+    """Labelled texts; the score is the mean v-measure of k-means from 10 seeds.
 
-    The vectors are scaled to length 1.
+    There are as many clusters as labels. The vectors are scaled to length 1.
     """
 
     name: str
@@ -32,7 +31,7 @@ class Clustering:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str]) -> "Clustering":
-        """The task of files with the columns label and text."""
+        """Read files with the columns label and text."""
         classifier.check_installed()
         rows = [
             (tables.label(path, line, label), text)
@@ -47,7 +46,8 @@ class Clustering:
     def predict(self, vectors: TaskVectors) -> Predictions:
         from sklearn.cluster import KMeans
 
-        rows, number = unit(vectors.of(self.texts)).astype(np.float32), int(self.labels.max()) + 1
+        rows = unit(vectors.lookup(self.texts)).astype(np.float32)
+        number = int(self.labels.max()) + 1
         found = [
             KMeans(number, n_init=1, random_state=seed).fit_predict(rows) for seed in range(SEEDS)
         ]

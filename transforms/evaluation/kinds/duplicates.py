@@ -1,6 +1,4 @@
-"""Duplicate detection: pairs that are duplicates or not, found by the similarity of their
-vectors.
-"""
+"""Duplicate detection: find duplicate pairs by the similarity of their vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Pairs of sentences with the label 1 (duplicates) or 0; scored by average precision and by the
-    best F1.
+    """Pairs of sentences with the label 1 (duplicates) or 0.
+
+    They are scored by average precision and by the best F1.
     """
 
     name: str
@@ -37,10 +36,10 @@ class Duplicates:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Duplicates":
-        """The task of files with label, sentence1, sentence2, or QQP's is_duplicate, question1,
-        question2.
-        """
-        labels, first, second = [], [], []
+        """Read files with label, sentence1, sentence2, or with QQP's columns."""
+        labels = []
+        first = []
+        second = []
         for path in paths:
             header = tables.read_header(path)
             columns = (label_column(header), *sides_of(header))
@@ -64,11 +63,11 @@ class Duplicates:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         return self._scored(
-            similarities(self.similarity, vectors.of(self.first), vectors.of(self.second))
+            similarities(self.similarity, vectors.lookup(self.first), vectors.lookup(self.second))
         )
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the pairs."""
+        """Score the pairs by a cross-encoder."""
         return self._scored(scorer.scores(self.first, self.second))
 
     def _scored(self, scores: np.ndarray) -> Predictions:

@@ -1,4 +1,4 @@
-"""Judged searches: queries, which documents answer them, and the measures of what was found."""
+"""Judged searches: queries, the documents that answer them, and measures of the results."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ from transforms.evaluation.task import Predictions, quoted
 
 DEPTH = 100
 SAME_IDS = "same-ids"  # what to do with a document that has the id of the query
-DROP, KEEP = "drop", "keep"
+DROP = "drop"
+KEEP = "keep"
 MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map@100": "AP"}
 
 
@@ -23,8 +24,8 @@ MEASURES = {"ndcg@10": "nDCG@10", "recall@100": "R@100", "mrr@10": "RR@10", "map
 class Judgements:
     """Judged queries: their ids and texts, and for each the grades of documents by id.
 
-    A document with the query's own id is dropped from what a search found, as BEIR and MTEB do,
-    unless `same_ids` is "keep": in some collections the queries are documents too.
+    A document with the query's own id is dropped from the results, as BEIR and MTEB do, unless
+    `same_ids` is "keep": in some collections the queries are documents too.
     """
 
     ids: list[str]
@@ -42,13 +43,11 @@ class Judgements:
         ]
 
     def notes(self, documents: set[str]) -> list[str]:
-        """What a reader of the scores has to know, given the ids of the documents that can be
-        found.
-        """
-        said = []
+        """Return notes on the data, given the ids of the documents that can be found."""
+        notes = []
         if self.unanswered:
             count = len(self.unanswered)
-            said.append(
+            notes.append(
                 f"{count} queries have no relevant document and count 0: {quoted(self.unanswered)}"
             )
         lost = [
@@ -58,7 +57,7 @@ class Judgements:
             if grade > 0 and doc not in documents
         ]
         if lost:
-            said.append(
+            notes.append(
                 f"{len(lost)} relevant documents are not in the corpus and are never found:"
                 f" {quoted(lost)}"
             )
@@ -68,19 +67,17 @@ class Judgements:
                 len(same), "query has a document of its id", "queries have a document of their id"
             )
             kept = f"{SAME_IDS}={KEEP} keeps it"
-            said.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
-        return said
+            notes.append(f"{number}, dropped from the results as in BEIR ({kept}): {quoted(same)}")
+        return notes
 
     def measured(self, found: Sequence[Sequence[str]]) -> Predictions:
-        """The measures of each query, float64 [queries], of ids of documents, best first, without
-        ties.
+        """Return the measures of each query, float64 [queries], from ids of documents, best first.
 
-        The first 100 documents count, after those that are dropped.
+        The ids have no ties. Of the documents that are not dropped, the first 100 count.
         """
         import ir_measures
 
         found = [self._counting(name, ids) for name, ids in zip(self.ids, found, strict=True)]
-
         names = {str(place): place for place in range(len(self.ids))}
         qrels = [
             ir_measures.Qrel(name, doc, grade)
@@ -99,21 +96,23 @@ class Judgements:
         return values
 
     def _counting(self, query: str, found: Sequence[str]) -> list[str]:
-        """The documents found for a query that count."""
+        """Return the documents found for a query that count."""
         if self.same_ids == DROP:
             found = [name for name in found if name != query]
         return list(found[:DEPTH])
 
 
 def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgements:
-    """The queries (JSON lines: _id, text) that a file of relevance judgements (query-id, corpus-id,
-    score) judges.
+    """Read the queries that a file of relevance judgements judges.
+
+    Queries are JSON lines with _id and text; judgements have query-id, corpus-id and score.
     """
     if importlib.util.find_spec("ir_measures") is None:
         raise MissingExtraError(f"retrieval needs ir_measures: {pip_line('evaluate')}")
     texts = {}
     for line, row in tables.read_json_lines(queries):
-        name, text = row.get("_id"), row.get("text")
+        name = row.get("_id")
+        text = row.get("text")
         if name is None or not isinstance(text, str):
             raise tables.bad_line(queries, line, "no _id and text")
         texts[str(name)] = text
@@ -135,7 +134,7 @@ def read_judgements(queries: str, qrels: str, same_ids: str = DROP) -> Judgement
 
 
 def check_finite(scores: np.ndarray, what: str) -> None:
-    """Raise SentenceBeamError for scores [q, k] among which one is no number."""
+    """Raise SentenceBeamError if one of the scores [q, k] is NaN."""
     bad = np.flatnonzero(np.isnan(scores).any(axis=1))
     if bad.size:
         raise SentenceBeamError(
@@ -144,7 +143,7 @@ def check_finite(scores: np.ndarray, what: str) -> None:
 
 
 def evidence_of(predictions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Evidence]:
-    """The queries' measures of all methods, for each metric."""
+    """Return the queries' measures of all methods, for each metric."""
     return {
         metric: Means(np.stack([found[metric] for found in predictions])) for metric in MEASURES
     }

@@ -1,7 +1,7 @@
-"""Probing tasks made from the sentences of any text: is a surface property still to be read off a
-vector?
+"""Make probing tasks from the sentences of any text: can a vector tell a surface property?
 
-As SentEval's files of these names (arXiv:1805.01070), with the words as they stand between blanks.
+They are like SentEval's files of these names (arXiv:1805.01070), with words as they are between
+blanks.
 """
 
 import hashlib
@@ -17,11 +17,11 @@ from transforms.evaluation.kinds.classification import (
     Classification,
     LabelledTexts,
     check_labels,
-    of_probe,
+    classifier_of_probe,
 )
 
 LENGTHS = ((5, 8), (9, 12), (13, 16), (17, 20), (21, 25), (26, 28))
-# targets of word content, the words of rank 2,001 to 3,000 where these are frequent enough
+# the targets of word content have the ranks 2,001 to 3,000, if these words are frequent enough
 WORDS = 1000
 MIDDLE = 2000
 FEWEST = 10  # rows of a label; labels with fewer are left out
@@ -31,11 +31,10 @@ Labelled = list[tuple[str, str]]
 
 
 def make(name: str, path: str, classifier: str) -> Classification:
-    """The probing task of this name from a text file with a sentence a line: 80 % training, 10 %
-    dev and test each.
+    """Make the probing task of this name from a text file with a sentence a line.
 
-    Labels are equally frequent. Raises OptionError for an unknown name and for a text that has too
-    few sentences.
+    80 % of the rows are for training, 10 % each for dev and test. Labels are equally frequent.
+    Raises OptionError for an unknown name and for a text with too few sentences.
     """
     if name not in MAKERS:
         raise OptionError(f"--make {name}={path}: {name} is not known; say {', '.join(MAKERS)}")
@@ -53,11 +52,11 @@ def make(name: str, path: str, classifier: str) -> Classification:
             " needed"
         )
     check_labels(f"probing:{name}", [part.labels for part in parts])
-    return Classification(name, tuple(parts), of_probe(name, classifier), "probing")
+    return Classification(name, tuple(parts), classifier_of_probe(name, classifier), "probing")
 
 
 def sentence_lengths(sentences: Sequence[str]) -> Labelled:
-    """Sentences of 5 to 28 words, labelled by one of six ranges of their length."""
+    """Return sentences of 5 to 28 words, labelled by one of six ranges of their length."""
     found = []
     for sentence in sentences:
         words = len(sentence.split())
@@ -68,8 +67,9 @@ def sentence_lengths(sentences: Sequence[str]) -> Labelled:
 
 
 def word_contents(sentences: Sequence[str]) -> Labelled:
-    """Sentences with exactly one of 1,000 words of middling frequency, of fewer in a short text,
-    labelled by it.
+    """Return sentences with exactly one of 1,000 words of middling frequency, their label.
+
+    A short text has fewer such words.
     """
     counts = Counter(word for sentence in sentences for word in sentence.split() if word.isalpha())
     ranked = [
@@ -77,8 +77,11 @@ def word_contents(sentences: Sequence[str]) -> Labelled:
         for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         if count >= FEWEST
     ]
-    enough = len(ranked) >= MIDDLE + WORDS
-    first, number = (MIDDLE, WORDS) if enough else (len(ranked) // 2, max(2, len(ranked) // FEWEST))
+    first = MIDDLE
+    number = WORDS
+    if len(ranked) < MIDDLE + WORDS:
+        first = len(ranked) // 2
+        number = max(2, len(ranked) // FEWEST)
     targets = set(ranked[first : first + number])
     found = []
     for sentence in sentences:
@@ -89,8 +92,9 @@ def word_contents(sentences: Sequence[str]) -> Labelled:
 
 
 def bigram_shifts(sentences: Sequence[str]) -> Labelled:
-    """Sentences of which half (I) have two neighbouring words, that differ, in each other's place;
-    the rest is O.
+    """Return sentences of which about half (I) have two different neighbouring words swapped.
+
+    The others are labelled O.
     """
     found = []
     for sentence in sentences:
@@ -116,22 +120,21 @@ MAKERS: dict[str, Callable[[Sequence[str]], Labelled]] = {
 
 
 def _balanced(rows: Labelled) -> Labelled:
-    """As many rows of each label, chosen and ordered by the hash of their texts, the labels taking
-    turns.
+    """Return as many rows of each label, chosen and ordered by the hash of their texts.
 
-    Of ten rows of a label that follow each other eight go to the training part: a label is in all
-    three parts.
+    The labels take turns, ten rows each. Eight of ten consecutive rows are for training, so that
+    each label is in all three parts.
     """
-    by: dict[str, list[str]] = {}
+    by_label: dict[str, list[str]] = {}
     for label, text in sorted(rows, key=lambda row: _key(row[1])):
-        by.setdefault(label, []).append(text)
-    by = {label: texts for label, texts in sorted(by.items()) if len(texts) >= FEWEST}
-    size = min([len(texts) for texts in by.values()], default=0)
-    size = min(size, MOST // max(1, len(by))) // FEWEST * FEWEST
+        by_label.setdefault(label, []).append(text)
+    by_label = {label: texts for label, texts in sorted(by_label.items()) if len(texts) >= FEWEST}
+    size = min([len(texts) for texts in by_label.values()], default=0)
+    size = min(size, MOST // max(1, len(by_label))) // FEWEST * FEWEST
     return [
         (label, text)
         for start in range(0, size, FEWEST)
-        for label, texts in by.items()
+        for label, texts in by_label.items()
         for text in texts[start : start + FEWEST]
     ]
 

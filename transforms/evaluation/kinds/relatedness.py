@@ -17,18 +17,21 @@ if TYPE_CHECKING:
     from transforms.encoder.pair_scorer import PairScorer
 
 BINS = 5
-BATCH, RATE, SEED = 64, 1e-3, 1111
-# a round; all; rounds without a better dev score before it ends
-EPOCHS, MOST_EPOCHS, PATIENCE = 50, 1000, 3
+BATCH = 64
+RATE = 1e-3
+SEED = 1111
+EPOCHS = 50  # of a round
+MOST_EPOCHS = 1000  # of all rounds
+PATIENCE = 3  # rounds without a better dev score before the training ends
 
 
 @dataclass(frozen=True)
 class Relatedness:
-    """Pairs with scores from 0 to 5: a softmax over 1 to 5 is trained, by dev scores it ends, on
-    test pairs it counts.
+    """Pairs with scores from 0 to 5, predicted by a softmax over 1 to 5.
 
-    Features are |u-v| and u*v of the vectors as they are pooled and calibrated; the score is
-    Pearson's correlation.
+    It is trained on the training pairs, stopped by the dev score, and scored on the test pairs by
+    Pearson's correlation. Features are |u-v| and u*v of the vectors as they are pooled and
+    calibrated.
     """
 
     name: str
@@ -40,7 +43,7 @@ class Relatedness:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str]) -> "Relatedness":
-        """The task of three files, or of one SICK.txt."""
+        """Read three files, or one SICK.txt."""
         splits = read_splits(paths, read_pairs)
         if len(splits) != 3:
             raise OptionError(
@@ -72,13 +75,16 @@ class Relatedness:
 
     def predict(self, vectors: TaskVectors) -> Predictions:
         train, dev, test = (
-            pair_features(vectors.of(s.first), vectors.of(s.second)) for s in self._splits
+            pair_features(vectors.lookup(s.first), vectors.lookup(s.second)) for s in self._splits
         )
-        best, found, waited = -np.inf, np.zeros(len(test)), 0
+        best = -np.inf
+        found = np.zeros(len(test))
+        waited = 0
         for on_dev, on_test in _rounds(train, self.train.gold, dev, test):
             score = float(np.nan_to_num(correlation(on_dev[None], self.dev.gold)[0], nan=-1.0))
             if score > best:
-                best, found = score, on_test
+                best = score
+                found = on_test
                 continue
             waited += 1
             if waited > PATIENCE:
@@ -86,7 +92,7 @@ class Relatedness:
         return {"predicted": found}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the test pairs; no regressor is trained."""
+        """Score the test pairs by a cross-encoder; no regressor is trained."""
         return {"predicted": scorer.scores(self.test.first, self.test.second)}
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
@@ -99,12 +105,14 @@ class Relatedness:
 
 
 def bins(gold: np.ndarray) -> np.ndarray:
-    """Scores [n] as shares of the whole numbers from 1 to 5, float32 [n, 5]; what is below 1 has a
-    share of 0 lost.
+    """Return scores [n] as shares of the whole numbers from 1 to 5, float32 [n, 5].
+
+    A score below 1 loses its share of 0.
     """
     below = np.floor(gold)
     shares = np.zeros((len(gold), BINS + 2), np.float32)
-    rows, place = np.arange(len(gold)), below.astype(int)
+    rows = np.arange(len(gold))
+    place = below.astype(int)
     shares[rows, place] = below - gold + 1
     shares[rows, place + 1] += (gold - below).astype(np.float32)
     return shares[:, 1 : BINS + 1]
@@ -113,12 +121,12 @@ def bins(gold: np.ndarray) -> np.ndarray:
 def _rounds(
     train: np.ndarray, gold: np.ndarray, dev: np.ndarray, test: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Predictions on dev and test features after each round of training."""
-    generator, targets = np.random.default_rng(SEED), bins(gold)
+    """Yield the predictions on dev and test features after each round of training."""
+    generator = np.random.default_rng(SEED)
+    targets = bins(gold)
     bound = train.shape[1] ** -0.5
-    weights = generator.uniform(-bound, bound, (train.shape[1] + 1, BINS)).astype(
-        np.float32
-    )  # the last row is the bias
+    size = (train.shape[1] + 1, BINS)  # the last row is the bias
+    weights = generator.uniform(-bound, bound, size).astype(np.float32)
     train, dev, test = (
         np.append(x, np.ones((len(x), 1), np.float32), axis=1) for x in (train, dev, test)
     )
@@ -133,7 +141,7 @@ def _rounds(
 
 
 def _expected(logits: np.ndarray) -> np.ndarray:
-    """The expected scores, float64 [n]."""
+    """Return the expected scores, float64 [n]."""
     return _softmax(logits).astype(np.float64) @ np.arange(1, BINS + 1)
 
 
@@ -143,9 +151,7 @@ def _softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def _slope(shares: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """The gradient of the mean squared error of shares [n, 5] with respect to what the softmax is
-    of.
-    """
+    """Return the gradient of the mean squared error of shares [n, 5] at the softmax's input."""
     slope = 2 * (shares - targets) / shares.size
     return shares * (slope - (slope * shares).sum(axis=1, keepdims=True))
 
@@ -154,11 +160,13 @@ class _Adam:
     """The optimiser of arXiv:1412.6980 with its usual constants; changes the weights in place."""
 
     def __init__(self, weights: np.ndarray) -> None:
-        self._weights, self._steps = weights, 0
-        self._mean, self._square = np.zeros_like(weights), np.zeros_like(weights)
+        self._weights = weights
+        self._steps = 0
+        self._mean = np.zeros_like(weights)
+        self._square = np.zeros_like(weights)
 
     def step(self, gradient: np.ndarray) -> None:
-        """Go a step down a gradient."""
+        """Descend one step along a gradient."""
         self._steps += 1
         self._mean += 0.1 * (gradient - self._mean)
         self._square += 0.001 * (gradient**2 - self._square)

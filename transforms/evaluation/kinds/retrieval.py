@@ -1,6 +1,4 @@
-"""Retrieval: documents of a folder in BEIR's layout, found by the vectors of queries, compared with
-every document.
-"""
+"""Retrieval: compare the vectors of queries with every document of a folder in BEIR's layout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,8 +31,9 @@ BLOCK_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Retrieval:
-    """Judged queries and documents; the nearest 100 documents by cosine, equal scores in the order
-    of their ids.
+    """Judged queries and documents; the nearest 100 documents by cosine count.
+
+    Documents with equal scores are in the order of their ids.
     """
 
     name: str
@@ -45,16 +44,16 @@ class Retrieval:
 
     @classmethod
     def read(cls, name: str, folder: str, same_ids: str = DROP) -> "Retrieval":
-        """The task of a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv."""
+        """Read a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv."""
         corpus = storage.join(folder, "corpus.jsonl")
-        queries, qrels = (
-            storage.join(folder, "queries.jsonl"),
-            storage.join(folder, "qrels", "test.tsv"),
-        )
+        queries = storage.join(folder, "queries.jsonl")
+        qrels = storage.join(folder, "qrels", "test.tsv")
         judged = read_judgements(queries, qrels, same_ids)
         documents: dict[str, str] = {}
         for line, row in tables.read_json_lines(corpus):
-            key, text, title = row.get("_id"), row.get("text"), row.get("title") or ""
+            key = row.get("_id")
+            text = row.get("text")
+            title = row.get("title") or ""
             if key is None or not isinstance(text, str) or str(key) in documents:
                 raise tables.bad_line(corpus, line, "no text, or no _id of its own")
             documents[str(key)] = f"{title} {text}".strip()
@@ -76,9 +75,9 @@ class Retrieval:
         return self.judgements.notes(set(self.ids))
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        queries = _unit(vectors.of_queries(self.queries))
+        queries = _unit(vectors.lookup_queries(self.queries))
         blocks = (
-            (_unit(vectors.of(self.documents[start : start + BLOCK_ROWS])), start)
+            (_unit(vectors.lookup(self.documents[start : start + BLOCK_ROWS])), start)
             for start in range(0, len(self.documents), BLOCK_ROWS)
         )
         scores, found = exact_search(blocks, queries, DEPTH + 1, "ip")
@@ -86,12 +85,10 @@ class Retrieval:
         return {**self._measured(found.tolist()), "found": found.astype(np.int64)}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the documents that the first method found: the same ones in
-        another order.
-        """
+        """Order the documents that the first method found by a cross-encoder's scores."""
         found = [[at for at in row if at >= 0] for row in first["found"].tolist()]
-        asked = [text for text, row in zip(self.queries, found, strict=True) for _ in row]
-        scores = scorer.scores(asked, [self.documents[at] for row in found for at in row])
+        queries = [text for text, row in zip(self.queries, found, strict=True) for _ in row]
+        scores = scorer.scores(queries, [self.documents[at] for row in found for at in row])
         ends = np.cumsum([len(row) for row in found])
         orders = [np.argsort(-part, kind="stable") for part in np.split(scores, ends[:-1])]
         return self._measured(
@@ -99,7 +96,7 @@ class Retrieval:
         )
 
     def _measured(self, found: Sequence[Sequence[int]]) -> Predictions:
-        """The measures of each query, of the places of documents, best first; -1 is none."""
+        """Return the measures of each query from places of documents, best first; -1 is none."""
         return self.judgements.measured([[self.ids[at] for at in row if at >= 0] for row in found])
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
@@ -107,5 +104,5 @@ class Retrieval:
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
-    """The vectors float32 at length 1, those without a direction as they are."""
+    """Return the vectors as float32 at length 1; those without a direction stay unchanged."""
     return prepared(np.ascontiguousarray(vectors, np.float32), "cosine")

@@ -1,6 +1,4 @@
-"""Retrieval from a store: what its index, its precision and its truncation cost, beside its own
-exact search.
-"""
+"""Retrieval from a store: the cost of its index, precision and truncation beside exact search."""
 
 import time
 from collections.abc import Iterator
@@ -27,18 +25,20 @@ from transforms.space.recipe import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.store import Store, open_store
 
-POOLED, EXACT, INDEX = "pooled", "exact", "index"
+POOLED = "pooled"
+EXACT = "exact"
+INDEX = "index"
+BYTES = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}  # of a component
 
 
 @dataclass(frozen=True)
 class StoreRetrieval:
-    """Judged queries whose documents are the rows of a store, by their ids; the nearest 100 rows by
-    its own metric.
+    """Judged queries whose documents are the rows of a store; the nearest 100 rows count.
 
-    A store is searched by up to three methods: `pooled` compares with every row as the pooler gave
-    it, where a calibration, a truncation or a precision made it another; `exact` with every row as
-    it is stored; `index` asks the index. A document whose pieces are several rows is found by its
-    best piece.
+    A store is searched by its own metric and by up to three methods: `pooled` compares with every
+    row as the pooler made it, if a calibration, a truncation or a precision changed it; `exact`
+    with every row as it is stored; `index` searches the index. If a document is several rows, its
+    best one counts.
     """
 
     name: str
@@ -50,7 +50,7 @@ class StoreRetrieval:
     def read(
         cls, name: str, store: str, queries: str, qrels: str, same_ids: str = DROP
     ) -> "StoreRetrieval":
-        """The task of a store, a file of queries and a file of judgements."""
+        """Read a store, a file of queries and a file of judgements."""
         return cls(name, open_store(store), read_judgements(queries, qrels, same_ids))
 
     @cached_property
@@ -61,46 +61,55 @@ class StoreRetrieval:
     @property
     def methods(self) -> list[str]:
         """The names of the methods that this store has."""
-        has = {POOLED: "pooled" in self.store.dataset().schema.names, EXACT: True}
-        has[INDEX] = self.store.manifest.index is not None
-        return [method for method, there in has.items() if there]
+        methods = []
+        if "pooled" in self.store.dataset().schema.names:
+            methods.append(POOLED)
+        methods.append(EXACT)
+        if self.store.manifest.index is not None:
+            methods.append(INDEX)
+        return methods
 
     def predict(self, method: str) -> Predictions:
-        """The measures of each query by one method, and its queries per second."""
+        """Return the measures of each query by one method, and its queries per second."""
         started = time.monotonic()
-        found = self._pooled() if method == POOLED else self._searched(method == EXACT)
+        if method == POOLED:
+            found = self._search_pooled()
+        else:
+            found = self._search(method == EXACT)
         took = max(time.monotonic() - started, 1e-9)
         return {**self.judgements.measured(found), f"{ALL}/queries_s": np.array(len(found) / took)}
 
     def evidence(self, predictions: list[Predictions]) -> dict[str, Evidence]:
-        """The measures of all methods."""
+        """Return the measures of all methods."""
         return evidence_of(predictions)
 
     def dim(self, method: str) -> int:
-        """The width of the vectors that are compared."""
-        space, schema = self.store.space, self.store.dataset().schema
-        return int(schema.field("pooled").type.list_size) if method == POOLED else space.dim
+        """Return the width of the vectors that a method compares."""
+        space = self.store.space
+        schema = self.store.dataset().schema
+        if method == POOLED:
+            return int(schema.field("pooled").type.list_size)
+        return space.dim
 
     def bytes_row(self, method: str) -> float:
-        """The bytes of a row's vector: in the shards, or in the index."""
+        """Return the bytes of a row's vector, in the shards or in the index."""
         index = self.store.manifest.index
         if method == INDEX and index is not None:
-            return sum(s.bytes for s in index.segments) / max(
-                1, sum(s.rows for s in index.segments)
-            )
-        width = {"float32": 4.0, "float16": 2.0, "int8": 1.0, "uint8": 1.0}.get(
-            self.store.space.precision, 1 / 8
-        )
-        return self.dim(method) * (4.0 if method == POOLED else width)
+            rows = sum(segment.rows for segment in index.segments)
+            return sum(segment.bytes for segment in index.segments) / max(1, rows)
+        if method == POOLED:
+            return 4.0 * self.dim(method)
+        return BYTES.get(self.store.space.precision, 1 / 8) * self.dim(method)
 
-    def _searched(self, exact: bool) -> list[list[str]]:
-        searcher, found = Searcher(self.store.manifest), []
+    def _search(self, exact: bool) -> list[list[str]]:
+        searcher = Searcher(self.store.manifest)
+        found = []
         for hits in searcher.search(self.judgements.texts, 2 * DEPTH, exact=exact, width=0):
             check_finite(np.array([[hit["score"] for hit in hits]]), self.name)
             found.append(_distinct(sorted(hits, key=lambda hit: hit["rank"])))
         return found
 
-    def _pooled(self) -> list[list[str]]:
+    def _search_pooled(self) -> list[list[str]]:
         recipe = Recipe.of(self.store.manifest.options.to_json())
         prompt = Searcher(self.store.manifest).queries.prompt or ""
         plain = replace(
@@ -111,7 +120,7 @@ class StoreRetrieval:
             truncate_dim=None,
             precision="float32",
         )
-        from transforms.encoder import Encoder  # torch, which reading tasks needs not
+        from transforms.encoder import Encoder  # loads torch, which reading tasks does not need
 
         encoder = Encoder.of(replace(plain, normalize=False))
         metric = self.store.manifest.metric
@@ -130,5 +139,5 @@ class StoreRetrieval:
 
 
 def _distinct(hits: list[dict]) -> list[str]:
-    """The ids of the documents among rows, best first."""
+    """Return the ids of the documents among rows, best first."""
     return list(dict.fromkeys(str(hit["id"]) for hit in hits))

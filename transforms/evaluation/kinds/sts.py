@@ -1,6 +1,4 @@
-"""Semantic textual similarity: correlation of the vectors' similarity with the scores that people
-gave.
-"""
+"""Semantic textual similarity: correlate the vectors' similarity with scores of people."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +30,7 @@ class Sts:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Sts":
-        """The task of some files and folders."""
+        """Read files and folders."""
         subsets = distinct([subset for path in paths for subset in read_subsets(path)])
         return cls(name, subsets, similarity=similarity)
 
@@ -41,16 +39,15 @@ class Sts:
         return [*self._side("first"), *self._side("second")]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        first, second = vectors.of(self._side("first")), vectors.of(self._side("second"))
-        figures = {
-            f"{ALL}/{name}": value
-            for name, value in asdict(geometry(first, second, self.gold)).items()
-        }
-        scores = self._scored(similarities(self.similarity, first, second))
-        return {**scores, **{name: np.array(value) for name, value in figures.items()}}
+        first = vectors.lookup(self._side("first"))
+        second = vectors.lookup(self._side("second"))
+        predictions = self._scored(similarities(self.similarity, first, second))
+        for name, value in asdict(geometry(first, second, self.gold)).items():
+            predictions[f"{ALL}/{name}"] = np.array(value)
+        return predictions
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the pairs."""
+        """Score the pairs by a cross-encoder."""
         return self._scored(scorer.scores(self._side("first"), self._side("second")))
 
     def _scored(self, scores: np.ndarray) -> dict[str, np.ndarray]:
@@ -79,8 +76,9 @@ class Sts:
 
 @dataclass(frozen=True)
 class Geometry:
-    """The spread of a task's vectors: uniformity and alignment (arXiv:2005.10242), mean cosine of
-    different rows.
+    """The spread of a task's vectors: uniformity, alignment, mean cosine of different rows.
+
+    Uniformity and alignment are those of arXiv:2005.10242.
     """
 
     uniformity: float
@@ -89,6 +87,6 @@ class Geometry:
 
 
 def geometry(first: np.ndarray, second: np.ndarray, gold: np.ndarray) -> Geometry:
-    """The geometry of the vectors of pairs' first and second sentences, duplicates kept."""
+    """Return the geometry of the vectors of both sentences of each pair, duplicates kept."""
     both = np.concatenate([first, second])
     return Geometry(uniformity(both)[0], alignment(first, second, gold), mean_cosine(both))

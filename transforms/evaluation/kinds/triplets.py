@@ -1,4 +1,4 @@
-"""Triplets: is a text nearer to the one that belongs to it than to the one that does not?"""
+"""Triplets: is a text nearer to its positive text than to the negative one?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Triplets:
 
     @classmethod
     def read(cls, name: str, paths: Sequence[str], similarity: str = COSINE) -> "Triplets":
-        """The task of files with the columns anchor, positive, negative."""
+        """Read files with the columns anchor, positive, negative."""
         rows = [row for path in paths for _, row in tables.read_table(path, COLUMNS)]
         if not rows:
             raise OptionError(f"--task triplets:{name} holds no triplet; check the file")
@@ -48,13 +48,13 @@ class Triplets:
         return [*self.anchors, *self.positives, *self.negatives]
 
     def predict(self, vectors: TaskVectors) -> Predictions:
-        anchors = vectors.of(self.anchors)
-        near = similarities(self.similarity, anchors, vectors.of(self.positives))
-        far = similarities(self.similarity, anchors, vectors.of(self.negatives))
+        anchors = vectors.lookup(self.anchors)
+        near = similarities(self.similarity, anchors, vectors.lookup(self.positives))
+        far = similarities(self.similarity, anchors, vectors.lookup(self.negatives))
         return {"correct": (near > far).astype(np.float64)}
 
     def predict_pairs(self, scorer: "PairScorer", first: Predictions) -> Predictions:
-        """What a cross-encoder makes of the triplets."""
+        """Score the triplets by a cross-encoder."""
         near = scorer.scores(self.anchors, self.positives)
         far = scorer.scores(self.anchors, self.negatives)
         return {"correct": (near > far).astype(np.float64)}

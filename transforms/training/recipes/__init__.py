@@ -6,10 +6,10 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """The names of the recipes."""
+    """Return the names of the recipes."""
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
 def path_of(name: str) -> Path:
-    """The file of a recipe."""
+    """Return the file of a recipe."""
     return _FOLDER / f"{name}.toml"

@@ -10,12 +10,24 @@ from scipy import stats
 from scipy.spatial.distance import cdist, pdist
 
 from transforms.evaluation.diagnostics.figures import Row
-from transforms.evaluation.diagnostics.impact import of_sentence
-from transforms.evaluation.diagnostics.pairs import Pairs, area, edit_distance, of_gold, of_pairs
+from transforms.evaluation.diagnostics.impact import sentence_figures
+from transforms.evaluation.diagnostics.pairs import (
+    Pairs,
+    area,
+    edit_distance,
+    gold_figures,
+    pair_figures,
+)
 from transforms.evaluation.diagnostics.sample import Smallest
-from transforms.evaluation.diagnostics.tokens import gather, of_heads, of_layers
-from transforms.evaluation.diagnostics.vectors import effective_rank, of_vectors
-from transforms.evaluation.diagnostics.words import WordCounts, bins, nearest, of_words, weights_of
+from transforms.evaluation.diagnostics.tokens import gather, head_figures, layer_figures
+from transforms.evaluation.diagnostics.vectors import effective_rank, vector_figures
+from transforms.evaluation.diagnostics.words import (
+    WordCounts,
+    bins,
+    nearest,
+    weights_of,
+    word_figures,
+)
 from transforms.pooling import TokenStates, TokenStatistics
 
 PLAIN = settings(max_examples=25, deadline=None)
@@ -39,7 +51,7 @@ def test_cosines_uniformity_and_spectrum(seed: int, n: int, width: int, offset: 
     wide = rows.astype(np.float64)
     unit = wide / np.linalg.norm(wide, axis=1, keepdims=True)
     pairs = 1 - pdist(wide, "cosine")
-    found = of_vectors("p", rows, ("cosines", "uniformity", "spectrum"))
+    found = vector_figures("p", rows, ("cosines", "uniformity", "spectrum"))
     assert one(found, "mean-cosine")["value"] == pytest.approx(pairs.mean(), abs=1e-7)
     shares = [row for row in found if row["figure"] == "cosine-share"]
     counts = np.histogram(np.clip(pairs, -1, 1), [*(row["low"] for row in shares), 1.0])[0]
@@ -62,7 +74,7 @@ def test_effective_rank_at_its_ends() -> None:
     assert effective_rank([3.0, 0.0, 0.0]) == pytest.approx(1)
     assert np.isnan(effective_rank([0.0, 0.0]))
     assert (
-        one(of_vectors("p", np.ones((1, 3), np.float32), ("cosines",)), "mean-cosine")["value"]
+        one(vector_figures("p", np.ones((1, 3), np.float32), ("cosines",)), "mean-cosine")["value"]
         is None
     )
 
@@ -113,7 +125,7 @@ def test_pairs(seed: int) -> None:
     gold, edits = random.integers(0, 11, 30) / 2, random.integers(0, 9, 30)
     gold[0] = 5.0
     pairs = Pairs("t", 30, ["x"] * 30, ["y"] * 30, gold=gold)
-    found = of_pairs("p", pairs, a, b, edits, ("alignment", "edit-distance", "auc"))
+    found = pair_figures("p", pairs, a, b, edits, ("alignment", "edit-distance", "auc"))
     cosine = np.array(
         [
             x @ y / np.linalg.norm(x) / np.linalg.norm(y)
@@ -130,7 +142,7 @@ def test_pairs(seed: int) -> None:
         near.sum(),
     )
     assert one(found, "spearman")["value"] == pytest.approx(100 * stats.spearmanr(cosine, gold)[0])
-    assert one(of_gold(pairs, edits), "edit-distance")["value"] == pytest.approx(
+    assert one(gold_figures(pairs, edits), "edit-distance")["value"] == pytest.approx(
         100 * stats.spearmanr(gold, edits)[0]
     )
     aligned = one(found, "alignment")
@@ -150,7 +162,7 @@ def test_the_sample_is_that_of_the_smallest_keys_and_holds_no_more_than_it_needs
         smallest.add(key, place)
         assert len(smallest._held) <= 2 * want + 64
     expected = sorted(range(len(keys)), key=lambda place: (keys[place], place))[:want]
-    assert smallest.taken() == expected
+    assert smallest.items() == expected
     assert smallest.seen == len(keys)
 
 
@@ -177,7 +189,7 @@ def test_norms_and_neighbours_by_frequency(seed: int, n: int) -> None:
     matrix, counts = random.normal(size=(n + 40, 5)).astype(np.float32), np.zeros(n + 40, np.int64)
     counts[random.permutation(n + 40)[:n]] = np.arange(n, 0, -1)
     special = np.flatnonzero(counts == 1)
-    rows = of_words(matrix, WordCounts(counts, counts.astype(float), "here"), special)
+    rows = word_figures(matrix, WordCounts(counts, counts.astype(float), "here"), special)
     ranked, wide = counts.argsort()[::-1], matrix.astype(np.float64)
     for low, high in ((0, 100), (100, n - 1)):
         ids, where = ranked[low:high], {"low": low, "high": high}
@@ -205,7 +217,7 @@ def test_influence_of_tokens(seed: int, n: int) -> None:
     random = np.random.default_rng(seed)
     matrix, ids = random.random((n, n)), random.integers(0, 6, n)
     words = WordCounts(np.ones(6, np.int64), random.random(6), "here")
-    rows = of_sentence(ids, matrix, tuple("abcdef"), words)
+    rows = sentence_figures(ids, matrix, tuple("abcdef"), words)
     assert [row["value"] for row in rows if row["figure"] == "impact"] == pytest.approx(
         matrix.ravel().tolist(), rel=2e-6
     )
@@ -234,12 +246,12 @@ def test_words_by_frequency_and_their_weights() -> None:
         (100, 250, 150),
     ]
     assert words.information[10] == pytest.approx(np.log2(counts.sum() / 250))
-    rows = of_words(
+    rows = word_figures(
         np.random.default_rng(0).normal(size=(600, 4)).astype(np.float32), words, np.array([3])
     )
     assert [row["n"] for row in rows if row["figure"] == "norm"] == [100, 150]
     texts = [np.array([1, 2, 1]), np.array([2])]
-    found = WordCounts.of_texts(texts, 4)
+    found = WordCounts.count_texts(texts, 4)
     assert found.counts.tolist() == [0, 2, 2, 0]
     assert weights_of(texts, found).tolist() == [2, 0, 2, 0]
 
@@ -269,7 +281,7 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
     assert [text.tolist() for text in found.ids] == expected
     words = WordCounts(np.ones(6, np.int64), np.arange(6.0), "here")
     weights = np.array([token * text.count(token) for text in expected for token in text], float)
-    rows = of_heads(found, heads, words)
+    rows = head_figures(found, heads, words)
     if np.ptp(weights) > 0:
         for layer, head in heads:
             row, values = one(rows, "head", layer=layer, head=head), own[layer, head].numpy()[plain]
@@ -280,7 +292,7 @@ def test_heads_and_layers(seed: int, lengths: list[int]) -> None:
         best = one(rows, "chosen-head")
         assert best["value"] == max(row["value"] for row in rows if row["figure"] == "head")
         assert best["pooler"] == f"ditto:{best['layer']}-{best['head']}"
-    maps = of_layers(found)
+    maps = layer_figures(found)
     unit = [hidden[layer].numpy()[plain] for layer in range(3)]
     unit = [states / np.linalg.norm(states, axis=1, keepdims=True) for states in unit]
     for a in range(3):

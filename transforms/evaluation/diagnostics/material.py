@@ -1,0 +1,89 @@
+"""The texts, the model and the word counts that the figures of one diagnosis share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from transforms.base.errors import OptionError
+from transforms.evaluation.diagnostics.options import DiagnoseOptions
+from transforms.evaluation.diagnostics.pairs import Pairs
+from transforms.evaluation.diagnostics.sample import Sampled
+from transforms.evaluation.diagnostics.words import WordCounts
+from transforms.evaluation.encode_many import ModelSettings
+from transforms.space import resolve_model
+from transforms.space.identity import tokenizer_digest
+from transforms.space.model_files import ModelFiles
+from transforms.space.token_table import read_table
+
+if TYPE_CHECKING:
+    from transforms.encoder.tokenize import TextTokenizer
+
+
+@dataclass(frozen=True)
+class Material:
+    """The options, the model, the requested figures, and what was drawn from the source.
+
+    `pairs` are those of each task.
+    """
+
+    options: DiagnoseOptions
+    model: ModelSettings
+    requested: frozenset[str]
+    sample: Sampled
+    pairs: Sequence[Pairs]
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """All texts that are examined; both sides of every pair, repeats too."""
+        texts = list(self.sample.texts or ())
+        for pairs in self.pairs:
+            texts += pairs.first
+            texts += pairs.second
+        return texts
+
+    @cached_property
+    def files(self) -> ModelFiles:
+        """The files of the model."""
+        return resolve_model(self.model.model, self.model.revision)
+
+    @property
+    def has_words(self) -> bool:
+        """Whether there are token statistics, or texts to count words in."""
+        return bool(self.options.table or self.texts)
+
+    @cached_property
+    def words(self) -> WordCounts:
+        """The token statistics of `--table`, else of the texts that were drawn."""
+        if not self.options.table:
+            return WordCounts.count_texts(self.token_ids(self.texts), self._tokenizer.vocabulary)
+        from transforms.encoder.load import load_statistics
+
+        table = read_table(self.options.table).described
+        if table["tokenizer"] != tokenizer_digest(self.files):
+            raise OptionError(
+                f"--table {self.options.table} counts tokens of another tokenizer; fit it with this"
+                " model (--model)"
+            )
+        statistics = load_statistics(self.options.table)
+        return WordCounts.of(statistics, f"{self.options.table}, {table['method']}")
+
+    @property
+    def special_ids(self) -> np.ndarray:
+        """The ids of the tokenizer's special tokens."""
+        return self._tokenizer.special_ids
+
+    def token_ids(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Return the token ids of texts without the special ones."""
+        tokenized = self._tokenizer(texts)
+        plain = ~np.isin(tokenized.ids, self.special_ids)
+        before = np.concatenate([[0], np.cumsum(plain)])
+        return np.split(tokenized.ids[plain].astype(np.int64), before[tokenized.offsets[1:-1]])
+
+    @cached_property
+    def _tokenizer(self) -> "TextTokenizer":
+        from transforms.encoder.tokenize import TextTokenizer
+
+        return TextTokenizer(self.files)

@@ -1,0 +1,105 @@
+"""Figures of the vectors that poolers and calibrations make of the texts and pairs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.base.errors import OptionError
+from transforms.calibration import Calibration
+from transforms.calibration.quality import cosines
+from transforms.evaluation.diagnostics import pairs
+from transforms.evaluation.diagnostics.figures import PAIR_FIGURES, PAIRS, VECTOR_FIGURES, Row
+from transforms.evaluation.diagnostics.material import Material
+from transforms.evaluation.diagnostics.vectors import vector_figures
+from transforms.evaluation.encode_many import Encoded, encode_many, groups
+from transforms.evaluation.methods import matched
+
+
+@dataclass(frozen=True)
+class PoolerFigures:
+    """Figures of each pooler's vectors, without and with each calibration."""
+
+    material: Material
+
+    @property
+    def poolers(self) -> tuple[str, ...]:
+        """The poolers to run: those of the options; without a store `auto`, if any is needed."""
+        options = self.material.options
+        if options.store is not None:
+            return options.poolers
+        needed = self.material.requested & {*VECTOR_FIGURES, *PAIR_FIGURES, PAIRS}
+        if needed and self.material.texts:
+            return options.poolers or ("auto",)
+        return ()
+
+    def check_calibrations(self) -> None:
+        """Raise OptionError for calibrations without vectors of a pooler to apply them to."""
+        if self.material.options.calibrations and not self.poolers:
+            raise OptionError(
+                "--calibration is of the vectors that --pooler makes; say --pooler too"
+            )
+
+    def rows(self) -> list[Row]:
+        """Return the figures of each method's vectors, and of the pairs that they make."""
+        requested = self.material.requested
+        edits = [self._edits(task) for task in self.material.pairs]
+        rows: list[Row] = []
+        if "edit-distance" in requested:
+            for task, distances in zip(self.material.pairs, edits, strict=True):
+                rows += pairs.gold_figures(task, distances)
+        if not self.poolers:
+            return rows
+        texts = list(dict.fromkeys(self.material.texts))
+        place = {text: at for at, text in enumerate(texts)}
+        cosines_by_task: list[dict[str, np.ndarray]] = [{} for _ in self.material.pairs]
+        passes = len(groups(self.material.model, self.poolers))
+        with progress.stage("embedding", len(texts) * passes, "texts"):
+            for name, vectors in self._vectors(texts):
+                order = [place[text] for text in self.material.texts]
+                rows += vector_figures(name, vectors[order], requested)
+                for task, distances, by_name in zip(
+                    self.material.pairs, edits, cosines_by_task, strict=True
+                ):
+                    a = vectors[[place[text] for text in task.first]]
+                    b = vectors[[place[text] for text in task.second]]
+                    rows += pairs.pair_figures(name, task, a, b, distances, requested)
+                    by_name[name] = cosines(a, b)
+        if "agreement" in requested:
+            for task, by_name in zip(self.material.pairs, cosines_by_task, strict=True):
+                rows += pairs.agreement_figures(task, by_name)
+        return rows
+
+    def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name and the vectors of the texts for each method."""
+        model = self.material.model
+        for encoded in encode_many(model, list(self.poolers), texts, progress.step):
+            yield from self._with_calibrations(encoded)
+
+    def _with_calibrations(self, encoded: Encoded) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield a pooler's vectors and those under each calibration, by the method's name."""
+        yield encoded.pooler, encoded.rows
+        for path, calibration in self._calibrations[encoded.pooler].items():
+            yield f"{encoded.pooler}, {path}", calibration.apply(encoded.rows)
+
+    @cached_property
+    def _calibrations(self) -> Mapping[str, Mapping[str, Calibration]]:
+        """The calibrations by pooler and path.
+
+        Raises SpaceMismatchError for a calibration of none of the poolers.
+        """
+        paths = self.material.options.calibrations
+        if not paths:
+            return {pooler: {} for pooler in self.poolers}
+        spaces = {pooler: self.material.model.space(pooler) for pooler in self.poolers}
+        return matched(spaces, paths)
+
+    def _edits(self, task: pairs.Pairs) -> np.ndarray | None:
+        """Return the edit distances of pairs in tokens of the lower-cased text, if requested."""
+        if not self.material.requested & {"edit-distance", PAIRS}:
+            return None
+        first = self.material.token_ids([text.lower() for text in task.first])
+        second = self.material.token_ids([text.lower() for text in task.second])
+        return pairs.edit_distances(first, second)

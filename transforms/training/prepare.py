@@ -1,0 +1,167 @@
+"""Prepare a training: the model with its loss and rows, and the tasks that score it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from transforms.base.errors import OptionError
+from transforms.training.data import Data
+from transforms.training.dev import Classify, dev_task
+from transforms.training.examples import Examples
+from transforms.training.options import CLASSIFICATION, RANKING, TrainOptions
+from transforms.training.watch import Say
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+
+    from transforms.evaluation.task import Task
+    from transforms.training.trainer import Job
+
+SAMPLED = 10_000  # texts of each column whose lengths are counted
+
+Values = Mapping[str, Sequence[Any]]
+
+
+def prepare(options: TrainOptions, data: Data, say: Say) -> "Job":
+    """Return the model with its loss and rows, ready to train, and the tasks that score it.
+
+    Raises OptionError for models, widths and rows that cannot be trained.
+    """
+    from transformers import set_seed
+
+    from transforms.encoder.devices import resolve_device
+
+    device = resolve_device(options.device)
+    set_seed(options.seed)
+    if options.cross_encoder:
+        return _prepare_cross_encoder(options, data, device.type, say)
+    return _prepare_encoder(options, data, device.type, say)
+
+
+def _prepare_encoder(options: TrainOptions, data: Data, device: str, say: Say) -> "Job":
+    from transforms.training import model as models
+    from transforms.training import objectives
+    from transforms.training.trainer import Job
+
+    model = models.load(options, device)
+    last = None
+    if options.objective == CLASSIFICATION:
+        last = models.take_normalize(model)
+    loss = objectives.loss_of(model, options, len(data.labels))
+    values = data.values
+    if options.hard_negatives:
+        values = _add_negatives(options, data, model, say)
+    if options.objective == RANKING:
+        _check_batches(options, values, say)
+    _say_truncated(model, data.train, say)
+    classify_pairs = partial(classify, objectives.classifier_of(loss), options.concat)
+    dev, test = _tasks(data, options, classify_pairs)
+    return Job(model, loss, data.train, values, options, dev, last, test=test)
+
+
+def _prepare_cross_encoder(options: TrainOptions, data: Data, device: str, say: Say) -> "Job":
+    from transforms.training import cross_encoder
+    from transforms.training.trainer import Job
+
+    model = cross_encoder.load(options, data.labels, device)
+    loss = cross_encoder.loss_of(model, len(data.labels))
+    _say_truncated(model, data.train, say, in_pairs=True)
+    dev, test = _tasks(data, options, _refuse_vectors)
+    return Job(model, loss, data.train, data.values, options, dev, test=test)
+
+
+def _add_negatives(
+    options: TrainOptions, data: Data, model: "SentenceTransformer", say: Say
+) -> Values:
+    """Return the rows with hard negatives. Raises OptionError if they are fewer than a batch."""
+    from transforms.training.negatives import with_negatives
+
+    values = with_negatives(data.values, model, options)
+    rows = len(values["anchor"])
+    say(f"negatives   {options.hard_negatives} to each of {rows:,} of {len(data.train):,} rows")
+    if rows < options.batch:
+        raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
+    return values
+
+
+def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
+    """Count the rows in the batches of an epoch, in none of which a text occurs twice.
+
+    Raises OptionError if the batches are too small to have negatives.
+    """
+    from transforms.training.trainer import rows_in_batches
+
+    rows = len(values["anchor"])
+    used = rows_in_batches(values, options)
+    if options.batch > 1 and used < 2 * math.ceil(rows / options.batch):
+        raise OptionError(
+            "nearly all rows share a text, so that batches have no negatives; give others"
+        )
+    if used < rows:
+        say(
+            f"note        {used:,} of {rows:,} rows are in an epoch's batches; the others share"
+            " texts with these"
+        )
+
+
+def _tasks(
+    data: Data, options: TrainOptions, classify_pairs: Classify
+) -> "tuple[Task | None, Task | None]":
+    """Return the task of the dev rows, and the one of the test rows, if there are any."""
+    dev = None
+    if data.dev:
+        dev = dev_task(data.dev, options.objective, data.labels, classify_pairs)
+    test = None
+    if data.test:
+        test = dev_task(data.test, options.objective, data.labels, classify_pairs)
+    return dev, test
+
+
+def classify(layer: Any, concat: str, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the labels that the trained layer gives pairs of vectors, int64 [n]."""
+    weights = layer.weight.detach().float().cpu().numpy()
+    parts = {"u": first, "v": second, "|u-v|": np.abs(first - second), "u*v": first * second}
+    features = np.concatenate([parts[name] for name in concat.split(",")], axis=1)
+    return np.argmax(features @ weights.T, axis=1)
+
+
+def _refuse_vectors(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Raise TypeError: a cross-encoder gives labels to texts, not to vectors."""
+    raise TypeError("a cross-encoder makes no vectors")
+
+
+def _say_truncated(
+    model: "SentenceTransformer | CrossEncoder",
+    examples: Examples,
+    say: Say,
+    in_pairs: bool = False,
+) -> None:
+    """Say how many of the first texts are longer than the model's limit, if there are any."""
+    limit = model.max_seq_length
+    if not limit or limit == math.inf:  # a table of token embeddings reads whole texts
+        return
+    if in_pairs:
+        things = "pairs"
+        columns = [column[:SAMPLED] for column in examples.texts.values()]
+    else:
+        things = "texts"
+        columns = [_first_texts(examples)]
+    tokenized = model.tokenizer(*columns, truncation=False, verbose=False)
+    lengths = [len(ids) for ids in tokenized["input_ids"]]
+    cut = sum(length > limit for length in lengths)
+    if cut:
+        say(
+            f"truncated   {cut:,} of {len(lengths):,} {things} are longer than {limit} tokens and"
+            " are cut (--max-tokens)"
+        )
+
+
+def _first_texts(examples: Examples) -> list[str]:
+    """Return the first distinct texts of all columns."""
+    texts: dict[str, None] = {}
+    for column in examples.texts.values():
+        texts.update(dict.fromkeys(column[:SAMPLED]))
+    return list(texts)[:SAMPLED]
