@@ -1,6 +1,6 @@
 """Written units under another calibration, from their pooled vectors alone: no transformer runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -8,14 +8,17 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import DataGateError
+from transforms.calibration import Calibration, check_space
 from transforms.space import Space
 from transforms.steps.embed.finish import Finisher
+from transforms.steps.options.from_snapshot import run_like
 from transforms.store.calibrations import kept_calibration
 from transforms.store.forms import run_form
+from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord, carried, reused
 from transforms.store.runs.commit import Run
 from transforms.store.runs.reuse import stored_vectors
-from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.precision import fitting, kept_ranges
 from transforms.store.shards.units import UnitCounts, UnitStore, read_written
 from transforms.store.shards.vectors import Vectors
 
@@ -29,6 +32,33 @@ class RecalibrateJob:
     run: Run
     old: Space
     units: int
+
+
+def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
+    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled
+    ones.
+    """
+    if calibration is not None:
+        check_space(calibration.info, manifest.space, named)
+
+
+def recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
+    """Return the run that writes the same rows under the calibration (None: without one)."""
+    space = _calibrated_space(manifest, calibration)
+    chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
+    ranges = fitting(manifest.ranges, space)
+    return replace(
+        run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
+    )
+
+
+def _calibrated_space(manifest: Manifest, calibration: Calibration | None) -> Space:
+    if calibration is not None:
+        return manifest.space.calibrated(calibration.digest, calibration.dim)
+    kept = kept_calibration(manifest.root, manifest.space)
+    if kept:
+        return manifest.space.calibrated(None, kept.info["input_dim"])
+    return manifest.space
 
 
 class Recalibration:
