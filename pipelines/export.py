@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pipelines.common import command, options
 from pipelines.common.library import function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from transforms import storage
 from transforms.base import progress
@@ -41,7 +42,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _export(asked: ExportOptions) -> Said:
     store = open_store(asked.store, asked.snapshot)
-    output = check_output(asked.output, ABOUT if asked.vectors else EXPORTED)
+    marker = EXPORTED
+    if asked.vectors:
+        marker = ABOUT
+    output = check_output(asked.output, marker)
     with _replaced(output) as temporary:
         if asked.vectors is not None:
             return _vectors(store, asked, temporary, output)
@@ -72,9 +76,9 @@ def _encoder(store: Store, folder: Path, output: Path) -> Said:
     else:
         fits = f'SentenceTransformer("{output}")'
     lines = [
-        f"encoder     {output}",
-        f'load        Encoder.load("{output}")',
-        f"            {fits}",
+        line("encoder", output),
+        line("load", f'Encoder.load("{output}")'),
+        line("", fits),
     ]
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
@@ -84,12 +88,12 @@ def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> 
         about = export_vectors(store, str(asked.vectors), folder, asked.where)
     files = ", ".join(about["files"])
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
-    lines = [f"vectors     {kept}", f"files       {files}, {ABOUT}", f"folder      {output}"]
+    lines = [line("vectors", kept), line("files", f"{files}, {ABOUT}"), line("folder", output)]
     if asked.vectors == "faiss":
         of = ""
         if about["metric"] == "cosine":
             of = ", queries of length 1"
-        lines.append(f"index       {about['factory']}{of}; its ids are rows of {IDS}")
+        lines.append(line("index", f"{about['factory']}{of}; its ids are rows of {IDS}"))
     return Said(lines, {"output": str(output), **about})
 
 
@@ -121,7 +125,10 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
-    found = recipe.space(files, space.calibration, calibration.dim if calibration else None)
+    dim = None
+    if calibration:
+        dim = calibration.dim
+    found = recipe.space(files, space.calibration, dim)
     space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
     asked = recipe.query_prompt, remembered.metric or "cosine"
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)

@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.common import engine_jobs, engines
+from pipelines.common.lines import line
 from pipelines.common.progress import aside
 from pipelines.common.said import Said
 from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
@@ -156,7 +157,7 @@ def submitted(root: str, run: str) -> Said:
     """The line about a run that nobody waits for."""
     how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
     return Said(
-        [f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"}
+        [line("submitted", f"run {run}; {how}")], {"store": root, "run": run, "status": "submitted"}
     )
 
 
