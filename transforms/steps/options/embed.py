@@ -44,8 +44,10 @@ from transforms.steps.options.common import (
     TRUNCATE_DIM,
     named_input,
 )
-from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 from transforms.store.entries import RememberedOptions
+
+if TYPE_CHECKING:  # the module is written from the classes below
+    from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
