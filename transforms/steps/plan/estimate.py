@@ -10,7 +10,8 @@ from transforms.corpus.groups import AnySpan, spans_of
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import Resolved
 from transforms.steps.plan import content
-from transforms.steps.plan.files import FilePlanner, checked_plan, list_files
+from transforms.steps.plan.checked import checked_plan
+from transforms.steps.plan.files import FilePlanner, list_files
 from transforms.steps.plan.footers import read_footers
 from transforms.steps.plan.pace import Pace, measure
 from transforms.store.manifest import Manifest
