@@ -43,8 +43,9 @@ def counts_tokens(asked: FitOptions) -> bool:
 
 
 def calibration_method(asked: FitOptions) -> CalibrationSpec:
-    """Return the calibration to fit. Raises OptionError for an unknown method, and for options of
-    the methods that count tokens.
+    """Return the calibration to fit.
+
+    Raises OptionError for an unknown method, and for options of methods that count tokens.
     """
     if asked.method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
         of_stores = ", ".join(CALIBRATIONS)

@@ -25,9 +25,7 @@ from transforms.store.shards.vectors import Vectors
 
 @dataclass(frozen=True)
 class RecalibrateJob:
-    """One run of `recalibrate`, and the space of the snapshot before it, which has so many
-    units.
-    """
+    """A run of `recalibrate`, with the space and the number of units of the last snapshot."""
 
     run: Run
     old: Space
@@ -35,9 +33,7 @@ class RecalibrateJob:
 
 
 def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
-    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled
-    ones.
-    """
+    """Raise SpaceMismatchError if a calibration does not fit the snapshot's pooled vectors."""
     if calibration is not None:
         check_space(calibration.info, manifest.space, named)
 
@@ -77,9 +73,7 @@ class Recalibration:
         self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
-        """Write a unit under the new calibration. Raises DataGateError for a row that gets no
-        vector.
-        """
+        """Write a unit with the new calibration. Raises DataGateError if a row gets no vector."""
         with progress.stage("recalibrating", self._units, "units"):
             made = self._recalibrated(unit)
             progress.step()

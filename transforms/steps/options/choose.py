@@ -210,9 +210,7 @@ def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration 
 
 
 def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
-    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is
-    forgotten.
-    """
+    """Return the run's recipe, without a remembered truncation wider than the calibration."""
     recipe = Recipe.of({**chosen, "prompt_name": asked.prompt_name})
     if (
         asked.truncate_dim is None
