@@ -1,6 +1,4 @@
-"""`sentence-beam distill`: a static model, which `embed` runs as fast as it cuts texts into
-tokens.
-"""
+"""`sentence-beam distill`: a static model, which `embed` runs as fast as it tokenizes."""
 
 import argparse
 import sys

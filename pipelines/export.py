@@ -1,6 +1,4 @@
-"""`sentence-beam export`: a store's encoder, or its vectors, as a folder of files for other
-programs.
-"""
+"""`sentence-beam export`: a store's encoder or vectors as files for other programs."""
 
 import argparse
 import contextlib
@@ -54,9 +52,7 @@ def _export(asked: ExportOptions) -> Said:
 
 @contextlib.contextmanager
 def _replaced(output: Path) -> Iterator[Path]:
-    """A new folder to write, which takes the place of `output` when the block ends and is removed
-    if that fails.
-    """
+    """Yield a new folder that replaces `output` when the block ends, and is removed if it fails."""
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
@@ -98,8 +94,7 @@ def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> 
 
 
 def check_output(path: str, marker: str) -> Path:
-    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but
-    an earlier export.
+    """Return the folder to write. Raises OptionError for a URL and for a folder with other files.
 
     An earlier export of the same sort has the file `marker`.
     """

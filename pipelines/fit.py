@@ -1,6 +1,4 @@
-"""`sentence-beam fit`: a calibration from a store's vectors, or token statistics for a pooler from
-a corpus.
-"""
+"""`sentence-beam fit`: a calibration from a store, or token statistics from a corpus."""
 
 import argparse
 import sys
@@ -131,8 +129,8 @@ def _number(value: float | None, form: str) -> str:
 
 
 def _picture(found: dict[str, Any], output: str) -> str:
-    """Draw the fit into the calibration's folder and return the picture's path, or text that names
-    what drawing needs.
+    """Draw the fit into the calibration's folder; returns the picture's path, or how to install
+    matplotlib.
     """
     if not pictures.is_installed():
         return f"none: it needs matplotlib, {pip_line('report')}"

@@ -73,9 +73,7 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
 
 
 def with_metric(run: Run) -> Run:
-    """The run with the metric of its model among its options; stores of earlier versions do not
-    remember it.
-    """
+    """Return the run with its model's metric, which stores of earlier versions do not have."""
     if run.options.metric is not None:
         return run
     try:

@@ -1,6 +1,4 @@
-"""`sentence-beam recalibrate`: a store's vectors under another calibration, without its model and
-input.
-"""
+"""`sentence-beam recalibrate`: another calibration of a store, without its model and input."""
 
 import argparse
 import sys
@@ -74,9 +72,7 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
 def build(
     pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False
 ) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. An index is built again as the
-    store has it.
-    """
+    """Return the whole graph, up to the PCollection of the one Result; the index is built again."""
     units = (
         pipeline
         | "Snapshot" >> beam.Create([manifest.run])
@@ -86,7 +82,9 @@ def build(
         RecalibrateJob(run, manifest.space, len(manifest.units))
     )
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
-    found = [settled, *([made.ranges] if made.ranges else [])]
+    found = [settled]
+    if made.ranges:
+        found.append(made.ranges)
     if manifest.index:
         found.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
     return tuple(found) | "Commit" >> Commit(run, raises)

@@ -52,9 +52,7 @@ class _PrintRecipe(argparse.Action):
 
 
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
-    """The options of the command line, with those of the recipe that it names if it does not
-    give them.
-    """
+    """Return the options of the command line, completed from the recipe that it names."""
     given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
     name = None

@@ -1,6 +1,4 @@
-"""`sentence-beam vacuum`: the removal of old snapshots, and of files that no kept snapshot
-names.
-"""
+"""`sentence-beam vacuum`: removes old snapshots, and files that no kept snapshot names."""
 
 import argparse
 import sys

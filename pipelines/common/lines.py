@@ -1,6 +1,6 @@
 """The lines of a command's closing summary: a label, then one fact."""
 
-WIDTH = 12  # columns of a label
+LABEL = 12  # columns of a label
 
 
 def line(label: str, text: object) -> str:
@@ -9,4 +9,4 @@ def line(label: str, text: object) -> str:
     >>> line("rows", "1,000"), line("", "of them 2 empty")
     ('rows        1,000', '            of them 2 empty')
     """
-    return f"{label:<{WIDTH}}{text}"
+    return f"{label:<{LABEL}}{text}"

@@ -27,9 +27,7 @@ REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
-    """Return the lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes,
-    recall, paths.
-    """
+    """Return the lines about a run of `embed`, one fact a line."""
     before = None
     if resolved.previous is not None:
         before = resolved.previous.index
@@ -88,7 +86,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
 
 
 def _path_lines(root: str, result: Result) -> list[str]:
-    """The lines about where the results are, with the cost between them."""
+    """The lines about the paths of the results, with the cost between them."""
     lines = [line("store", f"{root} (snapshot {result.run})")]
     if result.ledger["rejected"]:
         lines.append(line("rejects", storage.join(root, "rejects")))
@@ -129,9 +127,7 @@ def bad_lines(bad: dict[str, str]) -> list[str]:
 
 
 def _trimmed_lines(resolved: Resolved, result: Result) -> list[str]:
-    """The line of a new store about names of columns without the blanks around them, by the first
-    CSV file of its input.
-    """
+    """The line of a new store about blanks around column names in the first CSV file."""
     if resolved.previous is not None:
         return []
     manifest = read_manifest(resolved.job.root, result.run)
@@ -156,9 +152,7 @@ def _trimmed_names(entry: InputEntry) -> Sequence[str]:
 
 
 def beside_lines(beside: dict[str, int]) -> list[str]:
-    """The line about files that lie beside those of the input and are not taken, by reason; none
-    where all are.
-    """
+    """The line about files beside those of the input that are not taken, by reason, if any."""
     shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
     rest = sum(list(beside.values())[REASONS:])
     if rest:
@@ -169,9 +163,7 @@ def beside_lines(beside: dict[str, int]) -> list[str]:
 
 
 def moved_lines(result: Result) -> list[str]:
-    """The line about how far a run's rows lie from those that its calibration was fitted on; none
-    where unknown.
-    """
+    """The line about the distance of a run's rows from those of the calibration's fit, if known."""
     found = result.moved
     if found is None:
         return []
@@ -196,9 +188,7 @@ def resumed_line(result: Result) -> str:
 
 
 def late_note(resolved: Resolved) -> str | None:
-    """What is to be said of late chunking by a model that takes no more than a piece; None where
-    nothing is.
-    """
+    """Return a warning if a window of late chunking holds no more than a piece, else None."""
     chunks = resolved.job.chunks
     limit = resolved.space.max_tokens
     window = min((n for n in (chunks.window, limit) if n is not None), default=None)
@@ -232,9 +222,7 @@ def vectors_of(ledger: dict[str, Any]) -> str:
 
 
 def rows_line(n: dict[str, Any]) -> str:
-    """The line about the rows of the input, or the documents, with the pieces that they were cut
-    into.
-    """
+    """The line about the rows of the input, or the documents and their pieces."""
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
     if things_of(n) == "rows":
         return line("rows", counts)
@@ -258,9 +246,7 @@ def checked_line(checked: dict[str, int]) -> str:
 
 
 def stages_line(result: Result) -> str:
-    """The seconds that each part of Embed took, summed over its units, and which of them held up
-    the others.
-    """
+    """The seconds of each part of Embed, summed over its units, and the part that limits it."""
     embed = (result.measures or {})["embed"]
     times = {
         name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed
@@ -332,9 +318,7 @@ def _rare(result: Result) -> list[tuple[str, str]]:
 
 
 def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:
-    """The lines about an index: what it is, and how it was made of the one `before`; none without
-    an index.
-    """
+    """Return the lines about an index and its difference from the one `before`, if any."""
     if index is None:
         return []
     found = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
