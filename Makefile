@@ -64,8 +64,10 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The page of options is written from the parsers; `make docs`, then open site/index.html.
+# The page of options and the keywords of functions are written from the classes of options; `make docs`, then open
+# site/index.html.
 docs: $(VENV)/dev.stamp
+	$(BIN)/python docs/keywords.py
 	$(BIN)/python docs/reference.py
 	$(BIN)/mkdocs build --strict --quiet
 

@@ -21,12 +21,15 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
-from pipelines import embed, plan
+from pipelines import embed
 from pipelines.common import beam_flags, command
 from transforms.corpus import Columns, match_inputs, plan_file, read_span
 from transforms.encoder import Encoder
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
+from transforms.steps.options import EmbedOptions
+from transforms.steps.options.resolve import resolve
+from transforms.steps.plan.estimate import predict
 from transforms.store import open_store
 
 SHAPES = [
@@ -58,11 +61,12 @@ def embed_once(where: Path, dtype: str, *flags: str) -> str:
 
 def predicted(where: Path, dtype: str) -> float:
     """Seconds that `plan` says a run would take."""
-    args, beam_options = beam_flags.parse(
+    args, _ = beam_flags.parse(
         embed.parser("plan"),
         ["--input", f"{where}/corpus.parquet", "--store", f"{where}/none", "--dtype", dtype],
     )
-    found = plan.predict(args, beam_options)
+    resolved = resolve(EmbedOptions(**vars(args)), None, "run", local=True)
+    found = predict(resolved, calibration=None)
     assert found.pace is not None
     return found.seconds
 

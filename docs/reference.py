@@ -10,8 +10,10 @@ from pathlib import Path
 from pipelines.cli import COMMANDS, parser_of
 from pipelines.common.options import every_command
 from pipelines.common.specs import of_chunks, of_methods, of_poolers
+from transforms.corpus.spans import UNIT_TOKENS
 from transforms.index.choose import FLAT_BELOW, automatic_index
-from transforms.steps.options.auto import RULES
+from transforms.space import FLOAT32_ONLY
+from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 
 PAGE = Path(__file__).with_name("reference.md")
 # Where a command is explained, and an option where that is another page.
@@ -160,17 +162,52 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
         yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
 
 
+NAMED = ("it is named", "what is named")
+GIVEN = ("it is given", "what is given")
+STORE = ("the store has one", "the store's")
+# The rules of transforms/steps/options/auto.py, in their order: when one holds, and what it gives.
+DECIDED = {
+    "--dtype": (
+        NAMED,
+        STORE,
+        (
+            "the model is of a family that computes in float32 alone"
+            f" ({', '.join(sorted(FLOAT32_ONLY))})",
+            "float32",
+        ),
+        ("`--accelerator` is given", "bfloat16"),
+        ("other machines do the work", "exit status 2: it has to be named"),
+        ("else", "bfloat16 where this machine's device multiplies it in hardware, else float32"),
+    ),
+    "--metric": (
+        NAMED,
+        ("it is not given, and the store has one", "the store's"),
+        (
+            "the model says nothing, or what an index can have (`similarity_fn_name`), or an index"
+            " is built",
+            "the model's; cosine where it says nothing; exit status 2 for one that no index has",
+        ),
+        ("else", "cosine"),
+    ),
+    "--partition": (GIVEN, STORE, ("else", "file")),
+    "--unit-tokens": (
+        GIVEN,
+        STORE,
+        ("`--accelerator` is given, or `--device cuda`", f"{UNIT_TOKENS_ACCELERATOR:,}"),
+        ("else", f"{UNIT_TOKENS:,}"),
+    ),
+}
+
+
 def specs() -> str:
     """The section of the words of SPECs and their keys."""
     return f"{SPECS}```text\n{of_poolers()}\n\n{of_chunks()}\n\n{of_methods()}\n```\n"
 
 
 def automatic() -> str:
-    """The section of what options come to that are `auto` or not given, from the rules that
-    decide.
-    """
+    """The section about options that are `auto` or not given."""
     rows = [
-        (f"`{option}`", rule.when, rule.gives) for option, rules in RULES.items() for rule in rules
+        (f"`{option}`", when, gives) for option, rules in DECIDED.items() for when, gives in rules
     ]
     above = [("`--index auto`", f"from {rows:,} rows on", indexed(rows)) for rows in INDEX_ROWS]
     every = [

@@ -1,5 +1,5 @@
-"""One module for each job a person runs: parse options, wire transforms, report. Nothing here runs
-on a worker.
+"""A module for each command: parse options, wire transforms, print. Nothing here runs on a
+worker.
 """
 
 from sentence_beam.hidden import check_packages

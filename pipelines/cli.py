@@ -1,6 +1,4 @@
-"""The console command `sentence-beam`: the list of commands, and the module of the one that
-is run.
-"""
+"""The console command `sentence-beam`: the list of commands, and their modules."""
 
 import gc
 import importlib
@@ -96,7 +94,9 @@ def usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    arguments = sys.argv[1:] if argv is None else list(argv)
+    if argv is None:
+        argv = sys.argv[1:]
+    arguments = list(argv)
     if not arguments:
         print(usage())
         return 2
@@ -125,16 +125,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def unknown(name: str) -> str:
-    """The line about a command that there is not."""
+    """Return the line about an unknown command."""
     if name.startswith("-"):
         return (
             f"a command comes before its options, as in sentence-beam embed {name}; there are"
             f" {', '.join(COMMANDS)}"
         )
     near = MEANT.get(name) or nearest(name, COMMANDS)
-    return f"no command {name}" + (
-        f"; did you mean {near}?" if near else f"; there are {', '.join(COMMANDS)}"
-    )
+    if near:
+        return f"no command {name}; did you mean {near}?"
+    return f"no command {name}; there are {', '.join(COMMANDS)}"
 
 
 def parser_of(command: str) -> "argparse.ArgumentParser":
@@ -151,7 +151,9 @@ def complete(arguments: list[str]) -> int:
 
     if len(arguments) != 1 or arguments[0] not in SHELLS:
         print(f"sentence-beam completion: name one shell of {', '.join(SHELLS)}", file=sys.stderr)
-        return 0 if arguments in (["-h"], ["--help"]) else 2
+        if arguments in (["-h"], ["--help"]):
+            return 0
+        return 2
     everything = argparse.ArgumentParser("sentence-beam", allow_abbrev=False)
     commands = everything.add_subparsers()
     for name, what in COMMANDS.items():

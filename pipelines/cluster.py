@@ -127,11 +127,8 @@ def _cluster(asked: ClusterOptions) -> Said:
     more = []
     if len(clusters) > SHOWN:
         more = [f"and {len(clusters) - SHOWN:,} smaller ones"]
-    several = "s" if len(clusters) > 1 else ""
-    last = (
-        f"{counted(len(found.rows), 'row')} in {asked.output}, {len(clusters):,} cluster{several}"
-        f" in {beside}"
-    )
+    rows = counted(len(found.rows), "row")
+    last = f"{rows} in {asked.output}, {counted(len(clusters), 'cluster')} in {beside}"
     values = {
         "output": asked.output,
         "beside": beside,

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pipelines.common import command, options
 from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.lines import line
 from pipelines.common.output import check_output, write_tables
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
@@ -107,15 +108,13 @@ def _dedup(asked: DedupOptions) -> Said:
     found = run(asked, selection)
     write_tables(asked.output, *with_texts(found.rows, selection))
     rows = len(found.rows)
+    pairs = f"the {found.sampled:,} pairs of some rows, which were compared with all"
     lines = [
         *shown(found.largest),
-        f"rows        {rows:,}, {rows - found.duplicates:,} to keep",
-        f"duplicates  {found.duplicates:,} in {counted(found.groups, 'group')}",
-        (
-            f"found       {found.found:.1%} of the {found.sampled:,} pairs of some rows, which were"
-            " compared with all"
-        ),
-        f"output      {asked.output}",
+        line("rows", f"{rows:,}, {rows - found.duplicates:,} to keep"),
+        line("duplicates", f"{found.duplicates:,} in {counted(found.groups, 'group')}"),
+        line("found", f"{found.found:.1%} of {pairs}"),
+        line("output", asked.output),
     ]
     counts = {"rows": rows, "groups": found.groups, "duplicates": found.duplicates}
     return Said(

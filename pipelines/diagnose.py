@@ -1,6 +1,4 @@
-"""`sentence-beam diagnose`: what vectors, tokens and a model look like, mostly without any
-label.
-"""
+"""`sentence-beam diagnose`: figures of vectors, tokens and a model, mostly without labels."""
 
 import argparse
 import math
@@ -94,9 +92,7 @@ def _diagnose(asked: DiagnoseCommandOptions) -> Said:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The figures as text, a line each; of those with many values the first or the largest
-    SHOWN.
-    """
+    """Return the figures as text, a line each; the first or largest SHOWN values of each."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["figure"], row["pooler"] or "-", row.get("task") or ""), []).append(
@@ -119,8 +115,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The values of one figure in the order in which people read them; shares of cosines are summed
-    by tenths.
+    """Return the values of one figure in reading order; shares of cosines are summed by
+    tenths.
     """
     if name == "cosine-share":
         return sorted(_by_tenths(rows), key=_largest_first)
@@ -137,7 +133,9 @@ def shown_rows(name: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _largest_first(row: dict[str, Any]) -> float:
-    return math.inf if row["value"] is None else -row["value"]
+    if row["value"] is None:
+        return math.inf
+    return -row["value"]
 
 
 def _by_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -154,13 +152,13 @@ def _by_tenths(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _value(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    if value is None:
+        return "-"
+    return f"{value:.4f}"
 
 
 def describe(row: dict[str, Any]) -> str:
-    """The column `of` of a figure: the task, the pairs, and the layers, tokens or range that it is
-    of.
-    """
+    """Return the column `of` of a figure: task, pairs, and layers, tokens or range."""
     words = [row[key] for key in ("task", "pairs") if row.get(key)]
     words += _PLACES.get(row["figure"], lambda row: [])(row)
     return ", ".join(words) or "-"

@@ -46,8 +46,9 @@ def _diff(asked: DiffOptions) -> Said:
     else:
         deque(counted(), maxlen=0)
     numbers = {what: counts[what] for what in ("added", "changed", "deleted")}
-    pieces = " (pieces)" if new.rows.pieces is not None else ""
-    total = ", ".join(f"{number:,} {what}" for what, number in numbers.items()) + pieces
+    total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
+    if new.rows.pieces is not None:
+        total = f"{total} (pieces)"
     values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
     if asked.output:
         return Said([f"{total} in {asked.output}"], {**values, "output": asked.output})

@@ -1,6 +1,4 @@
-"""`sentence-beam distill`: a static model, which `embed` runs as fast as it cuts texts into
-tokens.
-"""
+"""`sentence-beam distill`: a static model, which `embed` runs as fast as it tokenizes."""
 
 import argparse
 import sys
@@ -8,6 +6,7 @@ from typing import Any
 
 from pipelines.common import command, options
 from pipelines.common.library import function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from transforms.base.errors import OptionError
@@ -41,22 +40,21 @@ def _distill(asked: DistillOptions) -> Said:
 
 
 def lines(record: dict[str, Any]) -> list[str]:
-    """What is said at the end."""
+    """Return the closing lines, one fact a line."""
     output = record["options"]["output"]
-    rejected = record["rejected"]
-    lost = f", {rejected:,} rejected" if rejected else ""
+    lost = ""
+    if record["rejected"]:
+        lost = f", {record['rejected']:,} rejected"
+    size = f"{record['bytes'] / 1e6:,.1f} MB"
     words = []
     if record["data"]:
-        words = [f"words       {record['words']:,} new ones of {record['rows']:,} rows{lost}"]
+        words = [line("words", f"{record['words']:,} new ones of {record['rows']:,} rows{lost}")]
     return [
         *words,
-        (
-            f"tokens      {record['tokens']:,} of {record['dim']} dimensions,"
-            f" {record['bytes'] / 1e6:,.1f} MB"
-        ),
-        f"space       {record['space'][:16]}",
-        f"model       {output}",
-        f"use         sentence-beam embed --model {output}",
+        line("tokens", f"{record['tokens']:,} of {record['dim']} dimensions, {size}"),
+        line("space", record["space"][:16]),
+        line("model", output),
+        line("use", f"sentence-beam embed --model {output}"),
     ]
 
 

@@ -103,7 +103,9 @@ def _batch(name: str | None, append: bool) -> str | None:
         )
     if name is not None:
         return batch_name(name)
-    return None if append else ROWS
+    if append:
+        return None
+    return ROWS
 
 
 def _embed_rows(
@@ -130,9 +132,7 @@ def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False
 
 
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
-    """The run of these options as it was resolved, and its result, None if nobody waits
-    for it.
-    """
+    """Run these options; returns the resolved run, and its result, None if nobody waits for it."""
     root = storage.absolute(options.store)
     run_id = new_run(root)
     engines.check_shared(beam_options, input=options.input[0], store=root)
@@ -141,14 +141,17 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
     resolved = resolve(options, read_manifest(root), run_id, local)
     with writing(root, run_id, beam_options) as writer:
         current = read_manifest(root)
-        if (current.version if current else None) != resolved.job.run.version:
+        version = None
+        if current:
+            version = current.version
+        if version != resolved.job.run.version:
             resolved = resolve(options, current, run_id, local)
         return resolved, run_embed(holding_lease(resolved), options, writer)
 
 
 def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Result | None:
-    """Run the pipeline; the result, None if nobody waits for it. Raises the error that a failed
-    run ended with.
+    """Run the pipeline and return the result, None if nobody waits for it. Raises the error of a
+    failed run.
     """
     run = resolved.job.run
     if resolved.calibration is not None:
@@ -167,11 +170,10 @@ def build(
     indexing: dict[str, str] | None = None,
     raises: bool = False,
 ) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. `raises` makes a failed run a
-    failed job.
+    """Return the whole graph, up to the PCollection of the one Result.
 
-    `embedding` are Beam's hints for the step that embeds, `indexing` for those that find the lists
-    of an index.
+    `raises` makes a failed run a failed job. `embedding` are Beam's hints for the embedding step,
+    `indexing` for the steps that find the lists of an index.
     """
     job = resolved.job
     globs = pipeline | "Inputs" >> beam.Create(list(job.run.globs))
@@ -179,7 +181,9 @@ def build(
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
     known = (embedded.units, planned.carried, embedded.problems, planned.problems)
     settled = known | "Commit/Settle" >> Settle(job.run)
-    found = [settled, *([embedded.ranges] if embedded.ranges else [])]
+    found = [settled]
+    if embedded.ranges:
+        found.append(embedded.ranges)
     if resolved.index is not None:
         index = BuildIndex(
             job.run, resolved.index, remembered=job.index_asked is None, hints=indexing

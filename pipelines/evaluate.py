@@ -1,6 +1,4 @@
-"""`sentence-beam evaluate`: scores of poolers and calibrations on tasks, all of them from one
-forward pass.
-"""
+"""`sentence-beam evaluate`: scores of poolers and calibrations, all from one forward pass."""
 
 import argparse
 import contextlib
@@ -120,26 +118,22 @@ def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The scores as text, with a line for each task, metric and method; those of other subsets
-    beside it.
-    """
+    """Return the scores as text, a line for each task, metric and method, with means of subsets."""
     lines = []
     for row in (row for row in rows if row["subset"] == "all"):
         same = ("task", "metric", "pooler", "calibration", "dim")
         beside = {r["subset"]: r["score"] for r in rows if all(r[key] == row[key] for key in same)}
-        several = len(beside) > 4
-        numbers = [row["score"], row["low"], row["high"]]
-        numbers += [beside[name] if several else None for name in ("mean", "wmean")]
-        numbers += [row["diff"], row["diff_low"], row["diff_high"]]
-        cells = ["" if value is None else f"{value:.2f}" for value in numbers]
+        means: list[float | None] = [None, None]
+        if len(beside) > 4:
+            means = [beside["mean"], beside["wmean"]]
+        scores = [row["score"], row["low"], row["high"], *means]
+        numbers = [*scores, row["diff"], row["diff_low"], row["diff_high"]]
+        cells = [_number(value, ".2f") for value in numbers]
         if row["score"] is None:
             cells[0] = "-"
-        p = "" if row["p_holm"] is None else f"{row['p_holm']:.4f}"
+        p = _number(row["p_holm"], ".4f")
         speed = row.get("sentences_s") or row.get("queries_s")
-        cost = (
-            "" if speed is None else f"{speed:.0f}",
-            "" if "bytes_row" not in row else f"{row['bytes_row']:.0f}",
-        )
+        cost = (_number(speed, ".0f"), _number(row.get("bytes_row"), ".0f"))
         named = (
             row["task"],
             row["metric"],
@@ -150,6 +144,12 @@ def table(rows: list[dict[str, Any]]) -> str:
         )
         lines.append((*named, *cells, p, *cost))
     return "\n".join(lines_of(COLUMNS, lines))
+
+
+def _number(value: float | None, form: str) -> str:
+    if value is None:
+        return ""
+    return format(value, form)
 
 
 def _beside(row: dict[str, Any]) -> str:

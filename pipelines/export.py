@@ -1,6 +1,4 @@
-"""`sentence-beam export`: a store's encoder, or its vectors, as a folder of files for other
-programs.
-"""
+"""`sentence-beam export`: a store's encoder or vectors as files for other programs."""
 
 import argparse
 import contextlib
@@ -13,6 +11,7 @@ from pathlib import Path
 
 from pipelines.common import command, options
 from pipelines.common.library import function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from transforms import storage
 from transforms.base import progress
@@ -41,7 +40,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _export(asked: ExportOptions) -> Said:
     store = open_store(asked.store, asked.snapshot)
-    output = check_output(asked.output, ABOUT if asked.vectors else EXPORTED)
+    marker = EXPORTED
+    if asked.vectors:
+        marker = ABOUT
+    output = check_output(asked.output, marker)
     with _replaced(output) as temporary:
         if asked.vectors is not None:
             return _vectors(store, asked, temporary, output)
@@ -50,9 +52,7 @@ def _export(asked: ExportOptions) -> Said:
 
 @contextlib.contextmanager
 def _replaced(output: Path) -> Iterator[Path]:
-    """A new folder to write, which takes the place of `output` when the block ends and is removed
-    if that fails.
-    """
+    """Yield a new folder that replaces `output` when the block ends, and is removed if it fails."""
     temporary = output.with_name(f"{output.name}.tmp-{uuid.uuid4().hex}")
     temporary.mkdir(parents=True)
     try:
@@ -72,9 +72,9 @@ def _encoder(store: Store, folder: Path, output: Path) -> Said:
     else:
         fits = f'SentenceTransformer("{output}")'
     lines = [
-        f"encoder     {output}",
-        f'load        Encoder.load("{output}")',
-        f"            {fits}",
+        line("encoder", output),
+        line("load", f'Encoder.load("{output}")'),
+        line("", fits),
     ]
     return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
@@ -84,18 +84,17 @@ def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> 
         about = export_vectors(store, str(asked.vectors), folder, asked.where)
     files = ", ".join(about["files"])
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
-    lines = [f"vectors     {kept}", f"files       {files}, {ABOUT}", f"folder      {output}"]
+    lines = [line("vectors", kept), line("files", f"{files}, {ABOUT}"), line("folder", output)]
     if asked.vectors == "faiss":
         of = ""
         if about["metric"] == "cosine":
             of = ", queries of length 1"
-        lines.append(f"index       {about['factory']}{of}; its ids are rows of {IDS}")
+        lines.append(line("index", f"{about['factory']}{of}; its ids are rows of {IDS}"))
     return Said(lines, {"output": str(output), **about})
 
 
 def check_output(path: str, marker: str) -> Path:
-    """The folder to write. Raises OptionError for a URL, and for a folder that holds anything but
-    an earlier export.
+    """Return the folder to write. Raises OptionError for a URL and for a folder with other files.
 
     An earlier export of the same sort has the file `marker`.
     """
@@ -121,7 +120,10 @@ def write_encoder(store: Store, folder: Path) -> str | None:
     calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())
     files = recipe.files()
-    found = recipe.space(files, space.calibration, calibration.dim if calibration else None)
+    dim = None
+    if calibration:
+        dim = calibration.dim
+    found = recipe.space(files, space.calibration, dim)
     space.check(found, f"{recipe.model} is not the model of {store.root}", "restore it there")
     asked = recipe.query_prompt, remembered.metric or "cosine"
     return write_export(Export(files, space, recipe.pooler, calibration, *asked), folder)

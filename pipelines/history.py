@@ -60,10 +60,10 @@ def _history(asked: HistoryOptions) -> Said:
     found = run_summaries(root, known_summaries(root))
     if not found:
         open_store(root)  # says that there is no store
-    kept = {run: "kept" for run in snapshots(root)} | ({current.run: "current"} if current else {})
-    states = [
-        kept.get(summary.run, "removed") if summary.status == COMMITTED else "" for summary in found
-    ]
+    kept = dict.fromkeys(snapshots(root), "kept")
+    if current:
+        kept[current.run] = "current"
+    states = [_state(summary, kept) for summary in found]
     runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
     if asked.output:
         write_rows(asked.output, runs)
@@ -83,21 +83,31 @@ def _history(asked: HistoryOptions) -> Said:
     return Said(table(shown, rows), {"store": root, "runs": runs}, asked=True)
 
 
+def _state(summary: RunSummary, kept: dict[str, str]) -> str:
+    """The state of a run's snapshot; "" if it has committed none."""
+    if summary.status != COMMITTED:
+        return ""
+    return kept.get(summary.run, "removed")
+
+
+def _number(value: float | None, form: str) -> str:
+    if value is None:
+        return ""
+    return format(value, form)
+
+
 def versions(summary: RunSummary) -> str:
     """The versions of the tables that a run read."""
     return ", ".join((summary.tables or {}).values())
 
 
 def with_pieces(row: tuple[str, ...], summary: RunSummary) -> tuple[str, ...]:
-    """The cells of a run's line, with the pieces that its documents were cut into."""
-    pieces = "" if summary.pieces is None else f"{summary.pieces:,}"
-    return *row[:PIECES_AT], pieces, *row[PIECES_AT:]
+    """Return the cells of a run's line with the number of its pieces."""
+    return *row[:PIECES_AT], _number(summary.pieces, ","), *row[PIECES_AT:]
 
 
 def columns(summary: RunSummary, state: str) -> dict[str, Any]:
-    """What `--output` and `--json` have of a run: everything but its stages' figures, which are in
-    `report.json`.
-    """
+    """Return a run for `--output` and `--json`, without the figures of stages in `report.json`."""
     return {name: value for name, value in asdict(summary).items() if name != "measures"} | {
         "snapshot": state
     }
@@ -106,13 +116,16 @@ def columns(summary: RunSummary, state: str) -> dict[str, Any]:
 def cells(summary: RunSummary, state: str) -> tuple[str, ...]:
     """The cells of a run's line; empty if something is not known."""
     counts = [getattr(summary, name) for name in COUNTS]
+    took = ""
+    if summary.seconds is not None:
+        took = duration(summary.seconds)
     return (
         summary.run,
         summary.started[:16].replace("T", " "),
-        "" if summary.seconds is None else duration(summary.seconds),
+        took,
         summary.command,
-        *("" if count is None else f"{count:,}" for count in counts),
-        "" if summary.recall is None else f"{summary.recall:.4f}",
+        *(_number(count, ",") for count in counts),
+        _number(summary.recall, ".4f"),
         summary.status,
         state,
         summary.message,

@@ -9,6 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.summary import index_lines
 from pipelines.common.writing import recorded, result_of, submitted, writing
@@ -64,18 +65,15 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    found = index_lines(result.index, manifest.index) or [
-        "index       none: the store holds no rows"
-    ]
-    return Said(
-        [*found, f"store       {root} (snapshot {run_id})"], {"store": root, **asdict(result)}
-    )
+    found = index_lines(result.index, manifest.index)
+    if not found:
+        found = [line("index", "none: the store holds no rows")]
+    lines = [*found, line("store", f"{root} (snapshot {run_id})")]
+    return Said(lines, {"store": root, **asdict(result)})
 
 
 def with_metric(run: Run) -> Run:
-    """The run with the metric of its model among its options; stores of earlier versions do not
-    remember it.
-    """
+    """Return the run with its model's metric, which stores of earlier versions do not have."""
     if run.options.metric is not None:
         return run
     try:

@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import beam_flags as flags
 from pipelines.common import command, engines, options
 from pipelines.common.library import as_function, options_of
+from pipelines.common.lines import line
 from pipelines.common.output import TABLES, check_output, write_tables
 from pipelines.common.progress import aside, unheard
 from pipelines.common.said import Said
@@ -244,15 +245,15 @@ def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said
     else:
         found = run_into(asked, storage.absolute(asked.output), beam_options)
     if "files" not in found:
-        return Said([f"submitted   {found['output']}/{RESULT} says how it ended"], found)
+        return Said([line("submitted", f"{found['output']}/{RESULT} says how it ended")], found)
     rejected = ""
     if found["rejected"]:
         rejected = f", {found['rejected']:,} rejected"
     lines = [
         *shown(first),
-        f"queries     {found['queries']:,}{rejected}",
-        f"rows        {found['rows']:,} in {counted(len(found['files']), 'file')}",
-        f"output      {found['output']}",
+        line("queries", f"{found['queries']:,}{rejected}"),
+        line("rows", f"{found['rows']:,} in {counted(len(found['files']), 'file')}"),
+        line("output", found["output"]),
     ]
     return Said(lines, found)
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from pipelines.common import command, options
 from pipelines.common.library import function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
 from transforms.push import Pushed, PushRequest, open_target, shown
@@ -29,7 +30,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _push(asked: PushOptions) -> Said:
     root = open_store(asked.store).manifest.root
-    since = named_run(root, asked.since) if asked.since else None
+    since = None
+    if asked.since:
+        since = named_run(root, asked.since)
     how = PushRequest(since, asked.full, asked.dry_run, asked.max_deletes)
     with open_target(asked.to) as target:
         pushed = push_changes(lambda: open_store(asked.store).manifest, target, how)
@@ -50,11 +53,14 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     things = "rows"
     if pushed.new.rows.pieces is not None:
         things = "pieces"
-    holds = f"{'would hold' if dry_run else 'holds'} {pushed.rows:,} {things}"
+    holds = "holds"
+    if dry_run:
+        numbers = f"{numbers} (nothing was written)"
+        holds = "would hold"
     return [
-        f"{things:<11} {numbers}{' (nothing was written)' if dry_run else ''}",
-        f"since       {pushed.held or 'all rows: no snapshot was there'}",
-        f"table       {where} {holds} of {pushed.new.run}",
+        line(things, numbers),
+        line("since", pushed.held or "all rows: no snapshot was there"),
+        line("table", f"{where} {holds} {pushed.rows:,} {things} of {pushed.new.run}"),
     ]
 
 

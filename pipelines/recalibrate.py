@@ -1,34 +1,31 @@
-"""`sentence-beam recalibrate`: a store's vectors under another calibration, without its model and
-input.
-"""
+"""`sentence-beam recalibrate`: another calibration of a store, without its model and input."""
 
 import argparse
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.summary import index_lines, moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
-from transforms.calibration import Calibration, check_space
-from transforms.space import Space
-from transforms.steps.fit.recalibrate import RecalibrateJob
+from transforms.calibration import Calibration
+from transforms.steps.fit.recalibrate import RecalibrateJob, check_fits, recalibrating_run
 from transforms.steps.options.common import NO_CALIBRATION
-from transforms.steps.options.from_snapshot import record_plan, run_like, units_of
+from transforms.steps.options.from_snapshot import record_plan, units_of
 from transforms.steps.options.index import RecalibrateOptions
 from transforms.store import open_store
-from transforms.store.calibrations import keep_calibration, kept_calibration, read_calibration
+from transforms.store.calibrations import keep_calibration, read_calibration
 from transforms.store.manifest import Manifest
 from transforms.store.runs.commit import Run
 from transforms.store.runs.result import Result
 from transforms.store.runs.run_ids import new_run
-from transforms.store.shards.precision import fitting
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,7 +57,7 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, asked.calibration)
-        run = recalibrated(manifest, run_id, calibration)
+        run = recalibrating_run(manifest, run_id, calibration)
         if calibration is not None:
             keep_calibration(root, calibration)
         record_plan(manifest, run_id)
@@ -72,41 +69,10 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
     return Said(summary(result, calibration, root), {"store": root, **asdict(result)})
 
 
-def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
-    """Raise SpaceMismatchError for a calibration of other vectors than the snapshot's pooled
-    ones.
-    """
-    if calibration is not None:
-        check_space(calibration.info, manifest.space, named)
-
-
-def recalibrated(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
-    """The run that writes the same rows under the calibration (None: without one), and keeps
-    everything else.
-    """
-    space = _calibrated(manifest, calibration)
-    chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
-    ranges = fitting(manifest.ranges, space)
-    return replace(
-        run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
-    )
-
-
-def _calibrated(manifest: Manifest, calibration: Calibration | None) -> Space:
-    if calibration is not None:
-        return manifest.space.calibrated(calibration.digest, calibration.dim)
-    kept = kept_calibration(manifest.root, manifest.space)
-    if kept:
-        return manifest.space.calibrated(None, kept.info["input_dim"])
-    return manifest.space
-
-
 def build(
     pipeline: beam.Pipeline, manifest: Manifest, run: Run, raises: bool = False
 ) -> beam.PCollection:
-    """The whole graph, up to the PCollection of the one Result. An index is built again as the
-    store has it.
-    """
+    """Return the whole graph, up to the PCollection of the one Result; the index is built again."""
     units = (
         pipeline
         | "Snapshot" >> beam.Create([manifest.run])
@@ -116,7 +82,9 @@ def build(
         RecalibrateJob(run, manifest.space, len(manifest.units))
     )
     settled = (made.units, made.problems) | "Commit/Settle" >> Settle(run)
-    found = [settled, *([made.ranges] if made.ranges else [])]
+    found = [settled]
+    if made.ranges:
+        found.append(made.ranges)
     if manifest.index:
         found.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
     return tuple(found) | "Commit" >> Commit(run, raises)
@@ -126,16 +94,14 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
     """The closing lines about a run, one fact a line."""
     how = "none"
     if calibration is not None:
-        how = (
-            f"{calibration.info['method']} ({calibration.digest[:16]}), {calibration.dim}"
-            " dimensions"
-        )
+        digest = calibration.digest[:16]
+        how = f"{calibration.info['method']} ({digest}), {calibration.dim} dimensions"
     return [
-        f"rows        {vectors_of(result.ledger)} with other vectors",
-        f"calibration {how}",
+        line("rows", f"{vectors_of(result.ledger)} with other vectors"),
+        line("calibration", how),
         *moved_lines(result),
         *index_lines(result.index, None),
-        f"store       {root} (snapshot {result.run})",
+        line("store", f"{root} (snapshot {result.run})"),
     ]
 
 

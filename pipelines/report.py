@@ -1,6 +1,4 @@
-"""`sentence-beam report`: the runs of a store as one HTML page, or the last one's figures for a
-monitoring system.
-"""
+"""`sentence-beam report`: the runs as an HTML page, or the last one's figures for monitoring."""
 
 import argparse
 import sys
@@ -30,7 +28,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _report(asked: ReportOptions) -> Said:
-    output = asked.output or ("report.html" if asked.format == PAGE else None)
+    output = asked.output
+    if asked.format == PAGE:
+        output = output or "report.html"
     if asked.format == PAGE:
         check_output(output, (".html",))
     elif output:

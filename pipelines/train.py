@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, config_file, options
 from pipelines.common.library import function
+from pipelines.common.lines import line
 from pipelines.common.progress import news
 from pipelines.common.said import Said
 from transforms.base.option import narrowed
@@ -51,9 +52,7 @@ class _PrintRecipe(argparse.Action):
 
 
 def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[argparse.Namespace]:
-    """The options of the command line, with those of the recipe that it names if it does not
-    give them.
-    """
+    """Return the options of the command line, completed from the recipe that it names."""
     given = [after for flag, after in itertools.pairwise(argv) if flag == "--recipe"]
     given += [word.removeprefix("--recipe=") for word in argv if word.startswith("--recipe=")]
     name = None
@@ -89,41 +88,35 @@ def estimated(found: "TrainingEstimate") -> list[str]:
     if found.dev_seconds:
         dev = f", {found.dev_seconds:.1f}s a dev score"
     return [
-        f"rows        {found.rows:,}, {found.batches:,} batches of {found.batch} an epoch",
-        f"steps       {found.steps:,}, a checkpoint each {found.every:,}",
-        f"parameters  {found.parameters:,}, {found.trained:,} of them trained",
-        f"memory      about {found.memory / 2**20:,.0f} MB",
-        f"time        about {duration(found.seconds)} ({found.step_seconds:.2f}s a step{dev})",
+        line("rows", f"{found.rows:,}, {found.batches:,} batches of {found.batch} an epoch"),
+        line("steps", f"{found.steps:,}, a checkpoint each {found.every:,}"),
+        line("parameters", f"{found.parameters:,}, {found.trained:,} of them trained"),
+        line("memory", f"about {found.memory / 2**20:,.0f} MB"),
+        line("time", f"about {duration(found.seconds)} ({found.step_seconds:.2f}s a step{dev})"),
         "nothing was written",
     ]
 
 
 def lines(record: dict[str, Any]) -> list[str]:
-    """What is said at the end."""
+    """Return the closing lines, one fact a line."""
     output = record["options"]["output"]
-    early = ", stopped early" if record["stopped_early"] else ""
-    dev = dev_line(record)
-    test = test_line(record)
-    if record["space"] is None:
-        use = [f"use         sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"]
-    else:
-        use = [
-            f"space       {record['space'][:16]} ({record['dim']} dimensions)",
-            f"use         sentence-beam embed --model {output}",
-        ]
-    return [
-        f"steps       {record['steps']:,}{early}; weights of step {record['best_step']:,}",
-        *([f"dev         {dev}"] if dev else []),
-        *([f"test        {test}"] if test else []),
-        *use[:-1],
-        f"model       {output}",
-        use[-1],
-    ]
+    steps = f"{record['steps']:,}"
+    if record["stopped_early"]:
+        steps = f"{steps}, stopped early"
+    said = [line("steps", f"{steps}; weights of step {record['best_step']:,}")]
+    for label, scores in (("dev", dev_line(record)), ("test", test_line(record))):
+        if scores:
+            said.append(line(label, scores))
+    use = f"sentence-beam evaluate --task NAME=PATH --cross-encoder {output}"
+    if record["space"] is not None:
+        said.append(line("space", f"{record['space'][:16]} ({record['dim']} dimensions)"))
+        use = f"sentence-beam embed --model {output}"
+    return [*said, line("model", output), line("use", use)]
 
 
 def lines_of_seeds(found: dict[str, Any]) -> list[str]:
-    """What is said at the end of several trainings."""
-    said = [f"seeds       {len(found['seeds'])}, all kept: {found['output']}/seed-*"]
+    """Return the closing lines of several trainings."""
+    said = [line("seeds", f"{len(found['seeds'])}, all kept: {found['output']}/seed-*")]
     for part in ("dev", "test"):
         spread = found.get(part)
         if spread:
@@ -131,11 +124,10 @@ def lines_of_seeds(found: dict[str, Any]) -> list[str]:
                 f"{found['metric']} {spread['mean']:.2f} on average, standard deviation"
                 f" {spread['deviation']:.2f}"
             )
-            said.append(f"{part:<11} {mean} ({spread['low']:.2f} to {spread['high']:.2f})")
+            said.append(line(part, f"{mean} ({spread['low']:.2f} to {spread['high']:.2f})"))
     if found["best"] is not None:
-        said.append(
-            f"best        seed {found['best']} by dev score: {found['output']}/seed-{found['best']}"
-        )
+        folder = f"{found['output']}/seed-{found['best']}"
+        said.append(line("best", f"seed {found['best']} by dev score: {folder}"))
     return said
 
 

@@ -1,6 +1,4 @@
-"""`sentence-beam vacuum`: the removal of old snapshots, and of files that no kept snapshot
-names.
-"""
+"""`sentence-beam vacuum`: removes old snapshots, and files that no kept snapshot names."""
 
 import argparse
 import sys
@@ -11,6 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engine_jobs, options
 from pipelines.common.library import pipeline_function
+from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.writing import writing
 from transforms.base import values
@@ -52,7 +51,7 @@ def _vacuum(asked: VacuumOptions, beam_options: PipelineOptions) -> Said:
 
 
 def told(root: str, rubbish: Rubbish, what: str) -> Said:
-    """What is said of what goes."""
+    """Return the message that lists what is removed."""
     sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
     names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
     return Said(
@@ -62,21 +61,25 @@ def told(root: str, rubbish: Rubbish, what: str) -> Said:
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
     """The lines about what goes: snapshots by name, files by kind, and the sum."""
-    found = [f"{'snapshots':<11} {len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}, "
-             f"{len(rubbish.kept):,} kept"]  # fmt: skip
+    removed = f"{len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}"
+    found = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
     found += [
-        f"{kind:<11} {_files(*sums)}"
+        line(kind, _files(*sums))
         for kind, sums in sorted(rubbish.by_kind.items())
         if kind != "snapshots"
     ]
     number = len(rubbish.files)
     size = sum(entry.size for entry in rubbish.files)
-    return [*found, f"{'all':<11} {_files(number, size)} {what}"]
+    return [*found, line("all", f"{_files(number, size)} {what}")]
 
 
 def _named(runs: Sequence[str]) -> str:
-    more = ", ..." if len(runs) > NAMED else ""
-    return f" ({', '.join(runs[:NAMED])}{more})" if runs else ""
+    if not runs:
+        return ""
+    names = list(runs[:NAMED])
+    if len(runs) > NAMED:
+        names.append("...")
+    return f" ({', '.join(names)})"
 
 
 def _files(number: int, size: int) -> str:

@@ -1,6 +1,4 @@
-"""`sentence-beam verify`: a check of every file and count that a snapshot names, by threads or as a
-pipeline.
-"""
+"""`sentence-beam verify`: a check of a snapshot's files and counts, in threads or a pipeline."""
 
 import argparse
 import sys
@@ -49,7 +47,10 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
     since = None
     if asked.since:
         since = open_store(asked.store, asked.since).manifest
-    extent = Extent(asked.sample if asked.sample is not None else float(since is None), since)
+    sample = asked.sample
+    if sample is None:
+        sample = float(since is None)
+    extent = Extent(sample, since)
     if beam_options is None:
         found = faults(manifest, extent)
     else:
@@ -63,25 +64,24 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
         aside(fault)
     if found:
         raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
+    return _sound(manifest, extent)
+
+
+def _sound(manifest: Manifest, extent: Extent) -> Said:
+    """Return the line about a snapshot without faults."""
     index = manifest.index
+    segments = 0
     parts = "no index"
     if index:
-        parts = f"{len(index.segments)} index segments"
+        segments = len(index.segments)
+        parts = f"{segments} index segments"
     read = len(extent.read(manifest))
+    whole = "whole"
     if not extent.is_whole:
-        parts = (
-            f"{read:,} unit{'' if read == 1 else 's'} read, the others by size, the index not"
-            " at all"
-        )
+        whole = "sound as far as was read"
+        parts = f"{counted(read, 'unit')} read, the others by size, the index not at all"
     rows = manifest.rows.written
     shards = len(manifest.shard_paths)
-    pieces = manifest.rows.pieces
-    cut = "" if pieces is None else f" ({counted(pieces, 'piece')})"
-    whole = "sound as far as was read"
-    if extent.is_whole:
-        whole = "whole"
-    held = f"{counted(rows, 'row')}{cut} in {counted(shards, 'shard')}"
-    line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
     values = {
         "store": manifest.root,
         "run": manifest.run,
@@ -89,11 +89,13 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
         "shards": shards,
         "read": read,
     }
-    if pieces is None:
-        values |= {}
-    else:
-        values |= {"pieces": pieces}
-    return Said([line], {**values, "segments": len(index.segments) if index else 0})
+    held = counted(rows, "row")
+    if manifest.rows.pieces is not None:
+        held = f"{held} ({counted(manifest.rows.pieces, 'piece')})"
+        values["pieces"] = manifest.rows.pieces
+    held = f"{held} in {counted(shards, 'shard')}"
+    line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
+    return Said([line], {**values, "segments": segments})
 
 
 def _called(asked: VerifyOptions) -> Said:
@@ -106,9 +108,7 @@ def _called(asked: VerifyOptions) -> Said:
 
 
 def is_removed(manifest: Manifest) -> bool:
-    """Whether a snapshot that was there is no more: `vacuum` removes the manifest before any file
-    that it names.
-    """
+    """Whether `vacuum` has removed a snapshot: it removes the manifest before its files."""
     try:
         current = read_manifest(manifest.root)
         others = current is not None and current.run != manifest.run
@@ -118,9 +118,7 @@ def is_removed(manifest: Manifest) -> bool:
 
 
 def by_workers(manifest: Manifest, extent: Extent, beam_options: "PipelineOptions") -> list[str]:
-    """The same lines, by the workers of a pipeline. Raises SentenceBeamError if the job ends
-    without them.
-    """
+    """Return the same lines by a pipeline. Raises SentenceBeamError if the job leaves none."""
     import apache_beam as beam
 
     from pipelines.common import engines

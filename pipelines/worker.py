@@ -1,5 +1,4 @@
-"""`sentence-beam-worker`: starts Beam's Python worker if an engine runs workers as plain
-processes, not containers.
+"""`sentence-beam-worker`: starts Beam's Python worker as a plain process of an engine.
 
 An engine calls it with the addresses of its services; it asks for the job's options and goes on as
 the worker, in the same process: the one that the engine knows, and that has imported Beam already.

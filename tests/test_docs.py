@@ -396,6 +396,12 @@ def test_the_reference_is_up_to_date() -> None:
     assert BY_NAME["docs/reference.md"].text == reference.page(), "run: make docs"
 
 
+def test_the_keywords_of_functions_are_up_to_date() -> None:
+    keywords = load("keywords")
+    written = keywords.MODULE.read_text(encoding="utf8")
+    assert written == keywords.module(), "run: make docs"
+
+
 def test_every_option_of_every_command_is_in_the_reference() -> None:
     page = BY_NAME["docs/reference.md"]
     every = {flag for action in every_command()._actions for flag in action.option_strings}

@@ -74,10 +74,10 @@ ROOMS: dict[str, set[str]] = {
     "index": set(),
     "options": {"index"},
     "embed": {"options"},
-    "plan": {"options", "embed"},
+    "plan": {"options", "embed", "index"},
     "joins": {"options", "index"},
-    "fit": {"embed"},
-    "commit": {"embed", "index"},
+    "fit": {"options", "embed"},
+    "commit": {"options", "embed", "index"},
 }
 THIRD_PARTY = {
     "base": {"numpy", "pyarrow", "tokenizers", "torch"},

@@ -1,6 +1,4 @@
-"""The command line of the commands that run a pipeline: our options, Beam's, and a refusal of all
-others.
-"""
+"""The command line of commands that run a pipeline: our options and Beam's, no others."""
 
 import argparse
 import math
@@ -48,7 +46,7 @@ WITHOUT_FLAG = ("--input", "--store", "--query")
 def parse(
     parser: argparse.ArgumentParser, argv: Sequence[str]
 ) -> tuple[argparse.Namespace, PipelineOptions]:
-    """Our options and Beam's. Raises OptionError for a flag that neither knows, and for an unusable
+    """Parse our options and Beam's. Raises OptionError for an unknown flag or an unusable
     runner.
     """
     check_text(argv)
@@ -67,10 +65,9 @@ def parse(
 
 
 def options_of_list(flags: Sequence[str], *accelerators: str | None) -> PipelineOptions:
-    """Beam's options from the list that a program gives; what only a runner's Java side knows
-    stands after `--`.
+    """Return Beam's options from a program's list; flags of a runner's Java side follow `--`.
 
-    Raises OptionError for what is no list, a flag that Beam has not, and an unusable runner.
+    Raises OptionError for another type, an unknown flag, and an unusable runner.
     """
     if isinstance(flags, str):
         raise OptionError(f"beam_flags: {flags!r} is no list; write ['--runner=FlinkRunner', ...]")
@@ -90,8 +87,7 @@ def pipeline_options(
     accelerator: str | None = None,
     index_accelerator: str | None = None,
 ) -> PipelineOptions:
-    """Beam's options from its flags, made ready for the runner; `after` are those that only its
-    Java side knows.
+    """Return Beam's options for the runner; `after` are flags that only its Java side knows.
 
     Raises OptionError for an unusable runner.
     """
@@ -132,14 +128,16 @@ def _unknown(parser: argparse.ArgumentParser, flag: str) -> str:
     meant = next((word for word in words if word.split(" ")[0] in known), None)
     if meant is not None:
         return f"unknown option {flag}; did you mean {meant}?"
-    near = nearest(name, known) if name.startswith("--") else None
-    return f"unknown option {flag}" + (f"; did you mean {near}?" if near else "; see --help")
+    near = None
+    if name.startswith("--"):
+        near = nearest(name, known)
+    if near:
+        return f"unknown option {flag}; did you mean {near}?"
+    return f"unknown option {flag}; see --help"
 
 
 def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
-    """The line for a flag that is nearly one of ours, if there is one: it is why another flag is
-    missing.
-    """
+    """The error for a misspelt flag, which argparse would report as a missing one."""
     flags = [text.split("=")[0] for text in argv if FLAG.match(text)]
     beam = beam_parser()._option_string_actions
     strange = [
@@ -152,7 +150,7 @@ def _misspelt(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
 
 
 def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | None:
-    """The line for an argument that lacks its flag, if there is one."""
+    """The error for an argument that lacks its flag; None if no argument does."""
     given = {text.split("=")[0] for text in argv}
     missing = [
         flag for flag in WITHOUT_FLAG if flag in parser._option_string_actions and flag not in given
@@ -164,9 +162,7 @@ def _without_flag(parser: argparse.ArgumentParser, argv: list[str]) -> str | Non
 
 
 def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
-    """The arguments that are neither flags nor values of flags, for a parser that takes none of
-    these.
-    """
+    """Return the arguments that are neither flags nor values of flags."""
     if parser._get_positional_actions():
         return []
     words = []
@@ -174,7 +170,9 @@ def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
     for text in argv:
         if FLAG.match(text):
             action = parser._option_string_actions.get(text.split("=")[0])
-            most = 0 if "=" in text else _most_values(action)
+            most = 0.0
+            if "=" not in text:
+                most = _most_values(action)
         elif most > 0:
             most -= 1
         else:
@@ -186,7 +184,9 @@ def _most_values(action: argparse.Action | None) -> float:
     """How many values may follow a flag; of Beam's flags that is not known."""
     if action is None or action.nargs == "+":
         return math.inf
-    return 1 if action.nargs is None else 0
+    if action.nargs is None:
+        return 1
+    return 0
 
 
 def hints(**given: str | None) -> dict[str, str]:

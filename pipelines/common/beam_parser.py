@@ -17,9 +17,7 @@ class _OurBeamParser(Parser, _BeamArgumentParser):
 
 
 def beam_parser() -> argparse.ArgumentParser:
-    """A parser of the flags of every class of pipeline options that is imported, those of Beam's
-    users included.
-    """
+    """Return a parser of the flags of all imported classes of pipeline options."""
     parser = _OurBeamParser(allow_abbrev=False, add_help=False)
     for options in sorted(_subclasses(PipelineOptions), key=lambda cls: cls.__name__):
         if "_add_argparse_args" in vars(options):

@@ -109,10 +109,12 @@ def show(said: Said, name: str, front: argparse.Namespace) -> None:
 def front_options(
     parser: argparse.ArgumentParser, argv: list[str]
 ) -> tuple[argparse.Namespace, list[str]]:
-    """The options of every command, and the arguments without them; those of a --config file are
-    put before.
+    """Return the options of every command, and the other arguments, after those of a --config
+    file.
     """
-    at = argv.index("--") if "--" in argv else len(argv)
+    at = len(argv)
+    if "--" in argv:
+        at = argv.index("--")
     nothing = argparse.Namespace(help_beam=False, config=None, quiet=False, json=False)
     front, rest = every_command().parse_known_args(argv[:at], nothing)
     from_file = []
@@ -123,7 +125,7 @@ def front_options(
 
 
 def help_beam() -> str:
-    """What is said of runners and of the flags that go to Beam."""
+    """Return the help text about runners and the flags that go to Beam."""
     with uncollected():
         from pipelines.common import beam_parser  # importing Beam takes two seconds
 
@@ -134,7 +136,9 @@ def exit_status(error: BaseException) -> int:
     """The exit status of a command that ends with an error."""
     if isinstance(error, SentenceBeamError):
         return error.exit_code
-    return STOPPED if _is_interrupt(error) else 1
+    if _is_interrupt(error):
+        return STOPPED
+    return 1
 
 
 def _is_interrupt(error: BaseException) -> bool:
@@ -151,26 +155,29 @@ def _text(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The line for an error: the message of ours; of others the first line, with its type, and that
-    a rerun goes on.
+    """Return the line for an error: our message; of others the type and the first line, and that
+    a rerun continues.
     """
     text = _text(error)
     if isinstance(error, SentenceBeamError):
         return printable(text)
     if _is_interrupt(error):
         return INTERRUPTED
-    first = text.splitlines()[0] if text else type(error).__name__
+    first = type(error).__name__
+    if text:
+        first = text.splitlines()[0]
     # Beam puts some errors into a RuntimeError
     has_kind = isinstance(error, OSError) or re.match(r"\w+Error: ", first)
-    kind = "" if has_kind else f"{type(error).__name__}: "
+    kind = f"{type(error).__name__}: "
+    if has_kind:
+        kind = ""
     return f"{kind}{first}; finished work is kept, run again to go on ({DEBUG}=1 shows where)"
 
 
 def any_text_printable() -> None:
-    """Have both streams write what the terminal's encoding lacks as escapes, instead of ending the
-    command.
+    """Make both streams escape characters that the terminal's encoding lacks.
 
-    One that was closed before the command began swallows what is written.
+    A stream that was closed before the command began ignores all output.
     """
     sys.stdout, sys.stderr = (
         stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr)
@@ -192,7 +199,5 @@ def quiet_logs() -> None:
 
 
 def _not_of_an_engine(record: logging.LogRecord) -> bool:
-    """Whether a record is no stack trace of an engine, which Beam writes straight to the root
-    logger.
-    """
+    """Whether a record is not an engine's stack trace, which Beam logs to the root logger."""
     return record.module != "portable_runner" or bool(os.environ.get(DEBUG))

@@ -15,11 +15,10 @@ from transforms.base.values import nearest
 
 
 def arguments(parser: argparse.ArgumentParser, path: str, given: Sequence[str]) -> list[str]:
-    """The arguments that a file adds to those `given`: options that are given, or exclude one
-    another with them, win.
+    """Return the arguments that a file adds to the `given` ones, which win.
 
-    Raises OptionError for a file that cannot be read, for keys that no option has, and for values
-    that none can have.
+    Raises OptionError for a file that cannot be read, unknown keys, and values that no option
+    takes.
     """
     flags = {text.split("=")[0] for text in given}
     named = [action for action in parser._actions if flags & _names(parser, action)]
@@ -46,7 +45,9 @@ def options_of(path: str, command: str) -> dict[str, Any]:
         with open(path, "rb") as f:
             content = tomllib.load(f)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
+        why: object = error
+        if isinstance(error, OSError):
+            why = error.strerror
         raise OptionError(
             f"--config {path} cannot be read as TOML ({why}); check the file"
         ) from None
@@ -82,8 +83,13 @@ def _of_action(where: str, action: argparse.Action, value: Any) -> list[str]:
         if not isinstance(value, bool):
             raise OptionError(f"{where} is true or false, not {value!r}")
         if isinstance(action, argparse.BooleanOptionalAction):
-            return [action.option_strings[0 if value else 1]]
-        return [flag] if value else []
+            yes, no = action.option_strings[:2]
+            if value:
+                return [yes]
+            return [no]
+        if value:
+            return [flag]
+        return []
     if isinstance(value, list) and not isinstance(action, argparse._AppendAction):
         value = ",".join(_text(where, one) for one in value)
     return _written(where, flag, value)
@@ -92,13 +98,17 @@ def _of_action(where: str, action: argparse.Action, value: Any) -> list[str]:
 def _of_beam(where: str, flag: str, value: Any) -> list[str]:
     """The arguments of one of Beam's flags, some of which take no value."""
     if isinstance(value, bool):
-        return [flag] if value else []
+        if value:
+            return [flag]
+        return []
     return _written(where, flag, value)
 
 
 def _written(where: str, flag: str, value: Any) -> list[str]:
     """The arguments of a flag that takes a value, one for each item of a list."""
-    items = value if isinstance(value, list) else [value]
+    items = [value]
+    if isinstance(value, list):
+        items = value
     if len(flag) == 2:
         return [part for item in items for part in (flag, _text(where, item))]
     return [f"{flag}={_text(where, item)}" for item in items]
@@ -127,4 +137,6 @@ def _excluded(
 
 def _meant(word: str, known: Iterable[str]) -> str:
     near = nearest(word, known)
-    return f"; did you mean {near}?" if near else ""
+    if near:
+        return f"; did you mean {near}?"
+    return ""

@@ -34,7 +34,7 @@ def name_job(options: PipelineOptions, run: str) -> str:
 
 
 def address(options: PipelineOptions) -> str:
-    """Where the engine of a run can be asked for its jobs, "" if it cannot be."""
+    """Return the address at which the engine of a run lists its jobs, "" if it has none."""
     runner = engines.runner_of(options)
     cloud = options.view_as(GoogleCloudOptions)
     if engines.in_process(options) or options.view_as(PortableOptions).job_endpoint:
@@ -48,7 +48,7 @@ def address(options: PipelineOptions) -> str:
 
 
 def state_of(lease: Lease) -> JobState:
-    """What the engine that a lease names says of its job; UNKNOWN if it does not answer."""
+    """Return the state of a lease's job by its engine; UNKNOWN if that does not answer."""
     if not lease.engine:
         return JobState.UNKNOWN
     try:
@@ -62,7 +62,9 @@ def state_of(lease: Lease) -> JobState:
         return JobState.UNKNOWN
     if not ended:
         return JobState.UNLISTED
-    return JobState.ENDED if all(ended) else JobState.RUNNING
+    if all(ended):
+        return JobState.ENDED
+    return JobState.RUNNING
 
 
 def _on_flink(engine: str) -> Jobs:

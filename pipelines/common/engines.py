@@ -1,6 +1,4 @@
-"""Engines: the settings that a runner needs and nobody should have to know, and one line for each
-of its failures.
-"""
+"""Engines: settings that a runner needs, and one line for each of its failures."""
 
 import contextlib
 import json
@@ -194,7 +192,11 @@ def _prepare_gpus(
     if (accelerator or index_accelerator) and any(
         service.startswith("worker_accelerator") for service in services
     ):
-        name, step = ("", "embedding") if accelerator else ("index-", "training")
+        name = "index-"
+        step = "training"
+        if accelerator:
+            name = ""
+            step = "embedding"
         raise OptionError(
             f"--{name}accelerator gives a GPU to the {step} step,"
             " --dataflow_service_options=worker_accelerator to all workers; leave one of them out"
@@ -220,14 +222,14 @@ def _prepare_flink(options: PipelineOptions, given: Sequence[str]) -> None:
 
 
 def flink_address(master: str) -> str:
-    """The URL of a Flink's REST interface."""
-    return master if "://" in master else f"http://{master}"
+    """Return the URL of a Flink's REST interface."""
+    if "://" in master:
+        return master
+    return f"http://{master}"
 
 
 def _slots(master: str) -> int:
-    """The number of slots of the cluster. Raises OptionError if no Flink answers at the
-    address.
-    """
+    """Return the cluster's number of slots. Raises OptionError if no Flink answers."""
     try:
         with urllib.request.urlopen(
             f"{flink_address(master)}/v1/overview", timeout=ANSWER_SECONDS
@@ -242,8 +244,8 @@ def _slots(master: str) -> int:
 
 
 def _check_process(portable: PortableOptions) -> None:
-    """Set the worker launcher, ours unless another one is named. Raises OptionError for a config
-    that is not JSON.
+    """Set our worker launcher unless another is named. Raises OptionError if the config is not
+    JSON.
     """
     if not portable.environment_config and not portable.environment_options:
         portable.environment_config = json.dumps({"command": _launcher()})
@@ -271,9 +273,7 @@ def _launcher() -> str:
 
 
 def check_shared(options: PipelineOptions, **paths: str) -> None:
-    """Print a warning where workers on other machines would use local folders; `paths` are by
-    option.
-    """
+    """Print a warning if other machines would use local folders; `paths` are by option."""
     local = [f"--{name} {path}" for name, path in paths.items() if storage.is_local(path)]
     if local and not in_process(options):
         print(
@@ -285,9 +285,7 @@ def check_shared(options: PipelineOptions, **paths: str) -> None:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raise errors of an engine as one line where their meaning is known, and as they are
-    elsewhere.
-    """
+    """Raise known errors of an engine as one line, and others unchanged."""
     try:
         yield
     except SentenceBeamError:

@@ -1,6 +1,4 @@
-"""The commands as Python functions: keywords become options, and whatever goes wrong names
-keywords.
-"""
+"""The commands as Python functions: keywords become options, and errors name keywords."""
 
 import contextlib
 import inspect
@@ -66,7 +64,9 @@ def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., An
             asked = options_of(kind, name, keywords, arguments)
             said = job(asked)
         output = getattr(asked, "output", None)
-        return dict(said.values) if output is None else output
+        if output is None:
+            return dict(said.values)
+        return output
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = (
@@ -79,18 +79,19 @@ def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., An
 def options_of(
     kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()
 ) -> Asked:
-    """Return the options that a function was given as keywords, or as `arguments` without a
-    keyword.
+    """Return the options from keywords, or from `arguments` without a keyword.
 
-    Raises TypeError for a keyword that is unknown or missing, as Python does, OptionError for a
-    value that does not work.
+    Raises TypeError for an unknown or missing keyword, as Python does, OptionError for a wrong
+    value.
     """
     required = {item.name: is_required(item) for item in fields(kind)}
     given = {**_by_name(kind, function, arguments), **_without_aliases(kind, given)}
     for name in given:
         if name not in required:
             near = nearest(name, required)
-            hint = f"; did you mean {near}?" if near else ""
+            hint = ""
+            if near:
+                hint = f"; did you mean {near}?"
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
     missing = next(
         (name for name, needed in required.items() if needed and name not in given), None

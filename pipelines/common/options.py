@@ -55,12 +55,12 @@ class Parser(argparse.ArgumentParser):
             self.epilog = epilog
 
     def error(self, message: str) -> NoReturn:
-        raise OptionError(message if "--help" in message else f"{message}; see --help")
+        if "--help" not in message:
+            message = f"{message}; see --help"
+        raise OptionError(message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Raise ArgumentError for a value that is none of the action's choices; the line is
-        `values.one_of`'s.
-        """
+        """Raise ArgumentError with the line of `values.one_of` for a value beside the choices."""
         try:
             values.one_of(*action.choices or (value,))(value)
         except OptionError as error:
@@ -86,9 +86,7 @@ class _Help(argparse.HelpFormatter):
 
 
 def every_command() -> argparse.ArgumentParser:
-    """The options that every command has: they belong to the command line alone and say nothing of
-    the work.
-    """
+    """Return a parser of the options that every command has, which do not concern the work."""
     p = Parser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     p.add_argument(
         "--help-beam",
@@ -183,7 +181,7 @@ def _add_option(
 
 
 def _action_of(item: "Field[Any]", declared: Declared) -> dict[str, Any]:
-    """What argparse does with an option's values."""
+    """Return argparse's arguments for the values of an option."""
     if item.type is bool:
         return {"action": "store_true"}
     if item.type == bool | None:

@@ -1,4 +1,4 @@
-"""What a command writes into a file that its user names."""
+"""Files that a command writes because its user names them."""
 
 import contextlib
 import csv
@@ -18,9 +18,7 @@ ROWS_AT_ONCE = 10_000
 
 
 def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
-    """Raise OptionError for a name with another suffix, and for one in no folder, before anything
-    is loaded.
-    """
+    """Raise OptionError for another suffix, and for a missing folder, before anything is loaded."""
     if path is None:
         return
     if os.path.isdir(path):
@@ -33,9 +31,7 @@ def check_output(path: str | None, suffixes: tuple[str, ...] = TABLES) -> None:
 
 
 def check_file(path: str, flag: str = "--output") -> None:
-    """Raise OptionError for a file that is a folder, in no folder, or in one that cannot be
-    written.
-    """
+    """Raise OptionError if the path is a folder, or its folder is missing or not writable."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
         raise OptionError(f"{flag} {path} is a folder; name a file")
@@ -46,7 +42,9 @@ def check_file(path: str, flag: str = "--output") -> None:
 
 
 def _either(words: tuple[str, ...]) -> str:
-    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def write_rows(path: str, rows: list[dict[str, Any]]) -> None:
@@ -78,9 +76,7 @@ def write_tables(path: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> No
 
 
 def _write_dicts(path: str, names: list[str], rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as text: CSV, whose header are the names of all columns, a JSON array or JSON
-    lines.
-    """
+    """Write rows as CSV with a header of all columns, as a JSON array or as JSON lines."""
     with (
         _named_when_whole(path) as temporary,
         open(temporary, "w", encoding="utf8", newline="") as file,
@@ -112,7 +108,10 @@ def _write_array(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         file.write(before + _as_json(row, indent=1).replace("\n", "\n "))
         before = ",\n "
-    file.write("[]\n" if before.startswith("[") else "\n]\n")
+    if before.startswith("["):
+        file.write("[]\n")
+    else:
+        file.write("\n]\n")
 
 
 def _as_json(value: Any, indent: int | None = None) -> str:
@@ -120,9 +119,7 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file, which gets its name when it is whole: whoever reads it meanwhile sees the one
-    before.
-    """
+    """Write a file and rename it when it is whole, so that readers see the old one until then."""
     with (
         _named_when_whole(path) as temporary,
         open(temporary, "w", encoding="utf8", newline="") as f,
@@ -132,8 +129,7 @@ def write_text(path: str, text: str) -> None:
 
 @contextlib.contextmanager
 def _named_when_whole(path: str) -> Iterator[str]:
-    """The name of a file to write, which becomes `path` when the block ends and is removed where
-    that fails.
+    """Yield the name of a file that becomes `path` when the block ends, and is removed if it fails.
 
     Raises OptionError if it cannot be written.
     """

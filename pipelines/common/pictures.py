@@ -1,6 +1,4 @@
-"""Pictures, as PNG: a calibration before and after, the score of every attention head. Pages have
-charts as SVG.
-"""
+"""PNG pictures: a calibration before and after, the score of every attention head."""
 
 import importlib.util
 import io
@@ -13,7 +11,8 @@ from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
 from transforms.evaluation.heads import head_scores
 
-BEFORE, AFTER = "#8c8c8c", "#1f6fb4"
+BEFORE = "#8c8c8c"
+AFTER = "#1f6fb4"
 
 
 def is_installed() -> bool:
@@ -22,9 +21,7 @@ def is_installed() -> bool:
 
 
 def check_installed() -> None:
-    """Raise MissingExtraError where matplotlib is not installed, before anything is computed for a
-    heat map.
-    """
+    """Raise MissingExtraError if matplotlib is not installed, before a heat map is computed."""
     if not is_installed():
         raise MissingExtraError(f"the heat map needs matplotlib: {pip_line('report')}")
 
@@ -46,7 +43,12 @@ def draw_fit(found: dict[str, Any]) -> bytes:
     """A PNG of a fit's figures: spectrum and cosines before and after, and a flow's loss."""
     pyplot = _pyplot()
     flow = found.get("flow")
-    figure, axes = pyplot.subplots(1, 3 if flow else 2, figsize=(11.5 if flow else 8, 3.2))
+    charts = 2
+    width = 8.0
+    if flow:
+        charts = 3
+        width = 11.5
+    figure, axes = pyplot.subplots(1, charts, figsize=(width, 3.2))
     _spectra(axes[0], found)
     _cosines(axes[1], found)
     if flow:

@@ -14,7 +14,7 @@ from transforms.base.numbers import counted
 from transforms.base.progress import Progress, duration
 
 SECONDS = 0.5
-SECONDS_APART = 60.0  # where nobody sees a line that moves
+SECONDS_APART = 60.0  # if nobody sees a line that moves
 _watching = False
 _silent = False  # nothing is shown, although a run is watched
 _unheard = ContextVar("_unheard", default=False)  # nothing is printed: a program calls
@@ -22,9 +22,7 @@ _unheard = ContextVar("_unheard", default=False)  # nothing is printed: a progra
 
 @contextlib.contextmanager
 def watched(out: TextIO | None) -> Iterator[None]:
-    """Show what is under way while the body runs; `out` is None if the process has no such
-    stream.
-    """
+    """Show the progress while the body runs; `out` is None if the process has no stream."""
     global _watching
     stop = threading.Event()
     progress.clear()
@@ -64,9 +62,7 @@ def unheard() -> Iterator[None]:
 
 
 def news(text: str) -> None:
-    """Print a line on stderr if a run is watched there, and nothing if nobody wants to know how
-    far it is.
-    """
+    """Print a line on stderr if a run is watched there, else nothing."""
     if _watching:
         aside(text)
 
@@ -112,8 +108,8 @@ def _write(out: TextIO, text: str) -> None:
 
 
 def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str:
-    """The line of a terminal of `width` characters: a bar if it is known how much there is to
-    do, else a clock.
+    """Return the line of a terminal of `width` characters: a bar if the total is known, else a
+    clock.
 
     >>> bar(Progress(stage="verifying", done=20, total=60, things="shards"), 10.0, 66, blocks=False)
     'verifying:  33%|####3        | 20/60 [00:10<00:20,  2.00 shards/s]'
@@ -161,7 +157,9 @@ def line(state: Progress, seconds: float) -> str:
             f" {duration(max(left, 0))} left"
         )
     if state.stage:
-        done = f": {state.done:,} {state.things}" if state.done else ""
+        done = ""
+        if state.done:
+            done = f": {state.done:,} {state.things}"
         return f"{state.stage}{done}, {duration(seconds)}"
     if not state.tokens or seconds <= 0:
         return (
@@ -174,15 +172,15 @@ def line(state: Progress, seconds: float) -> str:
 
 
 def _moves(out: TextIO) -> bool:
-    """Whether a line can be written over: on a terminal, and in a notebook, which says that it is
-    none.
-    """
+    """Whether a line can be overwritten: on a terminal or in a notebook."""
     return out.isatty() or type(out).__module__.startswith("ipykernel.")
 
 
 def _erased(out: TextIO) -> str:
-    """What takes the moving line away."""
-    return f"\r{'':{columns(out) - 1}}\r" if _moves(out) else ""
+    """Return the characters that erase the moving line."""
+    if not _moves(out):
+        return ""
+    return f"\r{'':{columns(out) - 1}}\r"
 
 
 def _blocks(out: TextIO) -> bool:

@@ -1,4 +1,4 @@
-"""What a command has to say when it is done, for a person, for a program, or for nobody."""
+"""The output of a finished command, for a person, for a program, or for nobody."""
 
 import json
 import sys

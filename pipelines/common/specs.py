@@ -52,12 +52,10 @@ def of_methods() -> str:
 def section(
     heading: str, words: Mapping[str, Mapping[str, Option]], positional: Mapping[str, str]
 ) -> str:
-    """A heading, and a line for each word; `positional` names, by word, the key whose name may be
-    left out.
-    """
-    told = "what stands in () is the default" + (
-        ", and a key in [] needs no name" if positional else ""
-    )
+    """Return a heading and a line for each word; `positional` has the keys that need no name."""
+    told = "what stands in () is the default"
+    if positional:
+        told = f"{told}, and a key in [] needs no name"
     lines = [textwrap.fill(f"{heading}; {told}:", WIDTH)]
     widest = max(map(len, words))
     for word, options in words.items():
@@ -85,7 +83,10 @@ def _key(key: str, option: Option, positional: str | None) -> str:
     >>> _key("top", Option((), 10, number=True), "top")
     '[top=]N (10)'
     """
-    name = f"[{key}=]" if key == positional else f"{key}="
-    return f"{name}{option.allowed()}" + (
-        " (required)" if option.default is None else f" ({option.default})"
-    )
+    name = f"{key}="
+    if key == positional:
+        name = f"[{name}]"
+    default = option.default
+    if default is None:
+        default = "required"
+    return f"{name}{option.allowed()} ({default})"

@@ -24,11 +24,10 @@ Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions,
 
 @contextlib.contextmanager
 def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
-    """The options with a file in place of `-`, which holds what standard input does as long as the
-    block lasts.
+    """Yield the options with a file in place of `-`, a copy of standard input until the block ends.
 
-    Its name is always the same, so that ids and units are. `local` says that this process does the
-    work; OptionError is raised if it does not.
+    Its name is always the same, and so are ids and units. Raises OptionError unless this process
+    does the work (`local`).
     """
     if asked.input is None or STDIN not in asked.input:
         yield asked
@@ -44,7 +43,10 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
         )
     with tempfile.TemporaryDirectory() as folder:
         kind = asked.format or "auto"
-        path = Path(folder) / f"{files.STDIN}.{'txt' if kind in ('auto', 'text') else kind}"
+        suffix = kind
+        if kind in ("auto", "text"):
+            suffix = "txt"
+        path = Path(folder) / f"{files.STDIN}.{suffix}"
         with path.open("wb") as file, as_typed() as typed:
             shutil.copyfileobj(typed, file)
         named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]
@@ -53,9 +55,7 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
 
 @contextlib.contextmanager
 def as_typed() -> Iterator[BinaryIO]:
-    """Standard input, to be read. Where somebody types it, how it ends is said, and nothing is
-    written over it.
-    """
+    """Yield standard input. If somebody types it, print how to end it and pause progress."""
     if not sys.stdin.isatty():
         yield sys.stdin.buffer
         return

@@ -1,8 +1,10 @@
 """The closing summary of a run, for a person."""
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
+from pipelines.common.lines import line
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.base.measures import EMBED_PARTS
@@ -15,7 +17,7 @@ from transforms.report.report import summary_of
 from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, RecallEntry
+from transforms.store.entries import ChangeEntry, IndexEntry, InputEntry, RecallEntry
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.result import Result
 
@@ -25,56 +27,75 @@ REASONS = 5  # why files are not taken: so many are told apart in a line
 
 
 def summary(resolved: Resolved, result: Result) -> list[str]:
-    """The lines about a run of `embed`, one fact a line: rows, work, speed, losses, changes,
-    recall, paths.
-    """
-    n = result.ledger
-    root = resolved.job.root
-    job = resolved.job
-    seconds = max(result.seconds, 1e-9)
-    things = things_of(n)
-    lines = [
+    """Return the lines about a run of `embed`, one fact a line."""
+    before = None
+    if resolved.previous is not None:
+        before = resolved.previous.index
+    return [
         *files_lines(result.input),
-        rows_line(n),
-        (
-            f"work        {n['embedded']:,} embedded, {n['reused']:,} reused, {n['duplicates']:,}"
-            f" duplicates, {n['carried']:,} carried{'' if things == 'rows' else ' (pieces)'}"
-        ),
-        (
-            f"speed       {duration(result.seconds)}: {result.own_rows / seconds:,.0f} {things}/s, "
-            f"{result.tokens / seconds:,.0f} tokens/s, padding {padding(n):.1f} %"
-        ),
-        (
-            f"truncated   {counted(n['truncated_rows'], things[:-1])} lost"
-            f" {counted(n['lost'], 'token')} (limit {resolved.space.max_tokens})"
-        ),
+        rows_line(result.ledger),
+        *_work_lines(resolved, result),
+        *_trimmed_lines(resolved, result),
+        *_noted(resolved, result),
+        *moved_lines(result),
+        *index_lines(result.index, before),
+        *_path_lines(resolved.job.root, result),
     ]
-    if resolved.previous is None:
-        lines += trimmed_lines(root, result.run)
+
+
+def _work_lines(resolved: Resolved, result: Result) -> list[str]:
+    """The lines about what each row took, the speed, and tokens beyond the limit."""
+    n = result.ledger
+    things = things_of(n)
+    of_pieces = ""
+    if things == "pieces":
+        of_pieces = " (pieces)"
+    new = f"{n['embedded']:,} embedded, {n['reused']:,} reused"
+    old = f"{n['duplicates']:,} duplicates, {n['carried']:,} carried"
+    seconds = max(result.seconds, 1e-9)
+    rows_s = f"{result.own_rows / seconds:,.0f} {things}/s"
+    tokens_s = f"{result.tokens / seconds:,.0f} tokens/s"
+    lost = f"{counted(n['truncated_rows'], things[:-1])} lost {counted(n['lost'], 'token')}"
+    return [
+        line("work", f"{new}, {old}{of_pieces}"),
+        line(
+            "speed",
+            f"{duration(result.seconds)}: {rows_s}, {tokens_s}, padding {padding(n):.1f} %",
+        ),
+        line("truncated", f"{lost} (limit {resolved.space.max_tokens})"),
+    ]
+
+
+def _noted(resolved: Resolved, result: Result) -> list[str]:
+    """The lines about what not every run has, in their order."""
+    n = result.ledger
+    found: list[tuple[str, str | None]] = []
     if n["unknown"]:
-        lines += [f"unknown     {unknown_line(n)}"]
-    if note := late_note(resolved):
-        lines += [f"late        {note}"]
+        found.append(("unknown", unknown_line(n)))
+    found.append(("late", late_note(resolved)))
     if result.limit:
-        lines += [f"stages      {stages_line(result)}"]
+        found.append(("stages", stages_line(result)))
     if result.resumed:
-        lines += [f"resumed     {resumed_line(result)}"]
+        found.append(("resumed", resumed_line(result)))
     if result.previous and result.changes:
-        lines += [f"changes     {changes_line(result.changes, things)}"]
+        found.append(("changes", changes_line(result.changes, things_of(n))))
     if result.checked and result.checked["shards"]:
-        lines += [f"checked     {checked_line(result.checked)}"]
-    lines += [f"{what:<11} {text}" for what, text in [*_reembedded(resolved), *_rare(result)]]
-    lines += moved_lines(result)
-    lines += index_lines(result.index, resolved.previous.index if resolved.previous else None)
-    lines += [f"store       {root} (snapshot {result.run})"]
-    if n["rejected"]:
-        lines += [f"rejects     {storage.join(root, 'rejects')}"]
+        found.append(("checked", checked_line(result.checked)))
+    found += [*_reembedded(resolved), *_rare(result)]
+    return [line(label, text) for label, text in found if text is not None]
+
+
+def _path_lines(root: str, result: Result) -> list[str]:
+    """The lines about the paths of the results, with the cost between them."""
+    lines = [line("store", f"{root} (snapshot {result.run})")]
+    if result.ledger["rejected"]:
+        lines.append(line("rejects", storage.join(root, "rejects")))
     reported = summary_of(root, result.run)
     if reported and reported.spent is not None:
-        lines += [f"money       {money_line(reported)}"]
+        lines.append(line("money", money_line(reported)))
     if reported:
-        lines += [f"report      {storage.join(root, layout.PAGE)}"]
-    return [*lines, f"manifest    {storage.join(job.root, layout.MANIFEST)}"]
+        lines.append(line("report", storage.join(root, layout.PAGE)))
+    return [*lines, line("manifest", storage.join(root, layout.MANIFEST))]
 
 
 def files_lines(found: dict[str, Any] | None) -> list[str]:
@@ -86,11 +107,11 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
     if found["empty"]:
         empty = f", {found['empty']:,} of them empty"
     lines = [
-        f"files       {found['files'] - len(bad):,} taken{empty}",
+        line("files", f"{found['files'] - len(bad):,} taken{empty}"),
         *beside_lines(found["beside"]),
     ]
     lines += [
-        f"table       {name}, version {version}"
+        line("table", f"{name}, version {version}")
         for name, version in found.get("tables", {}).items()
     ]
     return [*lines, *bad_lines(bad)]
@@ -98,62 +119,63 @@ def files_lines(found: dict[str, Any] | None) -> list[str]:
 
 def bad_lines(bad: dict[str, str]) -> list[str]:
     """The lines about files that are left out, whose reasons are given by relative path."""
-    lines = [f"bad file    {reason}" for reason in list(bad.values())[:BAD_FILES]]
+    lines = [line("bad file", reason) for reason in list(bad.values())[:BAD_FILES]]
     rest = len(bad) - BAD_FILES
     if rest > 0:
-        return [*lines, f"bad files   {rest:,} more; result.json of the run lists them"]
+        return [*lines, line("bad files", f"{rest:,} more; result.json of the run lists them")]
     return lines
 
 
-def trimmed_lines(root: str, run: str) -> list[str]:
-    """The line about names of columns without the blanks around them, by the first CSV file of a
-    snapshot's input.
-    """
-    manifest = read_manifest(root, run)
-    files = manifest.input.files if manifest is not None else ()
-    for entry in files:
+def _trimmed_lines(resolved: Resolved, result: Result) -> list[str]:
+    """The line of a new store about blanks around column names in the first CSV file."""
+    if resolved.previous is not None:
+        return []
+    manifest = read_manifest(resolved.job.root, result.run)
+    if manifest is None:
+        return []
+    for entry in manifest.input.files:
         known = FORMATS.get(entry.format)
         if known is not None and known.has_header:
-            with contextlib.suppress(SentenceBeamError):  # the file may be gone by now
-                (file,) = match_inputs(entry.source, entry.format)
-                names = ", ".join(f'"{name}"' for name in columns_of(file).trimmed_names)
-                if names:
-                    return [f"columns     blanks around names left out: {names}"]
-                return []
+            names = ", ".join(f'"{name}"' for name in _trimmed_names(entry))
+            if names:
+                return [line("columns", f"blanks around names left out: {names}")]
             return []
     return []
 
 
+def _trimmed_names(entry: InputEntry) -> Sequence[str]:
+    """The names without blanks; none if the file is gone by now."""
+    with contextlib.suppress(SentenceBeamError):
+        (file,) = match_inputs(entry.source, entry.format)
+        return columns_of(file).trimmed_names
+    return ()
+
+
 def beside_lines(beside: dict[str, int]) -> list[str]:
-    """The line about files that lie beside those of the input and are not taken, by reason; none
-    where all are.
-    """
+    """The line about files beside those of the input that are not taken, by reason, if any."""
     shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
     rest = sum(list(beside.values())[REASONS:])
     if rest:
         shown += [f"{rest:,} others"]
     if shown:
-        return [f"beside      not taken: {', '.join(shown)}"]
+        return [line("beside", f"not taken: {', '.join(shown)}")]
     return []
 
 
 def moved_lines(result: Result) -> list[str]:
-    """The line about how far a run's rows lie from those that its calibration was fitted on; none
-    where unknown.
-    """
+    """The line about the distance of a run's rows from those of the calibration's fit, if known."""
     found = result.moved
     if found is None:
         return []
+    rows = f"{found['rows']:,.0f} rows of this run"
     text = (
-        f"{found['distance']:.2f} deviations between the means of {found['rows']:,.0f} rows of this"
-        " run and of "
+        f"{found['distance']:.2f} deviations between the means of {rows} and of those that the"
+        f" calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
     )
-    text += (
-        f"those that the calibration was fitted on; a row lies {found['reach']:.2f} from that mean,"
-        " not 1"
-    )
-    far = f"; above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
-    return [f"fitted      {text}{far if found['distance'] > found['far'] else ''}"]
+    if found["distance"] > found["far"]:
+        far = f"above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
+        text = f"{text}; {far}"
+    return [line("fitted", text)]
 
 
 def resumed_line(result: Result) -> str:
@@ -166,9 +188,7 @@ def resumed_line(result: Result) -> str:
 
 
 def late_note(resolved: Resolved) -> str | None:
-    """What is to be said of late chunking by a model that takes no more than a piece; None where
-    nothing is.
-    """
+    """Return a warning if a window of late chunking holds no more than a piece, else None."""
     chunks = resolved.job.chunks
     limit = resolved.space.max_tokens
     window = min((n for n in (chunks.window, limit) if n is not None), default=None)
@@ -188,27 +208,25 @@ def unknown_line(ledger: dict[str, Any]) -> str:
 
 
 def things_of(ledger: dict[str, Any]) -> str:
-    """The name of what has a vector each: rows, or pieces of documents."""
-    return "rows" if ledger.get("pieces") is None else "pieces"
+    """The name of what has a vector each: "rows", or "pieces" of documents."""
+    if ledger.get("pieces") is None:
+        return "rows"
+    return "pieces"
 
 
 def vectors_of(ledger: dict[str, Any]) -> str:
-    """The number of rows, of documents with that of their pieces."""
+    """The number of rows, or of documents with that of their pieces."""
     if ledger.get("pieces") is None:
-        pieces = ""
-    else:
-        pieces = f" ({counted(ledger['pieces'], 'piece')})"
-    return f"{ledger['written']:,}{pieces}"
+        return f"{ledger['written']:,}"
+    return f"{ledger['written']:,} ({counted(ledger['pieces'], 'piece')})"
 
 
 def rows_line(n: dict[str, Any]) -> str:
-    """The line about the rows of the input, or the documents, with the pieces that they were cut
-    into.
-    """
+    """The line about the rows of the input, or the documents and their pieces."""
     counts = f"{n['written']:,} written of {n['read']:,} read, {n['rejected']:,} rejected"
     if things_of(n) == "rows":
-        return f"rows        {counts}"
-    return f"documents   {counts}, in {counted(n['pieces'], 'piece')}"
+        return line("rows", counts)
+    return line("documents", f"{counts}, in {counted(n['pieces'], 'piece')}")
 
 
 def changes_line(changes: dict[str, int], things: str = "rows") -> str:
@@ -228,9 +246,7 @@ def checked_line(checked: dict[str, int]) -> str:
 
 
 def stages_line(result: Result) -> str:
-    """The seconds that each part of Embed took, summed over its units, and which of them held up
-    the others.
-    """
+    """The seconds of each part of Embed, summed over its units, and the part that limits it."""
     embed = (result.measures or {})["embed"]
     times = {
         name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed
@@ -245,9 +261,13 @@ def stages_line(result: Result) -> str:
 
 def money_line(run: RunSummary) -> str:
     """The cost of a run, and what embedding every row again would have cost more."""
-    saved = "" if run.saved is None else f", {run.saved:,.2f} saved"
-    currency = f" {run.currency}" if run.currency else ""
-    return f"{run.spent:,.2f}{currency} spent{saved}, at {run.price_per_hour:g} an hour"
+    spent = f"{run.spent:,.2f}"
+    if run.currency:
+        spent = f"{spent} {run.currency}"
+    spent = f"{spent} spent"
+    if run.saved is not None:
+        spent = f"{spent}, {run.saved:,.2f} saved"
+    return f"{spent}, at {run.price_per_hour:g} an hour"
 
 
 def padding(ledger: dict[str, int]) -> float:
@@ -264,94 +284,91 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     if previous is None or run.generation == previous.generation:
         return []
     fields = ", ".join(previous.space.differences(resolved.space))
-    return [
-        (
-            "anew",
-            (
-                "everything was embedded anew,"
-                f" {f'in another space ({fields})' if fields else 'in the same space'}"
-            ),
-        )
-    ]
+    space = "in the same space"
+    if fields:
+        space = f"in another space ({fields})"
+    return [("anew", f"everything was embedded anew, {space}")]
 
 
 def _rare(result: Result) -> list[tuple[str, str]]:
     n = result.ledger
     found = []
     if result.duplicate_ids:
-        what = "row" if things_of(n) == "rows" else "document"
-        found.append(
-            ("ids", f"{result.duplicate_ids:,} {what}s have an id that an earlier {what} has")
-        )
+        thing = "row"
+        if things_of(n) == "pieces":
+            thing = "document"
+        ids = f"{result.duplicate_ids:,} {thing}s have an id that an earlier {thing} has"
+        found.append(("ids", ids))
     if n["blank"]:
-        found.append(
-            ("blank", f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}")
-        )
+        blank = f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"
+        found.append(("blank", blank))
     if n["fallbacks"]:
-        found.append(
-            ("fallbacks", f"{n['fallbacks']:,} rows had no token to count; all their tokens were")
-        )
+        fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
+        found.append(("fallbacks", fallbacks))
     if n["oom_splits"]:
-        found.append(
-            (
-                "memory",
-                (
-                    f"{n['oom_splits']:,} batches were halved; a smaller --tokens-per-batch saves"
-                    " the retries"
-                ),
-            )
-        )
+        halved = f"{n['oom_splits']:,} batches were halved"
+        found.append(("memory", f"{halved}; a smaller --tokens-per-batch saves the retries"))
     if result.damaged:
         others = ""
         if len(result.damaged) > 1:
             others = f" and {len(result.damaged) - 1:,} more"
-        found.append(
-            (
-                "damaged",
-                f"{result.damaged[0]}{others}: missing or changed; such rows were embedded again",
-            )
-        )
+        shards = f"{result.damaged[0]}{others}"
+        found.append(("damaged", f"{shards}: missing or changed; such rows were embedded again"))
     return found
 
 
 def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:
-    """The lines about an index: what it is, and how it was made of the one `before`; none without
-    an index.
-    """
+    """Return the lines about an index and its difference from the one `before`, if any."""
     if index is None:
         return []
+    found = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
+    lines = [line("index", f"{found}{_recalls(index)}")]
+    if index != before:
+        lines += _change_lines(index)
+    return lines
+
+
+def _recalls(index: IndexEntry) -> str:
+    """The recall of an index, and by what it misses its targets."""
     found = index.recall
-    change = index.change
-    lines = [f"index       {index.factory}, {index.metric}, {len(index.segments)} segments"]
+    text = " (too few rows to measure recall)"
     if found:
-        lines[0] += _recall(found)
-    else:
-        lines[0] += " (too few rows to measure recall)"
+        text = _recall(found)
     if found and found.value < found.target:
-        lines[0] += f", below the target of {found.target:g}"
+        text += f", below the target of {found.target:g}"
     deep = index.recall_100
     if deep and deep.value < deep.target:
-        lines[0] += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
-    if index == before or change is None:
-        return lines
-    if index.choice is not None and index.choice.tried and change.what == "trained":
-        costs = (
-            f"{index.choice.row_bytes:,} bytes held a row, {index.choice.query_bytes:,} read a"
-            " query"
-        )
-        lines.append(f"chosen      {costs}: {index.choice.why}")
+        text += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
+    return text
+
+
+def _change_lines(index: IndexEntry) -> list[str]:
+    """The lines about how the index was made in this run."""
+    change = index.change
+    if change is None:
+        return []
     if change.what == "trained":
-        if change.why:
-            return [*lines, f"trained     anew: {change.why}"]
-        return lines
-    rows = (
+        return _trained_lines(index, change)
+    text = (
         f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
     )
-    why = f"; {change.why}" if change.why else ""
-    again = ""
+    if change.why:
+        text += f"; {change.why}"
     if index.recall_changed:
-        again = f"; of the rows added{_recall(index.recall_changed)[1:]}"
-    return [*lines, f"{change.what:<11} {rows}{why}{again}"]
+        text += f"; of the rows added{_recall(index.recall_changed)[1:]}"
+    return [line(change.what, text)]
+
+
+def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
+    """The lines about a new index: why its kind was chosen, and why it was trained again."""
+    lines = []
+    choice = index.choice
+    if choice is not None and choice.tried:
+        costs = f"{choice.row_bytes:,} bytes held a row, {choice.query_bytes:,} read a query"
+        lines.append(line("chosen", f"{costs}: {choice.why}"))
+    if change.why:
+        lines.append(line("trained", f"anew: {change.why}"))
+    return lines
 
 
 def _recall(recall: RecallEntry) -> str:

@@ -1,6 +1,4 @@
-"""Tables for people: as wide as the terminal, with ids cut in the middle and texts cut around what
-was looked for.
-"""
+"""Tables as wide as the terminal; ids are cut in the middle, texts around words of the query."""
 
 import os
 import sys
@@ -9,15 +7,15 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pipelines.common.lines import LABEL
 from transforms.base.errors import JOINERS, printable
 from transforms.base.words import best_start, is_wide
 
 GAP = "  "
-TEXT_WIDTH = 80  # of a text where there is no terminal
+TEXT_WIDTH = 80  # of a text without a terminal
 UNKNOWN_WIDTH = 80  # of a terminal that does not say
 WIDEST = 120  # cells beyond this make no other row wider
 LEAST = 12
-KEY = 12  # where the values begin in lines of `key  value`
 
 Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 
@@ -55,16 +53,17 @@ def id_column(full: bool = False) -> Column:
 
 
 def text_column(head: str, full: bool = False, cut: Cut | None = None) -> Column:
-    """A column of texts, which takes what room there is, unless they are wanted in `full`."""
+    """Return a column of texts, which takes the remaining width; whole texts if `full`."""
     if full:
         return Column(head)
-    return Column(head, cut or end, most=None if terminal_width() else TEXT_WIDTH)
+    most = None
+    if not terminal_width():
+        most = TEXT_WIDTH
+    return Column(head, cut or end, most=most)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, its head first; on a terminal none is wider than that, if columns can
-    be cut or spared.
-    """
+    """Return the lines of a table, its head first; on a terminal columns are cut or left out."""
     width = terminal_width()
     cells = [[printable(cell) for cell in row] for row in rows]
     shown, widths = _fitted(columns, cells, width)
@@ -95,11 +94,12 @@ def _fitted(
             over = 0
         else:
             over = sum(widths) + len(GAP) * (len(widths) - 1) - width
-        for at in sorted(range(len(shown)), key=lambda at: -widths[at]) if over > 0 else ():
-            taken = 0
-            if columns[shown[at]].cut:
-                taken = min(over, max(0, widths[at] - columns[shown[at]].least))
-            widths[at], over = widths[at] - taken, over - taken
+        for at in sorted(range(len(shown)), key=lambda at: -widths[at]):
+            column = columns[shown[at]]
+            if over > 0 and column.cut:
+                taken = min(over, max(0, widths[at] - column.least))
+                widths[at] -= taken
+                over -= taken
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
             return shown, widths
@@ -107,9 +107,7 @@ def _fitted(
 
 
 def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
-    """The width of the widest cell that is not cut anyway; of whole cells, those beyond all measure
-    do not count.
-    """
+    """Return the width of the widest cell; cells that are not cut and too wide do not count."""
     sizes = [columns_of(cell) for cell in cells]
     if column.cut is None:
         sizes = [size for size in sizes if size <= (width or WIDEST)]
@@ -124,30 +122,38 @@ def _cell(column: Column, cell: str, size: int) -> str:
     if column.cut and columns_of(cell) > size:
         text = column.cut(cell, size)
     blank = " " * (size - columns_of(text))
-    return blank + text if column.right else text + blank
+    if column.right:
+        return blank + text
+    return text + blank
 
 
 def wrapped(lines: Sequence[str]) -> list[str]:
-    """Lines of `key  value`; on a terminal broken between words to its width, with what follows
-    below the value.
-    """
+    """Return lines of a label and a text, on a terminal broken between words to its width."""
     width = terminal_width()
     if width is None:
         return list(lines)
     how = textwrap.TextWrapper(
-        width, subsequent_indent=" " * KEY, break_long_words=False, break_on_hyphens=False
+        width, subsequent_indent=" " * LABEL, break_long_words=False, break_on_hyphens=False
     )
-    return [part for line in lines for part in (how.wrap(line) if len(line) > width else [line])]
+    parts = []
+    for line in lines:
+        if len(line) > width:
+            parts += how.wrap(line)
+        else:
+            parts.append(line)
+    return parts
 
 
 def one_line(text: object) -> str:
     """A text with its white space as single blanks, printable; empty for None."""
-    return printable(" ".join(str(text if text is not None else "").split()))
+    if text is None:
+        return ""
+    return printable(" ".join(str(text).split()))
 
 
 def columns_of(text: str) -> int:
-    """The columns of a terminal that a text takes: two for East Asian characters, none for
-    combining ones.
+    """Return a text's width in a terminal: East Asian characters take two columns, combining ones
+    none.
     """
     if text.isascii():
         return len(text)
@@ -157,11 +163,13 @@ def columns_of(text: str) -> int:
 def _columns_of_one(character: str) -> int:
     if character in JOINERS or unicodedata.category(character) in ("Mn", "Me"):
         return 0
-    return 2 if is_wide(character) else 1
+    if is_wide(character):
+        return 2
+    return 1
 
 
 def dots() -> str:
-    """What stands for what was cut: one character, if the output's encoding has it."""
+    """The ellipsis, as one character if the encoding allows."""
     try:
         "…".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -177,9 +185,7 @@ def end(text: str, width: int) -> str:
 
 
 def middle(text: str, width: int) -> str:
-    """Both ends of a text, together cut to so many columns; the last part of an id tells more than
-    the first.
-    """
+    """Return both ends of a text, together cut to so many columns, a little more of the last."""
     if columns_of(text) <= width:
         return text
     room = width - len(dots())
@@ -204,4 +210,6 @@ def excerpt(text: str, width: int, query: str = "") -> str:
         return text
     room = max(1, width * len(text) // whole)
     start = best_start(text, query, room)
-    return end(dots() + text[start:] if start else text, width)
+    if start:
+        text = dots() + text[start:]
+    return end(text, width)

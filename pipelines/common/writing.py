@@ -1,6 +1,4 @@
-"""A run that writes a store: its lease, kept alive until the run has ended, its pipeline, and its
-result.
-"""
+"""A run that writes a store: its lease, its pipeline, and its result."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,6 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.common import engine_jobs, engines
+from pipelines.common.lines import line
 from pipelines.common.progress import aside
 from pipelines.common.said import Said
 from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
@@ -64,7 +63,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
     """Hold the store's lease while the body runs, and longer if an engine still works for the
     run.
 
-    Such a job outlives this process, and only its own end gives the lease back.
+    Such a job outlives this process, and only its end releases the lease.
     """
     local = engines.in_process(beam_options)
     writer = Writer(beam_options)
@@ -99,9 +98,8 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
 def recorded(run: Run, writer: Writer) -> Iterator[None]:
     """Record the failure of a pipeline that raises in the body, if the store can still be written.
 
-    One that is interrupted stands in the history by its plan, as unfinished; before there is one,
-    that is recorded. What fails after the last step of a run has ended changes nothing of how it
-    ended.
+    Once a plan exists, `history` lists an interrupted run as unfinished. Before that, the failure
+    is recorded here. A failure after the last step does not change the result.
     """
     try:
         with _explained(run.root, run.id), engines.explained():
@@ -124,9 +122,7 @@ def recorded(run: Run, writer: Writer) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(root: str, run: str) -> Iterator[None]:
-    """Say of an error of the system that the run's lease was taken, if it was: files that it counts
-    on may be gone.
-    """
+    """Raise a system error as the loss of the lease if it was taken: files may be gone then."""
     try:
         yield
     except SentenceBeamError:
@@ -156,15 +152,14 @@ def submitted(root: str, run: str) -> Said:
     """The line about a run that nobody waits for."""
     how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
     return Said(
-        [f"submitted   run {run}; {how}"], {"store": root, "run": run, "status": "submitted"}
+        [line("submitted", f"run {run}; {how}")], {"store": root, "run": run, "status": "submitted"}
     )
 
 
 def _recorded_result(root: str, run: str) -> Result:
-    """The result of a run as it is on record, or by its snapshot; a run that committed is a success
-    without a record.
+    """Return the result of a run on record; a committed run without a record is a success.
 
-    Raises SentenceBeamError for a run that left neither.
+    Raises SentenceBeamError if the run left neither a record nor a snapshot.
     """
     note = "the record of it is missing or damaged"
     try:
@@ -181,8 +176,8 @@ def _recorded_result(root: str, run: str) -> Result:
 
 
 def result_of(root: str, run: str, writer: Writer) -> Result | None:
-    """The result of a run, None if nobody waits for it. Raises the error that a failed run ended
-    with.
+    """Return the result of a run, None if nobody waits for it. Raises the error of a failed
+    run.
     """
     if writer.is_elsewhere():
         return None

@@ -18,7 +18,7 @@ from helpers.jobs import embed_job
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile
-from transforms.steps.plan.files import check_bad
+from transforms.steps.plan.checked import check_bad
 from transforms.store import open_store
 from transforms.store.runs.plan import PlannedFile
 

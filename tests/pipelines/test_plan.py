@@ -7,12 +7,14 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import sentences, write_jsonl, write_parquet
 
-from pipelines import embed, plan
-from pipelines.common import beam_flags
+from pipelines.common import beam_flags, embed_options
+from pipelines.plan import speeds
 from transforms.steps.options import EmbedOptions
+from transforms.steps.options.resolve import resolve
+from transforms.steps.plan.estimate import Prediction, predict
 
 
-def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> plan.Prediction:
+def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -> Prediction:
     arguments = [
         "--input",
         f"{inputs}/{files}",
@@ -22,8 +24,9 @@ def predicted(inputs: Path, model: Path, *more: str, files: str = "*.parquet") -
         str(model),
         *more,
     ]
-    args, beam_options = beam_flags.parse(embed.parser("plan"), [*arguments, "--dtype", "float32"])
-    return plan.predict(EmbedOptions(**vars(args)), beam_options)
+    flags = [*arguments, "--dtype", "float32"]
+    args, _ = beam_flags.parse(embed_options.parser("plan"), flags)
+    return predict(resolve(EmbedOptions(**vars(args)), None, "run", local=True), None)
 
 
 @pytest.fixture
@@ -46,28 +49,11 @@ def test_every_row_of_a_small_collection_is_measured_once(uneven: Path, model: P
     assert found.seconds == pytest.approx(found.pace.loading + found.pace.seconds)
     assert not (uneven / "none").exists()
     tokens, host, device = (
-        plan.speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
+        speeds(found.pace)[f"{name}tokens_s"] for name in ("", "host_", "device_")
     )
     assert 1 / tokens == pytest.approx(1 / host + 1 / device, rel=0.01), (
         "on a CPU both take the same cores"
     )
-
-
-def test_places_all_over_the_collection_are_measured(
-    uneven: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "CALIBRATION_BATCHES", 0)  # a text at a time
-    seen = []
-    taken = plan.samples
-    monkeypatch.setattr(
-        plan,
-        "samples",
-        lambda *given: (seen.append(texts) or (span, texts) for span, texts in taken(*given)),
-    )
-    predicted(uneven, model)
-    assert [len(texts) for texts in seen] == [1] * 360
-    lengths = sorted(len(texts[0]) for texts in seen[:9])
-    assert lengths[8] > 5 * lengths[7], "one of the first nine texts is of the file of long ones"
 
 
 @pytest.mark.parametrize("limit", [None, 50])
@@ -94,7 +80,7 @@ def test_nothing_to_embed_has_no_pace(inputs: Path, model: Path) -> None:
     write_parquet(inputs / "a.parquet", [])
     found = predicted(inputs, model)
     assert found.pace is None
-    assert plan.speeds(found.pace) == {
+    assert speeds(found.pace) == {
         "tokens_s": None,
         "host_tokens_s": None,
         "device_tokens_s": None,

@@ -32,12 +32,12 @@ from helpers.corpora import (
 from helpers.tiny_models import save_tiny_model
 
 from pipelines.common.embed_options import parser
-from pipelines.plan import plan_files
 from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.search import Searcher
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.resolve import resolve
+from transforms.steps.plan.estimate import plan_files
 from transforms.store import open_store
 
 READERS = {

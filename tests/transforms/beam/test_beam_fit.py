@@ -10,7 +10,7 @@ from helpers.nights import space_of
 from helpers.vector_shards import write_shards
 
 from transforms.beam.fit import FitCalibration
-from transforms.calibration import load_calibration
+from transforms.calibration import load_calibration, parse_calibration
 from transforms.steps.fit.fit import FitJob, parts_of
 from transforms.steps.fit.fit_result import read_result
 from transforms.steps.fit.gather import GatherJob
@@ -25,7 +25,8 @@ def job_of(folder: Path, method: str, **changes: Any) -> FitJob:
     """A fit on all rows of `ROWS`; the sample is left beside the calibration."""
     gather = GatherJob(f"{folder}/sample", want=100, rows=len(ROWS), normalized=True, whole=True)
     fitted_on = {"space": space_of(DIM).to_json()}
-    return FitJob("run1", method, str(folder / "fit"), gather, narrow=False, fitted_on=fitted_on)
+    spec = parse_calibration(method)
+    return FitJob("run1", spec, str(folder / "fit"), gather, narrow=False, fitted_on=fitted_on)
 
 
 def test_whitening_makes_the_covariance_the_identity(tmp_path: Path) -> None:

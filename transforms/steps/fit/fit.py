@@ -8,7 +8,7 @@ from typing import Any
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
-from transforms.calibration import parse_calibration
+from transforms.calibration import CalibrationSpec
 from transforms.calibration.fit import Outcome, fit_calibration
 from transforms.steps.fit.fit_result import FitResult, write_result
 from transforms.steps.fit.gather import Gathered, GatherJob, take_sample
@@ -19,13 +19,13 @@ PARTS = 64
 
 @dataclass(frozen=True)
 class FitJob:
-    """What to fit (a SPEC), on what, where to write it.
+    """A calibration to fit, on a sample, into a folder.
 
-    `narrow`: rows passed through 16-bit numbers. `fitted_on` is what the calibration remembers.
+    `narrow` says that rows passed through 16-bit numbers. The calibration remembers `fitted_on`.
     """
 
     run: str
-    method: str
+    method: CalibrationSpec
     output: str
     gather: GatherJob
     narrow: bool
@@ -33,15 +33,16 @@ class FitJob:
 
 
 def parts_of(shards: Sequence[str]) -> list[tuple[int, tuple[str, ...]]]:
-    """Shards in at most 64 numbered parts of even length: enough to spread, few enough
+    """Divide shards into at most 64 numbered parts of even length: enough to spread, few enough
     accumulators.
     """
     count = min(PARTS, len(shards))
-    if count:
-        bounds = [len(shards) * number // count for number in range(count + 1)]
-    else:
-        bounds = [0]
-    return [(number, tuple(shards[bounds[number] : bounds[number + 1]])) for number in range(count)]
+    parts = []
+    for number in range(count):
+        start = len(shards) * number // count
+        stop = len(shards) * (number + 1) // count
+        parts.append((number, tuple(shards[start:stop])))
+    return parts
 
 
 def fit(gathered: Gathered, job: FitJob) -> FitResult:
@@ -62,11 +63,10 @@ def fit(gathered: Gathered, job: FitJob) -> FitResult:
 
 
 def _fitted(gathered: Gathered, job: FitJob) -> Outcome:
-    spec = parse_calibration(job.method)
     rows = take_sample(gathered, job.gather.want)
     with progress.stage(f"fitting {job.method}"):
         return fit_calibration(
-            spec, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell
+            job.method, gathered.moments, rows, job.fitted_on, narrow=job.narrow, progress=_tell
         )
 
 

@@ -1,4 +1,4 @@
-"""How a fit ended: a file beside what it made, read by whoever submitted it."""
+"""The result of a fit: a file beside its output, read by the process that submitted it."""
 
 import json
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def check_output(folder: str) -> None:
 
 
 def write_result(output: str, result: FitResult) -> None:
-    """Put how a fit goes beside what it makes."""
+    """Write the result of a fit beside its output."""
     said = {
         "run": result.run,
         "exit_code": result.exit_code,
@@ -47,8 +47,8 @@ def write_result(output: str, result: FitResult) -> None:
 
 
 def read_result(output: str) -> FitResult | None:
-    """How the last fit into a folder ended; None if there was none. Raises SentenceBeamError if its
-    file is damaged.
+    """Read the result of the last fit into a folder; None if there is none. Raises
+    SentenceBeamError if its file is damaged.
     """
     path = storage.join(output, RESULT)
     found = storage.storage_of(output).read_versioned(path)

@@ -1,8 +1,7 @@
-"""What a calibration is fitted on: moments of a store's pooled vectors, and a sample of them, from
-one pass.
+"""Data for fitting a calibration: moments and a sample of a store's pooled vectors, in one pass.
 
-Shards are read if the work is. Moments travel as accumulators; a sample stays in a file and its
-name travels.
+Workers read the shards. Moments travel as accumulators; a sample stays in a file and its name
+travels.
 """
 
 import io
@@ -24,7 +23,7 @@ from transforms.store.shards.reading import read_pooled
 
 @dataclass(frozen=True)
 class GatherJob:
-    """What to gather of `rows` rows: the `want` with the smallest keyed hashes, into files named
+    """A sample of `rows` rows: the `want` with the smallest keyed hashes, into files named
     `prefix`-<part>.npz.
 
     `whole`: moments of all rows too. `normalized` is the space's.
@@ -38,9 +37,7 @@ class GatherJob:
 
     @property
     def below(self) -> int:
-        """The threshold on keys; a little more than wanted lie below it, and the last are left out
-        in the end.
-        """
+        """The threshold on keys: a few more rows than wanted lie below it and are dropped later."""
         return sample_threshold(self.want + 6 * math.isqrt(self.want) + 6, self.rows)
 
     def path(self, number: int) -> str:
@@ -50,8 +47,8 @@ class GatherJob:
 
 @dataclass(frozen=True)
 class Gathered:
-    """Moments of a part of the rows (None: of none), files with its share of the sample, and what
-    went wrong.
+    """Moments of a part of the rows (None: no row), files with its part of the sample, and a
+    problem.
     """
 
     moments: Moments | None = None
@@ -59,7 +56,7 @@ class Gathered:
     problem: Problem | None = None
 
     def merge(self, other: "Gathered") -> "Gathered":
-        """What both parts gave; of two problems the one whose message sorts first."""
+        """Merge both parts; of two problems the one whose message sorts first is kept."""
         problems = [found.problem for found in (self, other) if found.problem is not None]
         if problems:
             return Gathered(problem=min(problems, key=lambda problem: problem.message))
@@ -71,9 +68,7 @@ class Gathered:
 
 
 def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
-    """Read a numbered part's shards once; a Problem naming shard and row if a vector is not
-    finite.
-    """
+    """Read a numbered part's shards once; returns a problem if a vector is not finite."""
     number, shards = part
     moments: Moments | None = None
     sampled: list[tuple[np.ndarray, np.ndarray]] = []
@@ -84,7 +79,9 @@ def gather(part: tuple[int, tuple[str, ...]], job: GatherJob) -> Gathered:
                 sampled.append((keys[chosen], rows[chosen]))
                 if job.whole:
                     found = Moments.of(rows)
-                    moments = found if moments is None else moments.merge(found)
+                    if moments is not None:
+                        found = moments.merge(found)
+                    moments = found
                 progress.step(len(rows))
     except SentenceBeamError as error:
         return Gathered(problem=Problem.of(error))
@@ -128,9 +125,7 @@ def _arrays_of(path: str) -> dict[str, np.ndarray]:
 
 
 def take_sample(gathered: Gathered, want: int) -> np.ndarray:
-    """The sample, float32 [n, p], by ascending key: an order that means nothing and never
-    changes.
-    """
+    """Return the sample, float32 [n, p], by ascending key, an order that never changes."""
     found = [_arrays_of(path) for path in sorted(gathered.samples)]
     keys = np.concatenate([np.empty(0, np.uint64), *(arrays["keys"] for arrays in found)])
     if found:

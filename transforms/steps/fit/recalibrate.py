@@ -1,6 +1,6 @@
 """Written units under another calibration, from their pooled vectors alone: no transformer runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -8,27 +8,53 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import DataGateError
+from transforms.calibration import Calibration, check_space
 from transforms.space import Space
 from transforms.steps.embed.finish import Finisher
+from transforms.steps.options.from_snapshot import run_like
 from transforms.store.calibrations import kept_calibration
 from transforms.store.forms import run_form
+from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord, carried, reused
 from transforms.store.runs.commit import Run
 from transforms.store.runs.reuse import stored_vectors
-from transforms.store.shards.precision import kept_ranges
+from transforms.store.shards.precision import fitting, kept_ranges
 from transforms.store.shards.units import UnitCounts, UnitStore, read_written
 from transforms.store.shards.vectors import Vectors
 
 
 @dataclass(frozen=True)
 class RecalibrateJob:
-    """One run of `recalibrate`, and the space of the snapshot before it, which has so many
-    units.
-    """
+    """A run of `recalibrate`, with the space and the number of units of the last snapshot."""
 
     run: Run
     old: Space
     units: int
+
+
+def check_fits(calibration: Calibration | None, manifest: Manifest, named: str) -> None:
+    """Raise SpaceMismatchError if a calibration does not fit the snapshot's pooled vectors."""
+    if calibration is not None:
+        check_space(calibration.info, manifest.space, named)
+
+
+def recalibrating_run(manifest: Manifest, run_id: str, calibration: Calibration | None) -> Run:
+    """Return the run that writes the same rows under the calibration (None: without one)."""
+    space = _calibrated_space(manifest, calibration)
+    chosen = replace(manifest.options, truncate_dim=space.truncate_dim)
+    ranges = fitting(manifest.ranges, space)
+    return replace(
+        run_like(manifest, run_id, "recalibrate"), space=space, options=chosen, ranges=ranges
+    )
+
+
+def _calibrated_space(manifest: Manifest, calibration: Calibration | None) -> Space:
+    if calibration is not None:
+        return manifest.space.calibrated(calibration.digest, calibration.dim)
+    kept = kept_calibration(manifest.root, manifest.space)
+    if kept:
+        return manifest.space.calibrated(None, kept.info["input_dim"])
+    return manifest.space
 
 
 class Recalibration:
@@ -47,9 +73,7 @@ class Recalibration:
         self._finisher = Finisher(space, partial(kept_calibration, job.run.root, space))
 
     def recalibrate(self, unit: UnitRecord) -> UnitRecord:
-        """Write a unit under the new calibration. Raises DataGateError for a row that gets no
-        vector.
-        """
+        """Write a unit with the new calibration. Raises DataGateError if a row gets no vector."""
         with progress.stage("recalibrating", self._units, "units"):
             made = self._recalibrated(unit)
             progress.step()

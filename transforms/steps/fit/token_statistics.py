@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CountJob:
-    """What to count (`tfidf` documents or `token-counts` occurrences), with which tokenizer, and
-    where to write it.
+    """A count of `tfidf` documents or `token-counts` occurrences, into a folder.
 
     `tokenizer` is the digest that the model's tokenizer must have wherever it is loaded.
     """
@@ -43,9 +42,7 @@ class CountJob:
 
 @dataclass(frozen=True)
 class Counted:
-    """Statistics of a part of the corpus (None: of nothing yet), its rejected rows, and what went
-    wrong.
-    """
+    """Statistics of a part of the corpus (None: no row), its rejected rows, and a problem."""
 
     statistics: "TokenStatistics | None" = None
     rejected: int = 0
@@ -54,7 +51,9 @@ class Counted:
     def merge(self, other: "Counted") -> "Counted":
         """The counts of both parts; of two problems the one whose message sorts first."""
         known = [counted.statistics for counted in (self, other) if counted.statistics is not None]
-        statistics = reduce(operator.add, known) if known else None
+        statistics = None
+        if known:
+            statistics = reduce(operator.add, known)
         problems = [counted.problem for counted in (self, other) if counted.problem is not None]
         problem = None
         if problems:

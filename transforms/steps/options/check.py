@@ -1,4 +1,4 @@
-"""What options must not ask of a store, each with the line that says so."""
+"""Checks of options that do not fit each other or the store."""
 
 from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.calibration import check_space
@@ -45,8 +45,9 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
     options = choice.options
     chunks = choice.chunks
     chunks.check_prefix(options.chunk_prefix)
-    for name in options.keep_columns if chunks.cuts and chunks.combine != "mean" else ():
-        if name in PIECE_COLUMNS:
+    has_pieces = chunks.cuts and chunks.combine != "mean"
+    for name in options.keep_columns:
+        if has_pieces and name in PIECE_COLUMNS:
             raise OptionError(
                 f"--keep-columns {name}: with --chunks every shard has a column {name} of its own"
             )
@@ -79,7 +80,7 @@ def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
 
 
 def _check_table_part(asked: EmbedOptions) -> None:
-    """Raise OptionError for a part of what is no table, or a version of several."""
+    """Raise OptionError for a part of an input that is not a table, or a version of several."""
     parts = {"--input-version": asked.input_version, "--input-filter": asked.input_filter}
     for flag in (flag for flag, value in parts.items() if value is not None):
         for name in asked.input:

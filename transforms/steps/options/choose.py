@@ -1,19 +1,24 @@
-"""What a run's options come to: those that are given, else what the store remembers, else
-defaults.
-"""
+"""Choose a run's options: those that are given, else what the store remembers, else defaults."""
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from transforms.base.errors import OptionError
-from transforms.base.option import Remembered, declared_in, flag_of
+from transforms.base.option import Remembered, declared_in
 from transforms.calibration import Calibration
 from transforms.index.choose import check_request
-from transforms.space import ModelFiles, Recipe, Space, parse_pooler, resolve_model
+from transforms.space import Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.options import EmbedOptions
-from transforms.steps.options.auto import RULES, Case, decide
+from transforms.steps.options.auto import (
+    AUTOMATIC,
+    Workers,
+    decide_dtype,
+    decide_metric,
+    decide_partition,
+    decide_unit_tokens,
+)
 from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.entries import IndexRequest, RememberedOptions
@@ -24,14 +29,12 @@ KEPT = ("keep_columns", "keep_types")  # of which one option speaks
 
 
 def _remembered_as(kind: Remembered) -> tuple[str, ...]:
-    """Return the names of the options that a store remembers in this way, without those that rules
-    decide.
+    """Return the names of the options that a store remembers in this way, without automatic
+    ones.
     """
     declared = declared_in(EmbedOptions)
     return tuple(
-        name
-        for name, one in declared.items()
-        if one.remembered is kind and flag_of(name, one) not in RULES
+        name for name, one in declared.items() if one.remembered is kind and name not in AUTOMATIC
     )
 
 
@@ -42,8 +45,8 @@ REMEMBERED = _remembered_as(Remembered.RUN)
 
 @dataclass(frozen=True)
 class Choice:
-    """What a run's options come to. `options` are those that the store will remember, `gates` those
-    used in this run.
+    """The chosen options: `options` are those that the store will remember, `gates` hold in this
+    run.
     """
 
     options: RememberedOptions
@@ -58,14 +61,58 @@ class Choice:
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
-    """What the options come to, beside a store's last snapshot; `local` says that this process does
+    """Choose the options of a run over a store's last snapshot; `local` says that this process does
     the work.
     """
     asked = _as_exported(asked)
-    if previous:
-        remembered = previous.options
-    else:
-        remembered = RememberedOptions.of_a_new_store()
+    stored = _stored_in(previous)
+    chosen = _chosen_options(asked, stored.options)
+    chunks = ChunksSpec.parse(chosen["chunks"])
+    chosen["chunks"] = str(chunks)
+    files = resolve_model(chosen["model"], chosen["revision"])
+    index = _index(asked, previous)
+    workers = Workers(asked.accelerator is not None, asked.device, local)
+    metric = stored.options.metric
+    chosen["dtype"] = decide_dtype(asked.dtype, stored.dtype, files.family, workers)
+    chosen["metric"] = decide_metric(asked.metric, metric, files.modules, index is not None)
+    calibration = _calibration(asked, previous)
+    recipe = _recipe(asked, chosen, calibration)
+    applied: tuple[Any, ...] = ()
+    if calibration is not None:
+        applied = (calibration.digest, calibration.dim)
+    space = recipe.space(files, *applied)
+    gates = gates_of(asked, stored.options, space.dtype)
+    chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}
+    return Choice(
+        options=RememberedOptions(**chosen),
+        recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
+        space=space,
+        calibration=calibration,
+        index=index,
+        partition=decide_partition(asked.partition, stored.partition),
+        unit_tokens=decide_unit_tokens(asked.unit_tokens, stored.unit_tokens, workers),
+        gates=gates.used,
+        chunks=chunks,
+    )
+
+
+class _Stored(NamedTuple):
+    """Values of the last snapshot, None each without one."""
+
+    options: RememberedOptions
+    dtype: str | None = None
+    partition: str | None = None
+    unit_tokens: int | None = None
+
+
+def _stored_in(previous: Manifest | None) -> _Stored:
+    if previous is None:
+        return _Stored(RememberedOptions.of_a_new_store())
+    return _Stored(previous.options, previous.space.dtype, previous.partition, previous.unit_tokens)
+
+
+def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
+    """Return the given options, else the remembered ones, by name; paths are absolute."""
     chosen = {
         name: _chosen(asked, remembered, name)
         for name in (*CONTENT, *REMEMBERED)
@@ -73,55 +120,13 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     }
     chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
-    chunks = ChunksSpec.parse(chosen["chunks"])
-    chosen["chunks"] = str(chunks)
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(chosen["pooler"])
-    files = resolve_model(chosen["model"], chosen["revision"])
-    index = _index(asked, previous)
-    case = _case(asked, files, local, index is not None)
-
-    def decided(option: str, given: Any, remembered: Any) -> Any:
-        return decide(option, replace(case, given=given, remembered=remembered))
-
-    chosen["dtype"] = decided("--dtype", asked.dtype, previous.space.dtype if previous else None)
-    chosen["metric"] = decided("--metric", asked.metric, remembered.metric)
-    calibration = _calibration(asked, previous)
-    recipe = _recipe(asked, chosen, calibration)
-    space = recipe.space(files, *((calibration.digest, calibration.dim) if calibration else ()))
-    chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim}
-    gates = gates_of(asked, remembered, space.dtype)
-    chosen |= gates.remembered
-    return Choice(
-        options=RememberedOptions(**chosen),
-        recipe=replace(recipe, prompt=space.prompt, prompt_name=None),
-        space=space,
-        calibration=calibration,
-        index=index,
-        partition=decided("--partition", asked.partition, previous.partition if previous else None),
-        unit_tokens=decided(
-            "--unit-tokens", asked.unit_tokens, previous.unit_tokens if previous else None
-        ),
-        gates=gates.used,
-        chunks=chunks,
-    )
-
-
-def _case(asked: EmbedOptions, files: ModelFiles, local: bool, indexed: bool) -> Case:
-    return Case(
-        family=files.family,
-        modules=files.modules,
-        accelerator=asked.accelerator is not None,
-        device=asked.device,
-        local=local,
-        indexed=indexed,
-    )
+    return chosen
 
 
 def _as_exported(asked: EmbedOptions) -> EmbedOptions:
-    """The options; if the model is an export, those that are not given are as it was
-    exported.
-    """
+    """Return the options; those that are not given are as in the export if the model is one."""
     if asked.model is None:
         return asked
     names = (
@@ -180,13 +185,17 @@ def _with_full_paths(pooler: str) -> str:
     parts = []
     for part in parse_pooler(pooler).parts:
         table = dict(part.options).get("table")
-        found = isinstance(table, str) and os.path.isdir(table)
-        parts.append(part.replaced(table=os.path.abspath(str(table))) if found else part)
+        if isinstance(table, str):
+            part = part.replaced(table=_full_path(table))
+        parts.append(part)
     return "+".join(map(str, parts))
 
 
-def _full_path(model: str) -> str:
-    return os.path.abspath(model) if os.path.isdir(model) else model
+def _full_path(name: str) -> str:
+    """Return the absolute path of a folder; another name as it is."""
+    if os.path.isdir(name):
+        return os.path.abspath(name)
+    return name
 
 
 def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
@@ -201,9 +210,7 @@ def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration 
 
 
 def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
-    """The run's recipe; a remembered truncation that a calibration leaves nothing to do for is
-    forgotten.
-    """
+    """Return the run's recipe, without a remembered truncation wider than the calibration."""
     recipe = Recipe.of({**chosen, "prompt_name": asked.prompt_name})
     if (
         asked.truncate_dim is None

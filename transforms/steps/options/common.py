@@ -17,7 +17,9 @@ NEIGHBOURS = 10  # rows for each query, or pairs
 
 def calibration(text: str) -> str:
     """Return the folder of a calibration, or the empty text if there is to be none."""
-    return "" if text == NO_CALIBRATION else text
+    if text == NO_CALIBRATION:
+        return ""
+    return text
 
 
 STORE = Declared("folder or URL of the store", kind=values.filled, metavar="STORE", once=True)
@@ -38,10 +40,10 @@ MAX_REJECTS = Declared(
 
 
 def named_input(what: str, default: str | None = None) -> Declared:
-    """Return the declaration of `--input`; several names may follow it, as the shell makes them of
-    a pattern.
-    """
-    ending = "" if default is None else f" (default: {default})"
+    """Return the declaration of `--input`; a shell may expand a pattern to several names."""
+    ending = ""
+    if default is not None:
+        ending = f" (default: {default})"
     return Declared(
         f"{what}: files, folders, patterns, tables (iceberg:NAME, delta:PATH), or - for standard"
         f" input, a line a text; several, or repeated{ending}",

@@ -1,6 +1,4 @@
-"""The options of `embed` and `plan`. None means "not given": the store's value, else the
-default.
-"""
+"""The options of `embed` and `plan`. None: not given, the store's value or else the default."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
@@ -44,25 +42,27 @@ from transforms.steps.options.common import (
     TRUNCATE_DIM,
     named_input,
 )
-from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 from transforms.store.entries import RememberedOptions
+
+if TYPE_CHECKING:  # the module is written from the classes below
+    from transforms.steps.options.keywords import EmbedKeywords, PlanKeywords
 
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
 MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
-CONTENT, RUN = Remembered.CONTENT, Remembered.RUN
+CONTENT = Remembered.CONTENT
+RUN = Remembered.RUN
 INPUT = "input (a store remembers format and columns)"
 VECTORS = "vectors (a store remembers them)"
-STORED, MACHINE = "store", "machine"
+STORED = "store"
+MACHINE = "machine"
 ONE_TEXT = Exclusive("text")
 HINT = "hint, for the embedding step alone (default: none)"
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Return the columns to keep, with the types that they are given. Raises OptionError for what
-    is none.
-    """
+    """Return the columns to keep, with their types if given. Raises OptionError for other text."""
     return tuple(map(str, parse_columns(text)))
 
 
@@ -371,9 +371,7 @@ class EmbedOptions:
 
     @property
     def kept(self) -> tuple[KeptColumn, ...] | None:
-        """The columns to keep, with the types that they are given; None if the option is not
-        given.
-        """
+        """The columns to keep, with their types if given; None if the option is not given."""
         if self.keep_columns is None:
             return None
         return parse_columns(",".join(self.keep_columns))

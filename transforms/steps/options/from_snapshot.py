@@ -1,6 +1,4 @@
-"""Runs over a store as it is, which read no input: their plan, and the units of the snapshot
-before.
-"""
+"""Runs that read no input: their plan, and the units of the last snapshot."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,8 +13,8 @@ from transforms.store.runs.result import now, versions
 
 
 def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
-    """A command's run that has the store's lease and writes a snapshot with space, options and
-    input of this one.
+    """Return a run of a command with the space, options and input of a snapshot; it holds the
+    store's lease.
     """
     return Run(
         root=manifest.root,
@@ -43,9 +41,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
 
 
 def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> None:
-    """Write the plan of a run that carries every unit of the snapshot over; `checked` came of
-    looking at its shards.
-    """
+    """Write the plan of a run that carries every unit over; `checked` is the check of shards."""
     # As in a run that reads the input, the units of a group are the first one's of its files.
     units = {
         min(file.path for file in some): manifest.units_by_group[name]
@@ -66,13 +62,14 @@ def record_plan(manifest: Manifest, run_id: str, checked: Checked = NOTHING) -> 
 
 
 def units_of(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """The units of a run's snapshot, read by a worker: a graph that held them would grow with the
+    """Yield the units of a run's snapshot on a worker: a graph that held them would grow with the
     store.
     """
     manifest = read_resolved(root, run_id, None)
-    yield from manifest.units if manifest else ()
+    if manifest:
+        yield from manifest.units
 
 
 def carried_units(run_id: str, root: str) -> Iterator[UnitRecord]:
-    """The units of a run's snapshot as records of units that the next run carries over."""
+    """Yield the units of a run's snapshot as units that the next run carries over."""
     return map(carried, units_of(run_id, root))

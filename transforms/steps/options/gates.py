@@ -1,5 +1,4 @@
-"""Gates: how much a run may reject, delete and so on before it commits nothing, and what a store
-remembers of that.
+"""Gates: limits of rejects, deletes and so on; a run beyond one commits nothing.
 
 A value as tight as a gate's default, or tighter, is remembered and replaces the one before. A
 looser one holds for its run alone: the next run has what the store remembered before.
@@ -21,8 +20,7 @@ DEFAULTS = {
 
 
 class Gates(NamedTuple):
-    """The values that gates have in a run, and, by the names of their options, those that the store
-    remembers.
+    """The values of gates in a run, and those that the store remembers, by option.
 
     `remembered` has no value for a gate that keeps its default.
     """
@@ -32,8 +30,8 @@ class Gates(NamedTuple):
 
 
 def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
-    """The gates of a run whose model computes in a dtype; `before` are the options of the last
-    snapshot.
+    """Return the gates of a run whose model computes in a dtype; `before` are the options of the
+    last snapshot.
     """
     used: dict[str, float] = {}
     remembered: dict[str, float] = {}
@@ -42,16 +40,16 @@ def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gate
         default = defaults[name]
         given = getattr(asked, name)
         value = _tightest_last(given, getattr(before, name), default)
-        used[name] = value if given is None else given
+        used[name] = value
+        if given is not None:
+            used[name] = given
         if value != default:
             remembered[name] = value
     return Gates(UsedGates(**used), remembered)
 
 
 def _tightest_last(given: float | None, before: float | None, default: float) -> float:
-    """The value given, else the one before, if it is not looser than the default; else the
-    default.
-    """
+    """Return the given value, else the one before, unless looser than the default; else that."""
     for value in (given, before):
         if value is not None and value <= default:
             return value

@@ -1,6 +1,4 @@
-"""The options of the commands that build from the vectors of a store: an index, a calibration,
-other vectors.
-"""
+"""The options of commands that build an index, a calibration or other vectors of a store."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -56,11 +56,11 @@ class EmbedJob:
         return self.run.partition == "content"
 
     def table_part(self, pattern: str) -> TablePart:
-        """What is taken of a table that is input: the version that was there when the run began, or
-        was asked for.
-        """
+        """The part of an input table: the requested version, else the current one at the start."""
         version = self.run.tables.get(pattern)
-        return TablePart(None if version is None else int(version), self.table_filter)
+        if version is None:
+            return TablePart(None, self.table_filter)
+        return TablePart(int(version), self.table_filter)
 
     @property
     def root(self) -> str:

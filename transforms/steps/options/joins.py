@@ -149,7 +149,10 @@ class NeighboursOptions:
             refuse_without_queries(self, *OF_QUERY_FILES, "query_prompt", "model")
 
 
-INPUT, VECTORS, RESULT, MACHINE = "input", "vectors", "result", "machine"
+INPUT = "input"
+VECTORS = "vectors"
+RESULT = "result"
+MACHINE = "machine"
 OF_VECTORS = (
     "model", "revision", "pooler", "prompt", "prompt_name", "max_tokens", "normalize",
     "calibration", "truncate_dim", "dtype", "text_column", "id_column", "delimiter",

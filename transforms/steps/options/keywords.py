@@ -1,7 +1,7 @@
 """The options of commands as keywords of Python functions, for type checkers and editors.
 
 A class here has the fields of a class of `options`; a name of a file may be a `pathlib.Path`, and
-several names a list.
+several names a list. Written by docs/keywords.py from these classes; `make docs` writes it again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +29,15 @@ class PlanKeywords(TypedDict, total=False):
     pooler: str | None
     prompt: str | None
     prompt_name: str | None
-    query_prompt: str | None
     max_tokens: int | None
-    chunks: str | None
-    chunk_prefix: str | None
     normalize: bool | None
     calibration: StrPath | None
     dim: int | None
     truncate_dim: int | None
     dtype: str | None
+    query_prompt: str | None
+    chunks: str | None
+    chunk_prefix: str | None
     precision: str | None
     partition: str | None
     unit_tokens: int | None
@@ -50,8 +50,8 @@ class PlanKeywords(TypedDict, total=False):
     max_deletes: float | None
     max_unknown: float | None
     max_bad_files: float
-    max_drift: float | None
     check_carried: float | None
+    max_drift: float | None
     append: bool
     require_space: str | None
     reembed: bool

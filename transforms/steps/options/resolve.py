@@ -1,6 +1,4 @@
-"""What a run will do, from its options and the last snapshot: the job for the workers, and the
-index to build.
-"""
+"""A run from its options and the last snapshot: the workers' job, and the index to build."""
 
 import contextlib
 import os
@@ -28,9 +26,7 @@ from transforms.store.shards.precision import fitting, kept_ranges
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run before it starts: its job, the index to build, the snapshot before it, and the
-    calibration to apply.
-    """
+    """A run before it starts: job, index to build, last snapshot, and calibration to apply."""
 
     job: EmbedJob
     index: IndexRequest | None
@@ -44,9 +40,9 @@ class Resolved:
 
 
 def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
-    """The run that options make: given flags first, then what the store remembers, then defaults.
+    """Resolve options to a run: given ones first, then those of the store, then defaults.
 
-    `local` says that the work happens in this process, so that this machine decides the dtype.
+    `local` says that this process does the work, so that this machine decides the dtype.
     Raises OptionError for options that do not fit each other or the store.
     """
     choice = choose(asked, previous, local)
@@ -60,44 +56,67 @@ def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: 
 
 
 def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
-    chosen = choice.options
-    check_from = previous.check_from if previous else 0
     globs = tuple(absolute_input(glob) for glob in asked.input)
     tables = {glob: str(version_of(glob, asked.input_version)) for glob in globs if is_table(glob)}
-    return Run(
+    run = Run(
         root=storage.absolute(asked.store),
         id=run_id,
         space=choice.space,
         partition=choice.partition,
         unit_tokens=choice.unit_tokens,
         globs=globs,
-        earlier_globs=previous.input.globs if previous and asked.append else (),
-        tables=({**previous.input.tables} if previous and asked.append else {}) | tables,
-        options=chosen,
+        tables=tables,
+        options=choice.options,
         versions=versions(),
         started=now(),
-        previous=previous.run if previous else None,
-        version=previous.version if previous else None,
-        previous_digest=previous.digest if previous else None,
         gates=choice.gates,
-        check_from=check_from,
-        check_stride=stride(previous, check_from, chosen.check_carried),
-        previous_rows=previous.rows.written if previous and asked.limit is None else 0,
+        check_from=0,
+        check_stride=stride(None, 0, choice.options.check_carried),
         command="embed",
         generation=_generation(asked, previous),
-        canary=previous.canary if previous and not asked.reembed else None,
         ranges=_ranges(asked, choice.space, previous),
     )
+    if previous is None:
+        return run
+    return _after(run, asked, previous)
+
+
+def _after(run: Run, asked: EmbedOptions, previous: Manifest) -> Run:
+    """Return the run on top of the last snapshot."""
+    run = replace(
+        run,
+        previous=previous.run,
+        version=previous.version,
+        previous_digest=previous.digest,
+        check_from=previous.check_from,
+        check_stride=stride(previous, previous.check_from, run.options.check_carried),
+    )
+    if asked.append:
+        tables = {**previous.input.tables, **run.tables}
+        run = replace(run, earlier_globs=previous.input.globs, tables=tables)
+    if asked.limit is None:
+        run = replace(run, previous_rows=previous.rows.written)
+    if not asked.reembed:
+        run = replace(run, canary=previous.canary)
+    return run
 
 
 def _job(
     asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
 ) -> EmbedJob:
     chosen = choice.options
-    reuse = previous is not None and not asked.reembed
     differing: tuple[str, ...] = ()
     if previous is not None:
         differing = read_again(run, previous, asked.reembed)
+    recipe = choice.recipe
+    if asked.worker_model:
+        recipe = replace(recipe, model=asked.worker_model, revision=None)
+    text_limit = None
+    if local and choice.partition == "content":
+        text_limit = _memory() // 4
+    index_asked = None
+    if choice.index is not None and asked.asks_for_index:
+        index_asked = choice.index.index
     return EmbedJob(
         run=run,
         columns=Columns(
@@ -109,11 +128,7 @@ def _job(
             types=tuple(chosen.keep_types.items()),
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
-        recipe=(
-            replace(choice.recipe, model=asked.worker_model, revision=None)
-            if asked.worker_model
-            else choice.recipe
-        ),
+        recipe=recipe,
         machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
         delimiter=chosen.delimiter,
@@ -121,28 +136,26 @@ def _job(
         carry=previous is not None and not differing,
         read_again=differing,
         append=asked.append,
-        reuse=reuse,
+        reuse=previous is not None and not asked.reembed,
         buckets=_buckets(asked, run, previous),
-        text_limit=_memory() // 4 if local and choice.partition == "content" else None,
+        text_limit=text_limit,
         retried=not local,
         hidden=chosen.hidden,
         chunks=choice.chunks,
         max_bad_files=asked.max_bad_files,
         table_filter=asked.input_filter,
-        index_asked=(
-            choice.index.index if choice.index is not None and asked.asks_for_index else None
-        ),
+        index_asked=index_asked,
     )
 
 
 def holding_lease(resolved: Resolved) -> Resolved:
-    """The same run, which has taken the store's lease and is to commit only while it has it."""
+    """Return the run as one that holds the store's lease and commits only while it holds it."""
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
 
 
 def _check_carries(changed: tuple[str, ...]) -> None:
-    """Raise OptionError for what would have files read again that `--append` does not name."""
+    """Raise OptionError if a change needs files read again that `--append` does not name."""
     if changed:
         raise OptionError(
             f"--append carries the files of earlier runs over as they are, and {', '.join(changed)}"
@@ -151,8 +164,8 @@ def _check_carries(changed: tuple[str, ...]) -> None:
 
 
 def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str, ...]:
-    """What differs from the last snapshot beside the input, so that unchanged files are read again
-    too.
+    """Return the names of changed options and fields, because of which unchanged files are read
+    again.
 
     If nothing differs, their units are carried over unread.
     """
@@ -161,7 +174,11 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     differ = [
         name for name in CONTENT if getattr(previous.options, name) != getattr(run.options, name)
     ]
-    found = [KEPT[0] if name in KEPT else name for name in differ]
+    found = []
+    for name in differ:
+        if name in KEPT:
+            name = KEPT[0]
+        found.append(name)
     if run.options.limit is not None:
         found += ["limit"]
     found += run.space.differences(previous.space)
@@ -174,7 +191,7 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
 
 
 def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
-    """The store's ranges, if they are of this run's vectors; else the run fits its own."""
+    """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
     if previous is None or asked.reembed:
         entry = None
     else:
@@ -185,29 +202,28 @@ def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> Ran
 
 
 def _generation(asked: EmbedOptions, previous: Manifest | None) -> int:
-    """How often the store was embedded from nothing; with --reembed a number no snapshot has, so
-    that nothing is found.
+    """Return the number of times that the store was embedded from nothing.
 
-    After a rollback an earlier snapshot may have the largest number.
+    With --reembed no snapshot has the number, so that no vector is reused. After a rollback an
+    earlier snapshot may have the largest number.
     """
-    current = previous.generation if previous is not None else 0
+    if previous is None:
+        return int(asked.reembed)
     if not asked.reembed:
-        return current
-    kept = []
-    if previous is not None:
-        kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)]
-    return 1 + max([current, *(manifest.generation for manifest in kept if manifest)])
+        return previous.generation
+    kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)]
+    return 1 + max([previous.generation, *(manifest.generation for manifest in kept if manifest)])
 
 
 def _buckets(asked: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
-    """The last snapshot's buckets, where units are still of that size."""
+    """Return the last snapshot's buckets if units still have the same size."""
     if previous is None or asked.reembed or previous.unit_tokens != run.unit_tokens:
         return None
     return previous.buckets
 
 
 def _memory() -> int:
-    """Bytes of memory of this machine, or of the container that this process is in."""
+    """Return the bytes of memory of this machine, or of this process's container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit

@@ -20,7 +20,8 @@ from transforms.steps.options.common import (
     named_k,
 )
 
-HOST, PORT = "127.0.0.1", 8000
+HOST = "127.0.0.1"
+PORT = 8000
 BEST = FOLDS[0]
 QUERIES = Exclusive("queries", required=True)
 QUERY_FILES = "files of queries"

@@ -10,7 +10,8 @@ from transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
 OLDER_THAN = "7d"
-PAGE, METRICS_TEXT = "html", "openmetrics"
+PAGE = "html"
+METRICS_TEXT = "openmetrics"
 VECTOR_FILES = ("npy", "faiss", "lance")
 RUN = "a run or the beginning of one, latest, or -1 for the one before"
 TABLE = Declared(TABLE_FILE, metavar="FILE")
@@ -41,9 +42,7 @@ class FilesOptions:
 
 @options
 class VerifyOptions:
-    """The options of `verify`; with `beam_flags` that name a runner the work is done by its
-    workers.
-    """
+    """The options of `verify`; if `beam_flags` name a runner, its workers do the work."""
 
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)

@@ -1,6 +1,4 @@
-"""Files of a run that appends: those that the store has, by their names there, and those of earlier
-runs.
-"""
+"""Files of a run that appends: new ones, and those of earlier runs."""
 
 from dataclasses import replace
 
@@ -18,9 +16,7 @@ from transforms.store.runs.plan import PlannedFile, file_of
 
 
 def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]:
-    """The files of a run that appends: those that the store has go by the relative paths that they
-    have there.
-    """
+    """Return the files; those that the store has keep their relative paths there."""
     last = last_snapshot(job.run)
     if last is None:
         return files
@@ -29,19 +25,16 @@ def by_names_on_record(files: list[InputFile], job: EmbedJob) -> list[InputFile]
 
 
 def has_root(entry: InputEntry) -> bool:
-    """Whether a file of the store can be found again by its full path: rows that a program held
-    cannot.
-    """
+    """Whether a file of the store has a path to find it again; rows of a program have none."""
     return entry.source.endswith(entry.path) and not storage.is_rows(entry.source)
 
 
 def with_earlier(
     named: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
 ) -> list[PlannedFile]:
-    """The plan with the last snapshot's files that are not named now, all of their units carried
-    over.
+    """Return the plan with all units of the last snapshot's files that are not named now.
 
-    Raises OptionError for a file whose name stands for another file there, with other content;
+    Raises OptionError if the store has another file of the same name with other content,
     SentenceBeamError if a shard is gone.
     """
     earlier = dict(last.files_by_path)
@@ -96,27 +89,28 @@ def _check_same_content(file: InputFile, entry: InputEntry) -> None:
 
 
 def still_there(items: list[PlannedFile]) -> list[PlannedFile]:
-    """The files of a group that a run which appends reads again, those of earlier runs as they are
-    now.
+    """Return the files of a group that an appending run reads again, with the current versions of
+    files of earlier runs.
 
-    Raises OptionError for one of these that is gone or has changed.
+    Raises OptionError if one of these is gone or has changed.
     """
     changed = next((item for item in items if not item.is_bare), items[0]).file.path
-    return [
-        replace(item, file=_file_now(item.file, changed)) if item.is_bare else item
-        for item in items
-    ]
+    found = []
+    for item in items:
+        if item.is_bare:
+            item = replace(item, file=_file_now(item.file, changed))
+        found.append(item)
+    return found
 
 
 def _file_now(file: InputFile, changed: str) -> InputFile:
     entry = storage.storage_of(file.path).stat(file.path)
-    if entry is None:
-        now = file
-    else:
+    why = "is gone"
+    if entry is not None:
         now = replace(file, size=entry.size, checksum=entry.checksum, version=entry.version)
-    if entry is not None and (now.version == file.version or checksum_of(now) == file.checksum):
-        return replace(now, checksum=file.checksum)
-    why = "is gone" if entry is None else "has changed too"
+        if now.version == file.version or checksum_of(now) == file.checksum:
+            return replace(now, checksum=file.checksum)
+        why = "has changed too"
     raise OptionError(
         f"--append: {changed} has changed, and {file.path}, which shares units with it, {why}; name"
         " all files, without --append"

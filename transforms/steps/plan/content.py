@@ -1,7 +1,6 @@
-"""`--partition content`: a corpus cut into buckets by the hash of its texts, whatever files hold
-them.
+"""`--partition content`: a corpus cut into buckets by the hash of its texts.
 
-What travels here is text, packed; the units that come of it are embedded as all others are.
+Packed text travels between workers; the units made of it are embedded like all others.
 """
 
 from collections import Counter
@@ -44,7 +43,7 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ToCount:
-    """A span whose rows are to be counted, and its tokens where `exact`."""
+    """A span whose rows are counted, and with `exact` its tokens too."""
 
     span: Span
     exact: bool
@@ -52,9 +51,7 @@ class ToCount:
 
 @dataclass(frozen=True)
 class ToRead:
-    """Spans to be read into buckets; the `first` of a run also brings the buckets that no row falls
-    into.
-    """
+    """Spans to read into buckets; the `first` of a run also brings the empty buckets."""
 
     spans: tuple[Span, ...]
     buckets: Buckets
@@ -64,8 +61,8 @@ class ToRead:
 def begin(
     planned: list[PlannedFile], beside: Beside, job: EmbedJob
 ) -> Iterator[UnitRecord | PlannedFiles | Beside | Standing]:
-    """All units of the last snapshot if the corpus is unchanged; else the files, of which some
-    are to be opened.
+    """Yield all units of the last snapshot if the corpus is unchanged; else the files, some of
+    them to be opened.
     """
     shards = carried_shards(job.run)
     last, checked = unchanged(planned, job, shards)
@@ -86,7 +83,7 @@ def begin(
 
 
 def begin_again(job: EmbedJob) -> Iterator[UnitRecord | Standing]:
-    """What `begin` gave an attempt before this one, whose plan is on record."""
+    """Yield what `begin` yielded in an earlier attempt, whose plan is on record."""
     last = None
     if read_work(job.root, job.run.id).unchanged:
         last = last_snapshot(job.run)
@@ -102,8 +99,8 @@ Passing = Beside | Problem | Standing
 def to_count(
     found: list[PlannedFiles | Passing], job: EmbedJob
 ) -> Iterator[PlannedFile | ToCount | Passing]:
-    """The files, all opened and checked as a whole, and what to count in them; or the problems
-    alone.
+    """Check the opened files as a whole and yield them with the spans to count; or only
+    problems.
     """
     problems = [item for item in found if isinstance(item, Problem)]
     if problems or Standing() in found:
@@ -126,11 +123,11 @@ def to_count(
 
 
 def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The files, which were opened, with the types that their kept columns are read as.
+    """Return opened files with the types that their kept columns are read as.
 
-    Raises OptionError if kept columns differ, their text is more than this process may group in
-    memory or their rows are too few for the index asked for, DataGateError if these are too few
-    after the last snapshot.
+    Raises OptionError if kept columns differ, the text is more than this process may group in
+    memory or the rows are too few for the requested index, DataGateError if they are too few after
+    the last snapshot.
     """
     planned = with_types(planned, job, last_snapshot(job.run))
     if (rows := rows_at_most(planned)) is not None:
@@ -146,9 +143,7 @@ def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFil
 
 
 def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile]:
-    """The files, with what was found out about the shards of all of them; the first one bears
-    it.
-    """
+    """Return the files; the first one has the result of checking all shards."""
     if files:
         return [replace(files[0], checked=checked), *files[1:]]
     return files
@@ -157,29 +152,35 @@ def with_checked(files: list[PlannedFile], checked: Checked) -> list[PlannedFile
 def unchanged(
     planned: list[PlannedFile], job: EmbedJob, shards: CarriedShards
 ) -> tuple[Manifest | None, Checked]:
-    """The last snapshot, if its input was the same (but for names, if these show nowhere) and
-    all shards are sound.
+    """Return the last snapshot if its input was the same and its shards are sound, else None; and
+    the result of checking the shards.
 
-    And what came of looking at the shards.
+    Names of files may differ if they show nowhere.
     """
-    manifest = last_snapshot(job.run) if job.carry else None
+    manifest = None
+    if job.carry:
+        manifest = last_snapshot(job.run)
     if manifest is None:
         return None, Checked()
-    # Without ids of their own rows are named after files, and rejected rows are.
-    named = job.columns.id is None or manifest.rows.rejected > 0
     before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
     files = [item.file for item in planned]
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
-    if Counter(file if named else file[1] for file in before) != Counter(
-        file if named else file[1] for file in now
-    ):
+    # Without ids of their own rows are named after files, and rejected rows are.
+    is_named = job.columns.id is None or manifest.rows.rejected > 0
+    if is_named:
+        is_same = Counter(before) == Counter(now)
+    else:
+        is_same = Counter(text for _, text in before) == Counter(text for _, text in now)
+    if not is_same:
         return None, Checked()
     checked = shards.check(manifest.units)
-    return (None if checked.damaged else manifest), checked
+    if checked.damaged:
+        return None, checked
+    return manifest, checked
 
 
 def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:
-    """The span of an item with its rows counted, or why it cannot be read."""
+    """Count the rows of a span; returns a problem if it cannot be read."""
     try:
         with progress.stage("counting rows", things="pieces of the input"):
             if item.exact:
@@ -198,10 +199,10 @@ def with_rows(span: Span) -> Span:
 
 
 def counted(span: Span, columns: Columns, unit_tokens: int) -> Span:
-    """The span with its rows, and its tokens estimated from the texts alone, so that no file format
-    shows in them.
+    """Return the span with its rows, and its tokens estimated from the texts alone.
 
-    They are rounded up text by text: sums over spans do not depend on how the rows lie in files.
+    The tokens do not depend on the file format. They are rounded up text by text, so that sums over
+    spans do not depend on how the rows lie in files.
     """
     rows = tokens = 0
     for unit in read_span(span, columns, unit_tokens):
@@ -218,7 +219,7 @@ def record(
 ) -> Iterator[ToRead | Problem]:
     """Choose the buckets, write the plan down and hand out what to read; or only the problems.
 
-    Where a plan is on record, that is handed out.
+    A plan that is already on record is handed out instead.
     """
     if Standing() in found:
         yield from recorded(job, slots)
@@ -227,18 +228,7 @@ def record(
     if problems:
         yield from problems
         return
-    spans: dict[str, list[Span]] = {
-        item.file.path: [] for item in found if isinstance(item, PlannedFile)
-    }
-    for item in found:
-        if isinstance(item, Span):
-            spans[item.file.path].append(item)
-    files = [
-        replace(item, spans=tuple(sorted(spans[item.file.path], key=lambda span: span.start)))
-        for item in sorted(
-            (i for i in found if isinstance(i, PlannedFile)), key=lambda item: item.file.relative
-        )
-    ]
+    files = _with_spans(found)
     everything = [span for item in files for span in item.spans]
     try:
         check_rows(job, sum(span.rows or 0 for span in everything))
@@ -253,8 +243,22 @@ def record(
     yield from readings(everything, buckets, slots)
 
 
+def _with_spans(found: list[PlannedFile | Span | Passing]) -> list[PlannedFile]:
+    """Return the files among the elements in order, each with its spans in order."""
+    files = [item for item in found if isinstance(item, PlannedFile)]
+    spans: dict[str, list[Span]] = {item.file.path: [] for item in files}
+    for item in found:
+        if isinstance(item, Span):
+            spans[item.file.path].append(item)
+    made = []
+    for item in sorted(files, key=lambda item: item.file.relative):
+        in_order = sorted(spans[item.file.path], key=lambda span: span.start)
+        made.append(replace(item, spans=tuple(in_order)))
+    return made
+
+
 def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
-    """What to read as the plan on record has it, or why that is not as it was."""
+    """Yield what to read by the plan on record, or a problem if the plan has changed."""
     try:
         work = read_work(job.root, job.run.id, job.delimiter)
     except SentenceBeamError as error:
@@ -267,7 +271,7 @@ def recorded(job: EmbedJob, slots: int | None) -> Iterator[ToRead | Problem]:
 
 
 def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
-    """The buckets of a run over these spans, whose rows are known."""
+    """Return the buckets of a run over these spans, whose rows are known."""
     rows = sum(span.rows or 0 for span in spans)
     tokens = sum(span.tokens for span in spans)
     if job.buckets is None:
@@ -276,8 +280,8 @@ def buckets_for(spans: list[Span], job: EmbedJob) -> Buckets:
 
 
 def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator[ToRead]:
-    """The spans in lists: short ones spread over workers (`slots` at once, if known), long ones
-    make large blocks.
+    """Yield the spans in lists: short ones spread over workers (`slots` at once, if known), long
+    ones make large blocks.
 
     Each list but the last has enough rows for a block of each group.
     """
@@ -305,8 +309,8 @@ def readings(spans: list[Span], buckets: Buckets, slots: int | None) -> Iterator
 def read_rows(
     work: ToRead, job: EmbedJob, renew: Callable[[], None]
 ) -> Iterator[tuple[int, PackedRows]]:
-    """(group of buckets, block) for all rows of an element; `renew` is called for each unit that
-    was read.
+    """Yield (group of buckets, block) for all rows of an element; calls `renew` for each unit
+    read.
     """
     packer = Packer(work.buckets)
     units = (
@@ -324,10 +328,9 @@ def read_rows(
 
 @dataclass(frozen=True)
 class Group:
-    """Some buckets that were grouped, and into how many pieces those of them are cut that are
-    heavy.
+    """Buckets that were grouped; `heavy` has the number of pieces of each heavy one.
 
-    `read_ms` is the time that it took to read their rows from files.
+    `read_ms` is the time of reading their rows from files.
     """
 
     buckets: Buckets
@@ -337,7 +340,7 @@ class Group:
 
     @classmethod
     def of(cls, key: Key, blocks: Iterable[PackedRows]) -> "Group":
-        """The group that a key names, with its heavy buckets as the blocks' counts tell them."""
+        """Return the group of a key; the counts of the blocks tell its heavy buckets."""
         buckets = Buckets(*key[:-1])
         number = key[-1]
         rows = np.zeros(buckets.per_group)
@@ -364,8 +367,8 @@ class Group:
                 yield unit_rows(self.buckets.name(bucket), bucket, table)
 
     def pieces(self, blocks: Iterable[PackedRows]) -> Iterator[tuple[tuple[str, int], bytes]]:
-        """((unit's name, bucket), block) for the rows of heavy buckets, one for each piece, and an
-        empty one.
+        """Yield ((unit's name, bucket), block) for the rows of heavy buckets, and an empty block
+        for each piece.
         """
         for bucket, count in self.heavy.items():
             yield from ((self._piece(bucket, k), b"") for k in range(count))
@@ -380,5 +383,5 @@ class Group:
 
 
 def piece_unit(key: tuple[str, int], blocks: Iterable[bytes]) -> Iterator[UnitRows]:
-    """The one unit that a piece of a heavy bucket is."""
+    """Yield the one unit of a piece of a heavy bucket."""
     yield unit_rows(*key, unpack([data for data in blocks if data]))

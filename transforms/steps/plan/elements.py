@@ -1,6 +1,4 @@
-"""How much of the work one element of a plan lists: enough to go on without waiting, little enough
-to spread.
-"""
+"""Elements of a plan: large enough to work without waiting, small enough to spread."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ SPANS_PER_ELEMENT = 8
 SPANS_FOR_ONE_PROCESS = 64
 FILES_PER_ELEMENT = 256
 ROUNDS = 4  # of elements that each slot works off at least, so that the last ones end together
-SLOTS = 512  # where it is not known how many there are
+SLOTS = 512  # if their number is not known
 
 File = TypeVar("File")
 
@@ -28,25 +26,23 @@ class ListedFiles:
 
 @dataclass(frozen=True)
 class PlannedFiles:
-    """What there is to do with files that one worker planned, or is to open; those `unchanged` are
-    told by name.
-    """
+    """Files that one worker has planned, or is to open; `unchanged` ones travel by name."""
 
     files: tuple[PlannedFile, ...]
     unchanged: tuple[UnchangedFile, ...] = ()
 
 
 def in_batches(files: list[File]) -> Iterator[list[File]]:
-    """The files in lists, each for one worker, which opens many small ones side by side."""
+    """Yield the files in lists, each for one worker, which opens many small ones in threads."""
     step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
     yield from (files[start : start + step] for start in range(0, len(files), step))
 
 
 def spans_per_element(spans: int, slots: int | None) -> int:
-    """The number of spans that one element lists: enough to overlap read, encode and write, few
-    enough to spread.
+    """Return the spans of an element: enough to overlap read, encode and write, few enough to
+    spread.
 
-    `slots` are the elements that are worked off at once, None if that is not known.
+    `slots` is the number of elements that are processed at once, None if it is not known.
     """
     if slots == 1:
         return SPANS_FOR_ONE_PROCESS

@@ -1,6 +1,4 @@
-"""The plan of a run: which files are carried over, which are cut into spans, checked as a whole and
-put on record.
-"""
+"""The plan of a run: files to carry over, files to cut into spans, and its record."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,25 +8,22 @@ from typing import Any
 
 from transforms.base import progress
 from transforms.base.errors import InputChangedError, SentenceBeamError
-from transforms.corpus import InputFile, limit_spans
+from transforms.corpus import InputFile
 from transforms.corpus.beside import Beside, merged
-from transforms.corpus.files import BROKEN, check_distinct
+from transforms.corpus.files import BROKEN
 from transforms.corpus.find import find_inputs
 from transforms.corpus.groups import AnySpan
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
-from transforms.steps.plan.append import by_names_on_record, same_content, with_earlier
+from transforms.steps.plan.append import by_names_on_record, same_content
+from transforms.steps.plan.checked import checked_plan
 from transforms.steps.plan.elements import ListedFiles, PlannedFiles, in_batches, spans_per_element
 from transforms.steps.plan.footers import FILES_AT_ONCE, check_readable, checksum_of, read_footer
-from transforms.steps.plan.groups import in_groups
-from transforms.steps.plan.kept_types import with_types
-from transforms.steps.plan.rows import check_files_left, check_plan_rows
 from transforms.store.entries import InputEntry
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs.carried import CarriedShards
-from transforms.store.runs.carry import carry_renamed, of_files_read, under
+from transforms.store.runs.carry import under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
 from transforms.store.runs.plan import PlannedFile, Standing, file_of, has_plan, write_plan
@@ -36,13 +31,11 @@ from transforms.store.runs.plan_work import read_work
 from transforms.store.runs.reuse import with_before
 from transforms.store.runs.unchanged import by_name, in_full
 
-ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
-
 
 def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Problem | Standing]:
-    """The files that a glob names and what lies beside them, or why it cannot be used.
+    """List the files of a pattern and what lies beside them, or the problem with it.
 
-    Where an attempt before this one has made the run's plan, nothing is listed: it stands, whatever
+    If an earlier attempt has recorded the run's plan, nothing is listed: the plan holds, whatever
     was added since.
     """
     if job.retried and has_plan(job.root, job.run.id):
@@ -68,16 +61,13 @@ def list_files(pattern: str, job: EmbedJob) -> Iterator[InputFile | Beside | Pro
 
 
 def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
-    """Raise SentenceBeamError for a folder that nothing is taken from in the place of a file that
-    the store has.
-    """
-    last = None
-    if folders and not job.append:
-        last = last_snapshot(job.run)
-    if last is not None:
-        files = {entry.source for entry in last.files if entry.size}
-    else:
-        files = set()
+    """Raise SentenceBeamError for an unused folder in the place of a file that the store has."""
+    if not folders or job.append:
+        return
+    last = last_snapshot(job.run)
+    if last is None:
+        return
+    files = {entry.source for entry in last.files if entry.size}
     for folder in folders:
         if folder in files:
             raise SentenceBeamError(
@@ -87,9 +77,7 @@ def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
 
 
 class FilePlanner:
-    """What to do with each file of a run: carried over if it has not changed, cut into spans
-    if it has.
-    """
+    """Plans each file of a run: carries over unchanged files, cuts others into spans."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -98,7 +86,7 @@ class FilePlanner:
         self._is_known = False
 
     def plan_all(self, files: Sequence[InputFile]) -> list[PlannedFile | Problem]:
-        """What to do with each file, or why it cannot be used; they are looked at side by side."""
+        """Plan files in threads; returns a problem for each file that cannot be used."""
         step = max(1, -(-len(files) // FILES_AT_ONCE))
         # A thread has several: handing over one small file takes longer than looking at it.
         some = [files[start : start + step] for start in range(0, len(files), step)]
@@ -110,12 +98,14 @@ class FilePlanner:
             ]
 
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
-        """Planned files as they travel: what the last snapshot has of them need not."""
-        # without files it may be unreadable
+        """Return planned files as they travel, without facts that the last snapshot has too."""
+        # without files the snapshot may be unreadable
         last = None
         if planned and self._job.carry:
             last = self._last_snapshot()
-        short = [by_name(item, last, self._job.delimiter) if last else None for item in planned]
+        if last is None:
+            return PlannedFiles(tuple(planned))
+        short = [by_name(item, last, self._job.delimiter) for item in planned]
         others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(others, tuple(filter(None, short)))
 
@@ -129,31 +119,28 @@ class FilePlanner:
         return replace(planned, ms=round(1000 * (perf_counter() - started), 3))
 
     def _plan_or_leave_out(self, file: InputFile) -> PlannedFile:
-        """As `_planned`; a file that cannot be read to its end is left out, with the reason, where
-        the run may do that.
+        """Plan a file as `_planned`; leave an unreadable file out, with the reason, if the run may.
 
-        What the last snapshot has of it is carried over as it was then, so that a later run sees
-        that it differs.
+        The rows of the last snapshot are carried over with its checksum, so that a later run sees
+        the difference.
         """
+        if not self._job.max_bad_files:
+            return self._planned(file)
         try:
             planned = self._planned(file)
-            if self._job.max_bad_files:
-                check_readable(planned, self._job)
+            check_readable(planned, self._job)
             return planned
+        except InputChangedError:
+            raise
         except SentenceBeamError as error:
-            changed = isinstance(error, InputChangedError)
-            if (
-                not self._job.max_bad_files
-                or changed
-                or error.exit_code != SentenceBeamError.exit_code
-            ):
+            if error.exit_code != SentenceBeamError.exit_code:
                 raise
             return self._left_out(file, error)
 
     def _left_out(self, file: InputFile, error: SentenceBeamError) -> PlannedFile:
-        """A file that cannot be read, with the units that it had.
+        """Plan an unreadable file with the units that it had.
 
-        Raises the error if these are damaged, mixed or not to be carried over, and for a folder
+        Raises the error if these are damaged, mixed or cannot be carried over, and for a folder
         that had files.
         """
         old, units = self._before(file)
@@ -171,9 +158,7 @@ class FilePlanner:
         return PlannedFile(kept, carried=carried_over, checked=checked, bad=str(error))
 
     def _check_can_stay(self, error: SentenceBeamError) -> None:
-        """Raise SentenceBeamError if the rows of a file that cannot be read cannot stay in the
-        store as they are.
-        """
+        """Raise SentenceBeamError if the store cannot keep the rows of an unreadable file."""
         if self._job.by_content:
             raise SentenceBeamError(
                 f"{error}; --max-bad-files cannot leave it out, since with --partition content the"
@@ -187,8 +172,8 @@ class FilePlanner:
             ) from error
 
     def _planned(self, file: InputFile) -> PlannedFile:
-        """The file's units to carry over, or its spans. Raises OptionError if it cannot be
-        read.
+        """Return the file with units to carry over, or with spans. Raises OptionError if it cannot
+        be read.
         """
         same, units = self._unchanged(file)
         checked = self._shards.check(units or [])
@@ -198,8 +183,8 @@ class FilePlanner:
         return PlannedFile(same, carried=tuple(map(self._shards.current, units)), checked=checked)
 
     def _unchanged(self, file: InputFile) -> tuple[InputFile, list[UnitRecord] | None]:
-        """The file with its checksum, and the last snapshot's units of it to carry over if the
-        bytes are the same.
+        """Return the file with its checksum, and its units in the last snapshot if the bytes are
+        the same, else None.
         """
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
@@ -207,15 +192,16 @@ class FilePlanner:
         if old and old.version == file.version:
             return replace(file, checksum=old.checksum), units
         file = replace(file, checksum=checksum_of(file))
-        return file, units if old and same_content(file, old) else None
+        if old and same_content(file, old):
+            return file, units
+        return file, None
 
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
-        """The file as the last snapshot has it, if it does, and its units there; with buckets it
-        has none.
-        """
+        """Return the file and its units in the last snapshot; by content it has no units."""
         last = self._last_snapshot()
-        old = last.files_by_path.get(file.relative) if last else None
-        return old, last.units_by_file.get(file.relative, []) if last and old else []
+        if last is None or file.relative not in last.files_by_path:
+            return None, []
+        return last.files_by_path[file.relative], last.units_by_file.get(file.relative, [])
 
     def _is_counted(self, file: InputFile) -> bool:
         """Whether a unit of the last snapshot, which has the file, counts its rows."""
@@ -240,7 +226,7 @@ Begun = UnitRecord | PlannedFiles | Beside | Problem | Standing
 
 
 def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
-    """The files, of which some are to be opened, or all units as carried; or the problems alone."""
+    """Return the files, some of them to be opened, or all units as carried; or only problems."""
     with kept_alive(job.root, job.run.id):
         return _begun_by_content(found, job)
 
@@ -248,7 +234,9 @@ def begin_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
     try:
         # held, since all that follows looks into it
-        last = last_snapshot(job.run) if job.carry else None
+        last = None
+        if job.carry:
+            last = last_snapshot(job.run)
         if _stands(found, job):
             return list(content.begin_again(job))
         planned, problems = _whole_plan(found, job, last)
@@ -262,9 +250,7 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 def file_batches(
     pattern: str, job: EmbedJob
 ) -> Iterator[ListedFiles | Beside | Problem | Standing]:
-    """As `list_files`, the files in batches: many small ones are planned side by side by one
-    worker.
-    """
+    """List files as `list_files`, in batches: one worker plans many small ones in threads."""
     found = list(list_files(pattern, job))
     files = [item for item in found if isinstance(item, InputFile)]
     yield from (ListedFiles(tuple(some)) for some in in_batches(files))
@@ -274,11 +260,10 @@ def file_batches(
 def record(
     found: list[Any], job: EmbedJob, slots: int | None
 ) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
-    """The whole plan, checked, written down and handed out; or its problems, and nothing handed
-    out.
+    """Check the whole plan, write it down and hand it out; or yield only its problems.
 
-    Where one is on record, that is handed out: its units may be finished by now, and no others are
-    to be.
+    A plan that is already on record is handed out instead, because some of its units may be
+    finished.
     """
     try:
         with kept_alive(job.root, job.run.id):
@@ -293,10 +278,10 @@ def record(
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
     yield from map(carried, units)
-    spans, step = (
-        with_before(spans, last if job.reuse else None),
-        spans_per_element(len(spans), slots),
-    )
+    if not job.reuse:
+        last = None
+    spans = with_before(spans, last)
+    step = spans_per_element(len(spans), slots)
     for start in range(0, len(spans), step):
         yield spans[start : start + step]
 
@@ -304,36 +289,35 @@ def record(
 def _handed_out(
     found: list[Any], job: EmbedJob, last: Manifest | None
 ) -> tuple[list[AnySpan], list[UnitRecord], list[Problem]]:
-    """The spans to embed and the units to carry over, put on record or found there; or problems
-    alone.
+    """Return the spans to embed and the units to carry over, as put on record or found there; or
+    only problems.
     """
-    stands = _stands(found, job)
-    planned, problems = ([], []) if stands else _whole_plan(found, job, last)
+    if _stands(found, job):
+        return *recorded(job), []
+    planned, problems = _whole_plan(found, job, last)
     if problems:
         return [], [], problems
-    if stands or not write_plan(job.root, job.run.id, planned, None, merged(found)):
+    if not write_plan(job.root, job.run.id, planned, None, merged(found)):
         return *recorded(job), []
-    return (
-        [span for file in planned for span in file.work],
-        [u for file in planned for u in file.carried],
-        [],
-    )
+    spans = [span for file in planned for span in file.work]
+    units = [unit for file in planned for unit in file.carried]
+    return spans, units, []
 
 
 def _stands(found: list[Any], job: EmbedJob) -> bool:
-    """Whether a plan is on record: it was before files were listed, or a worker died that had just
-    made it.
-    """
+    """Whether a plan is on record: before files were listed, or by a worker that has died."""
     return Standing() in found or (job.retried and has_plan(job.root, job.run.id))
 
 
 def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
-    """The spans to embed and the units to carry over as the plan on record has them.
+    """Return the spans to embed and the units to carry over from the plan on record.
 
-    Raises SentenceBeamError if it, or the last snapshot, is not as it was.
+    Raises SentenceBeamError if the plan or the last snapshot has changed.
     """
     work = read_work(job.root, job.run.id, job.delimiter)
-    manifest = last_snapshot(job.run) if work.carried else None
+    manifest = None
+    if work.carried:
+        manifest = last_snapshot(job.run)
     if manifest is None:
         return work.spans, []
     by_span: dict[str, list[UnitRecord]] = {}
@@ -350,7 +334,7 @@ def recorded(job: EmbedJob) -> tuple[list[AnySpan], list[UnitRecord]]:
 def _whole_plan(
     found: list[Any], job: EmbedJob, last: Manifest | None
 ) -> tuple[list[PlannedFile], list[Problem]]:
-    """The checked plan of all files, or the problems that there are."""
+    """Return the checked plan of all files, or the problems."""
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
         return [], problems
@@ -364,77 +348,11 @@ def _whole_plan(
 def _in_full(
     planned: list[PlannedFiles], last: Manifest | None, delimiter: str | None
 ) -> list[PlannedFile]:
-    """All files of the plan; those that travelled by name with what the last snapshot has of
-    them.
+    """Return all files of the plan; complete from the last snapshot those that travelled by
+    name.
     """
     files = [file for item in planned for file in item.files]
     for file in (file for item in planned for file in item.unchanged):
-        assert last is not None, "files travel by name where there is a last snapshot alone"
+        assert last is not None, "files travel by name only if there is a last snapshot"
         files.append(in_full(file, last, delimiter))
     return files
-
-
-def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """Files sorted by relative path, each once, the small ones in groups, cut to the run's limit.
-
-    Raises OptionError if two do not fit or have too few rows for the index asked for,
-    DataGateError if they have too few after the last snapshot.
-    """
-    check_distinct([item.file for item in planned])
-    last = None if job.by_content else last_snapshot(job.run)
-    shards = carried_shards(job.run)
-    check_bad([item for item in planned if item.bad], len(planned), job)
-    once = {
-        item.file.path: item
-        for item in sorted(planned, key=lambda item: (item.file.relative, item.file.path))
-    }
-    files = list(once.values())
-    if job.append and last is not None:
-        files = with_earlier(files, last, job, shards)
-    if (
-        job.carry
-        and job.columns.id is not None
-        and last is not None
-        and any(item.spans for item in files)
-    ):
-        files = with_renamed(files, last, job, shards)
-    if not job.by_content:
-        files = in_groups(files, last, job, shards)
-    files = with_types(files, job, last_snapshot(job.run))
-    check_files_left(job, files)
-    if not job.by_content:
-        check_plan_rows(job, files)
-    if job.limit is not None:
-        return _limited(files, job.limit)
-    return files
-
-
-def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
-    """Raise SentenceBeamError, the reason of the first, where more files cannot be read than may be
-    left out.
-    """
-    most = job.max_bad_files * (files if job.max_bad_files < 1 else 1)
-    if len(bad) > most + ROUNDING:
-        first = min(bad, key=lambda item: item.file.relative).bad
-        raise SentenceBeamError(
-            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files"
-            f" {job.max_bad_files:g} allows: {first}"
-        )
-
-
-def with_renamed(
-    files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
-) -> list[PlannedFile]:
-    """The plan with renamed files carried, and those read whose shards could be written again by
-    others.
-    """
-    files = carry_renamed(files, last, shards)
-    while moving := of_files_read(files):
-        paths = {item.file.path for item in moving}
-        files = [read_footer(item, job) if item.file.path in paths else item for item in files]
-    return files
-
-
-def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:
-    spans = limit_spans([span for item in files for span in item.spans], limit)
-    return [replace(item, spans=tuple(s for s in spans if s.file == item.file)) for item in files]

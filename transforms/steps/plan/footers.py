@@ -1,6 +1,4 @@
-"""What a plan needs to know from inside of input files; files that have not changed are not
-opened.
-"""
+"""Facts that a plan needs from inside of input files; unchanged files are not opened."""
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -19,32 +17,36 @@ FILES_AT_ONCE = 16
 
 
 def templates(job: EmbedJob) -> list[tuple[tuple[str, ...], str]]:
-    """The columns that a run's templates name, with their options; those without any left out."""
+    """Return the columns that a run's templates name, with the option of each template."""
     columns = job.columns
-    named = [
-        (columns.texts if columns.of_text else (), "--text-template"),
-        (columns.of_prefix, "--chunk-prefix"),
-    ]
-    return [(names, option) for names, option in named if names]
+    found = []
+    if columns.of_text and columns.texts:
+        found.append((columns.texts, "--text-template"))
+    if columns.of_prefix:
+        found.append((columns.of_prefix, "--chunk-prefix"))
+    return found
 
 
 def kept_types(file: InputFile, job: EmbedJob) -> tuple[tuple[str, str], ...]:
-    """Type of each kept column; raises OptionError if the file lacks a named column or has it in
-    a wrong type.
+    """Return the type of each kept column. Raises OptionError if the file lacks a named column or
+    has it in a wrong type.
     """
     columns = job.columns
-    text = columns.text if columns.of_text is None else None
+    text = None
+    if columns.of_text is None:
+        text = columns.text
     return columns_of(file).kept_types(text, columns.id, columns.keep, columns.kinds)
 
 
 def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
-    """The file opened: the types of its kept columns, and its spans."""
+    """Open a file; returns it with the types of its kept columns, and its spans."""
     kept = kept_types(item.file, job)
     columns = job.columns
     there = columns_of(item.file)
-    spans = plan_file(
-        item.file, columns.text if columns.of_text is None else columns.texts, job.run.unit_tokens
-    )
+    text: str | tuple[str, ...] = columns.texts
+    if columns.of_text is None:
+        text = columns.text
+    spans = plan_file(item.file, text, job.run.unit_tokens)
     keys = None
     if columns.keep or templates(job):
         keys = there.existing(columns.keep)
@@ -62,26 +64,28 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
 
 
 def check_readable(item: PlannedFile, job: EmbedJob) -> None:
-    """Raise SentenceBeamError for a file to be embedded that breaks off or is damaged anywhere: it
-    is read once.
-    """
+    """Read a file once; raise SentenceBeamError if it breaks off or is damaged anywhere."""
     for span in item.spans:
         deque(blocks_of(span, job.columns), maxlen=0)
 
 
 def read_footers(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The plan with every file opened, those that had not been too; but for bad ones."""
-    if all(item.kept is not None or item.bad for item in planned):
+    """Open every file of a plan that is not open yet, except bad ones."""
+    if not any(item.is_unopened for item in planned):
         return planned
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
-        return list(
-            executor.map(lambda item: read_footer(item, job) if item.is_unopened else item, planned)
-        )
+        return list(executor.map(lambda item: _opened(item, job), planned))
+
+
+def _opened(item: PlannedFile, job: EmbedJob) -> PlannedFile:
+    if item.is_unopened:
+        return read_footer(item, job)
+    return item
 
 
 def checksum_of(file: InputFile) -> str:
-    """The checksum of an input's content. Raises SentenceBeamError for a file that may not be read
-    or is gone.
+    """Return the checksum of a file's content. Raises SentenceBeamError if it may not be read or
+    is gone.
     """
     if file.version == BROKEN:
         raise broken_link(file.path)

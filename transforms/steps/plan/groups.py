@@ -22,12 +22,10 @@ Groups = dict[str, list[PlannedFile]]
 def in_groups(
     files: list[PlannedFile], last: Manifest | None, job: EmbedJob, shards: CarriedShards
 ) -> list[PlannedFile]:
-    """The plan with its small files in groups; the first file of each has the group's span, or its
-    units if unchanged.
+    """Put the small files of a plan in groups; the first of each has the group's span or units.
 
     A run with `--limit` reads files one by one. A run that appends keeps the groups of the
-    snapshot, and new files stay alone. Every other file whose rows nothing planned would count is
-    opened.
+    snapshot, and new files stay alone. Other files without spans and units are opened.
     """
     stuck = {}
     if last is not None and job.carry:
@@ -75,15 +73,16 @@ def groups_on_record(files: list[PlannedFile], last: Manifest | None) -> Groups:
 def groups_by_size(
     files: list[PlannedFile], last: Manifest | None, job: EmbedJob, keep_bits: bool
 ) -> Groups:
-    """The small files that can be read, by groups that are as many as their sizes ask for; none
-    with a limit.
+    """Return the small readable files by group; the files' sizes decide the number of groups.
 
-    `keep_bits` says that there are to be as many as in the last snapshot.
+    With `keep_bits` it is that of the last snapshot. With a limit no file is in a group.
     """
     if job.limit is not None:
         return {}
     small = [item for item in files if is_small(item.file, job.run.unit_tokens) and not item.bad]
-    bits = last.group_bits if last is not None else None
+    bits = None
+    if last is not None:
+        bits = last.group_bits
     if not keep_bits:
         bits = choose_bits([item.file for item in small], job.run.unit_tokens, bits)
     found: Groups = {}
@@ -95,9 +94,7 @@ def groups_by_size(
 
 
 def with_rows_counted(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
-    """The files, those opened whose rows nothing planned would count: they have not changed and
-    have no units.
-    """
+    """Open the files without spans and units, so that their rows are counted."""
     bare = [item for item in files if item.is_bare and item.file.size]
     opened = {item.file.relative: item for item in read_footers(bare, job)}
     return [opened.get(item.file.relative, item) for item in files]
@@ -105,9 +102,7 @@ def with_rows_counted(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFi
 
 @dataclass(frozen=True)
 class GroupPlanner:
-    """Plans groups of a run's files (by relative path), which the last snapshot may have
-    already.
-    """
+    """Plans groups of a run's files (by relative path) beside those of the last snapshot."""
 
     files: dict[str, PlannedFile]
     last: Manifest | None
@@ -115,8 +110,7 @@ class GroupPlanner:
     shards: CarriedShards
 
     def planned(self, name: str, items: list[PlannedFile]) -> list[PlannedFile]:
-        """The files of a group, carried over if they are those that it had, and all unchanged; else
-        read.
+        """Carry a group over if it has the same files, all unchanged; else read it.
 
         Raises SentenceBeamError for a damaged shard of a group whose files may be gone by now.
         """
@@ -135,11 +129,10 @@ class GroupPlanner:
         return self._read(name, items)
 
     def as_it_was(self, name: str, items: list[PlannedFile], bad: PlannedFile) -> list[PlannedFile]:
-        """The files of a group one of which cannot be read: all as the snapshot has them, since
-        they share its units.
+        """Carry over a group with an unreadable file: all files as in the snapshot, since they
+        share its units.
 
-        Those that have changed or are gone are bad too, and so are new ones among `items`. Raises
-        SentenceBeamError if a shard is damaged.
+        Changed, missing and new files are bad too. Raises SentenceBeamError if a shard is damaged.
         """
         if self.shards.check(self._units(name)).damaged:
             raise SentenceBeamError(bad.bad)
@@ -158,9 +151,7 @@ class GroupPlanner:
         return [*self._carried(name, kept), *left_out]
 
     def _kept(self, entry: InputEntry, why: str) -> PlannedFile:
-        """A file as the snapshot has it, with the reason if it is not so any more or cannot be
-        read.
-        """
+        """Return a file as in the snapshot, with the reason if it has changed or is unreadable."""
         item = self.files.get(entry.path)
         if item is None:
             return PlannedFile(
@@ -197,9 +188,11 @@ class GroupPlanner:
     def _read(self, name: str, items: list[PlannedFile]) -> list[PlannedFile]:
         if self.job.append:
             items = still_there(items)
-        to_open = [
-            item if item.spans or item.is_rowless else replace(item, kept=None) for item in items
-        ]
+        to_open = []
+        for item in items:
+            if not item.spans and not item.is_rowless:
+                item = replace(item, kept=None)
+            to_open.append(item)
         opened = read_footers(to_open, self.job)
         spans = tuple(span for item in opened for span in item.spans)
         if not spans:

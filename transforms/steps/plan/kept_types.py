@@ -69,8 +69,8 @@ def _found_types(opened: list[PlannedFile], job: EmbedJob, last: Manifest | None
 
 
 def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: str) -> str:
-    """The word for a column's type: that of other files, else the store's, else the one for its
-    first values.
+    """Return the word for a column's type: that of other files, else the store's, else that of
+    its first values.
 
     Raises OptionError if values are of several types, or of another than files or store have.
     """
@@ -79,7 +79,9 @@ def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: 
         for item in opened
         if (kind := dict(item.kept or ()).get(name))
     ]
-    known = [*tables, *([(word_for(stored), root)] if stored else [])]
+    known = list(tables)
+    if stored:
+        known.append((word_for(stored), root))
     words = [
         (dict(item.open_types).get(name), f"the first rows of {item.file.path}") for item in opened
     ]
@@ -99,7 +101,9 @@ def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: 
 
 def _different(name: str, places: list[tuple[str, str]]) -> OptionError:
     (word, place), (other_word, other_place) = places[:2]
-    stricter = other_word if word == STR.word else word
+    stricter = word
+    if word == STR.word:
+        stricter = other_word
     return OptionError(
         f"--keep-columns: {name} is {word} in {place}, {other_word} in {other_place}; give its"
         f" type: {name}:str takes all values, {name}:{stricter} rejects rows with others"
@@ -109,7 +113,9 @@ def _different(name: str, places: list[tuple[str, str]]) -> OptionError:
 def stored_types(last: Manifest, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Name and Arrow type of those columns that the shards of a snapshot have."""
     kept = [name for name in names if name in last.options.keep_columns]
-    for path in last.shard_paths if kept else ():
+    if not kept:
+        return ()
+    for path in last.shard_paths:
         # a damaged one is made again
         with contextlib.suppress(SentenceBeamError), open_shard(path) as parquet:
             return tuple((name, str(parquet.schema_arrow.field(name).type)) for name in kept)
@@ -117,7 +123,7 @@ def stored_types(last: Manifest, names: Iterable[str]) -> tuple[tuple[str, str],
 
 
 def _check_same(opened: list[PlannedFile], found: dict[str, str], job: EmbedJob) -> None:
-    """Raise OptionError where kept columns are of different types in two files."""
+    """Raise OptionError if kept columns are of different types in two files."""
     types = [_types_of(item, found, job) for item in opened]
     for item, kinds in zip(opened[1:], types[1:], strict=True):
         if kinds != types[0]:
@@ -141,12 +147,14 @@ def _listed(types: dict[str, str]) -> str:
 
 
 def _check_keys(opened: list[PlannedFile], job: EmbedJob) -> None:
-    """Raise OptionError for a kept column, or one of a template, that no file has, as far as its
-    first rows tell.
+    """Raise OptionError for a kept column, or one of a template, that is in no file's first
+    rows.
     """
     told = [item for item in opened if item.keys is not None]
+    if not told:
+        return
     named = [(name, "--keep-columns") for name in job.columns.keep]
     named += [(name, option) for names, option in templates(job) for name in names]
-    for name, option in named if told else ():
+    for name, option in named:
         if not any(name in (item.keys or ()) for item in told):
             raise columns_of(told[0].file).missing_error(name, option)

@@ -1,4 +1,4 @@
-"""What the number of rows in a plan has to allow, looked at before anything is embedded."""
+"""Checks of the number of rows in a plan, before anything is embedded."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,7 @@ from transforms.store.runs.plan import PlannedFile, rows_at_most
 
 
 def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
-    """Raise as `check_rows` does; of formats that do not tell their rows as many are counted as the
-    index needs.
-    """
+    """Raise as `check_rows` does; counts uncounted rows, up to those that the index needs."""
     rows = rows_at_most(planned)
     if rows is not None:
         check_rows(job, rows)
@@ -30,17 +28,19 @@ def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
     """
     run = job.run
     files = [item.file for item in planned]
-    last = last_snapshot(run) if run.has_delete_gate else None
-    keys = None
-    if last is not None:
-        keys = row_keys(run.options, last, files)
-    if last is not None and keys is not None:
+    if not run.has_delete_gate:
+        return
+    last = last_snapshot(run)
+    if last is None:
+        return
+    keys = row_keys(run.options, last, files)
+    if keys is not None:
         check_deletes(run, rows_of_files_left(last, files, keys))
 
 
 def check_rows(job: EmbedJob, rows: int) -> None:
-    """Raise DataGateError if rows are too few after the last snapshot, OptionError for the index
-    asked for.
+    """Raise DataGateError if rows are too few after the last snapshot, OptionError if they are too
+    few for the requested index.
     """
     check_rows_left(job.run, rows)
     if _has_index_of_rows(job):
@@ -48,15 +48,14 @@ def check_rows(job: EmbedJob, rows: int) -> None:
 
 
 def _has_index_of_rows(job: EmbedJob) -> bool:
-    """Whether an index is asked for whose vectors are those of rows: nobody knows yet how many
-    pieces there are.
-    """
+    """Whether an index of rows is requested; the number of pieces is not known yet."""
     return job.index_asked is not None and not job.chunks.cuts
 
 
 def _check_index(job: EmbedJob, rows: int) -> None:
-    most = rows if job.limit is None else min(rows, job.limit)
-    check_rows_for(job.index_asked or "", most, job.run.space.dim)
+    if job.limit is not None:
+        rows = min(rows, job.limit)
+    check_rows_for(job.index_asked or "", rows, job.run.space.dim)
 
 
 def _rows_up_to(planned: Sequence[PlannedFile], most: int) -> int:

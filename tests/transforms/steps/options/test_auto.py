@@ -1,56 +1,80 @@
-"""What options come to that are auto, or not given."""
+"""Options that are auto or not given: given, else the store's, else by model and machine."""
 
 import pytest
 
 from transforms.base.errors import OptionError
 from transforms.space.dtypes import native_dtype
 from transforms.space.st_modules import StModules
-from transforms.steps.options.auto import RULES, UNIT_TOKENS, UNIT_TOKENS_ACCELERATOR, Case, decide
+from transforms.steps.options.auto import (
+    UNIT_TOKENS,
+    UNIT_TOKENS_ACCELERATOR,
+    Workers,
+    decide_dtype,
+    decide_metric,
+    decide_partition,
+    decide_unit_tokens,
+)
 
-DOT = StModules(similarity="dot")
-STRANGE = StModules(similarity="manhattan")
+COSINE, DOT, STRANGE = (StModules(similarity=name) for name in ("cosine", "dot", "manhattan"))
+HERE, ELSEWHERE = Workers(), Workers(local=False)
+CUDA, ACCELERATED = Workers(device="cuda:1"), Workers(accelerator=True, local=False)
 
 
 @pytest.mark.parametrize(
-    ("option", "case", "value"),
+    ("given", "stored", "family", "workers", "dtype"),
     [
-        ("--dtype", Case(given="float16", remembered="bfloat16"), "float16"),
-        ("--dtype", Case(given="auto", remembered="bfloat16", family="fnet"), "bfloat16"),
-        ("--dtype", Case(family="fnet", accelerator=True), "float32"),
-        ("--dtype", Case(accelerator=True, local=False), "bfloat16"),
-        ("--dtype", Case(given="auto"), native_dtype()),
-        ("--metric", Case(given="l2", remembered="ip"), "l2"),
-        ("--metric", Case(remembered="ip"), "ip"),
-        ("--metric", Case(given="auto", remembered="ip"), "cosine"),
-        ("--metric", Case(modules=DOT), "ip"),
-        ("--metric", Case(modules=STRANGE), "cosine"),
-        ("--partition", Case(given="content", remembered="file"), "content"),
-        ("--partition", Case(remembered="content"), "content"),
-        ("--partition", Case(), "file"),
-        ("--unit-tokens", Case(given=7, remembered=8), 7),
-        ("--unit-tokens", Case(remembered=8, accelerator=True), 8),
-        ("--unit-tokens", Case(device="cuda:1"), UNIT_TOKENS_ACCELERATOR),
-        ("--unit-tokens", Case(), UNIT_TOKENS),
+        ("float16", "bfloat16", "bert", HERE, "float16"),
+        ("auto", "bfloat16", "fnet", HERE, "bfloat16"),
+        (None, None, "fnet", ACCELERATED, "float32"),
+        (None, None, "bert", ACCELERATED, "bfloat16"),
+        ("auto", None, "bert", HERE, native_dtype()),
     ],
 )
-def test_the_first_rule_that_holds_decides(option, case, value):
-    assert decide(option, case) == value
+def test_dtype(given, stored, family, workers, dtype):
+    assert decide_dtype(given, stored, family, workers) == dtype
+
+
+def test_a_dtype_of_unknown_workers_has_to_be_named():
+    with pytest.raises(OptionError, match="cannot know the workers' processors"):
+        decide_dtype("auto", None, "bert", ELSEWHERE)
 
 
 @pytest.mark.parametrize(
-    ("option", "case", "match"),
+    ("given", "stored", "modules", "metric"),
     [
-        ("--dtype", Case(local=False), "cannot know the workers' processors"),
-        ("--metric", Case(modules=STRANGE, indexed=True), "manhattan"),
+        ("l2", "ip", COSINE, "l2"),
+        (None, "ip", COSINE, "ip"),
+        ("auto", "ip", COSINE, "cosine"),
+        (None, None, DOT, "ip"),
+        (None, None, STRANGE, "cosine"),
     ],
 )
-def test_what_cannot_be_known_has_to_be_named(option, case, match):
-    with pytest.raises(OptionError, match=match):
-        decide(option, case)
+def test_metric(given, stored, modules, metric):
+    assert decide_metric(given, stored, modules, has_index=False) == metric
 
 
-@pytest.mark.parametrize("option", RULES)
-def test_the_last_rule_always_holds_and_says_else(option):
-    *_, last = RULES[option]
-    assert last.when == "else"
-    assert last.holds(Case())
+def test_a_metric_that_no_index_has_is_refused_when_one_is_built():
+    with pytest.raises(OptionError, match="manhattan"):
+        decide_metric(None, None, STRANGE, has_index=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "stored", "partition"),
+    [("content", "file", "content"), (None, "content", "content"), (None, None, "file")],
+)
+def test_partition(given, stored, partition):
+    assert decide_partition(given, stored) == partition
+
+
+@pytest.mark.parametrize(
+    ("given", "stored", "workers", "tokens"),
+    [
+        (7, 8, HERE, 7),
+        (None, 8, ACCELERATED, 8),
+        (None, None, ACCELERATED, UNIT_TOKENS_ACCELERATOR),
+        (None, None, CUDA, UNIT_TOKENS_ACCELERATOR),
+        (None, None, HERE, UNIT_TOKENS),
+    ],
+)
+def test_unit_tokens(given, stored, workers, tokens):
+    assert decide_unit_tokens(given, stored, workers) == tokens

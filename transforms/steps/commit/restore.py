@@ -1,0 +1,83 @@
+"""The snapshot that `rollback` restores: whether it is whole, and the run that commits it again."""
+
+from dataclasses import replace
+
+from transforms import storage
+from transforms.base.errors import OptionError
+from transforms.steps.options.from_snapshot import run_like
+from transforms.store import layout, open_store
+from transforms.store.manifest import Manifest, snapshots
+from transforms.store.runs.carried import ROUND, CarriedShards, Checked, stride
+from transforms.store.runs.commit import Run
+from transforms.store.verify import faults_without_reading
+
+
+def snapshot_to_restore(root: str, run: str) -> Manifest:
+    """Return the snapshot of a run.
+
+    Raises OptionError if it is the current one, if it does not exist, and if one of its files is
+    missing or has another size.
+    """
+    if run == open_store(root).manifest.run:
+        raise OptionError(
+            f"{run} is the current snapshot of {root} already; sentence-beam history lists all runs"
+        )
+    if run not in snapshots(root):
+        path = storage.join(root, layout.snapshot(run))
+        raise OptionError(
+            f"{path} is missing: no run has that name, or vacuum removed its snapshot; see history"
+        )
+    manifest = open_store(root, run).manifest
+    fault = next(faults_without_reading(manifest), None)
+    if fault is not None:
+        raise _damaged(fault, run)
+    return manifest
+
+
+def _damaged(fault: str, run: str) -> OptionError:
+    return OptionError(
+        f"{fault}; the snapshot {run} needs it: choose one that is whole, or restore the file"
+    )
+
+
+def restoring_run(earlier: Manifest, current: Manifest, run_id: str, fraction: float | None) -> Run:
+    """Return the run that commits the earlier snapshot again, on top of the current one.
+
+    `fraction` is the share of the shards to read, None for the share that the store remembers.
+    """
+    if fraction is None:
+        fraction = current.options.check_carried
+    return replace(
+        run_like(earlier, run_id, "rollback"),
+        previous=current.run,
+        previous_digest=current.digest,
+        version=current.version,
+        check_from=current.check_from,
+        check_stride=stride(earlier, current.check_from, fraction),
+    )
+
+
+def check_shards(earlier: Manifest, current: Manifest, run: Run, every_returning: bool) -> Checked:
+    """Read the shards of the earlier snapshot whose turn it is in this run.
+
+    With `every_returning` read also all that the current snapshot does not have: no run has checked
+    them since. Raises OptionError if one of them is damaged.
+    """
+    returning: set[str] = set()
+    if every_returning:
+        returning = shards_only_in(earlier, current)
+    back = [unit for unit in earlier.units if unit.path in returning]
+    others = [unit for unit in earlier.units if unit.path not in returning]
+    of_back = CarriedShards(earlier.root, run.check_from, ROUND).check(back)
+    of_others = CarriedShards(earlier.root, run.check_from, run.check_stride).check(others)
+    checked = of_back.merge(of_others)
+    if checked.damaged:
+        path = storage.join(earlier.root, checked.damaged[0])
+        raise _damaged(f"{path} was changed after it was written", earlier.run)
+    return checked
+
+
+def shards_only_in(earlier: Manifest, current: Manifest) -> set[str]:
+    """Return the shards of the earlier snapshot that the current one does not have."""
+    held = {unit.path for unit in current.units}
+    return {unit.path for unit in earlier.units if unit.path and unit.path not in held}

@@ -1,0 +1,138 @@
+"""The jobs of `fit`, from its options: a calibration of a store, token statistics of a corpus."""
+
+import os
+from collections.abc import Sequence
+
+from transforms import storage
+from transforms.base.errors import OptionError
+from transforms.calibration import parse_calibration
+from transforms.calibration.fit import SHOWN_ROWS
+from transforms.calibration.methods import AFFINE
+from transforms.calibration.spec import CALIBRATIONS, CalibrationSpec
+from transforms.corpus import InputFile, match_inputs
+from transforms.corpus.files import check_distinct
+from transforms.space import DEFAULT_MODEL, resolve_model
+from transforms.space.identity import tokenizer_digest
+from transforms.space.token_table import METHODS
+from transforms.steps.fit.fit import FitJob
+from transforms.steps.fit.gather import GatherJob
+from transforms.steps.fit.token_statistics import CountJob
+from transforms.steps.options.index import FLOW_SAMPLE, FitOptions
+from transforms.store import layout, open_store
+from transforms.store.open import Store
+from transforms.store.runs.result import now
+from transforms.store.shards.reading import is_narrow
+
+OF_STORES = ("store", "sample")  # options that token statistics have no use for
+OF_CORPORA = ("model", "revision", "format", "delimiter", "text_column")
+
+
+def counts_tokens(asked: FitOptions) -> bool:
+    """Whether the method counts the tokens of a corpus.
+
+    Raises OptionError for options of the other methods, and if no corpus is named.
+    """
+    if asked.method not in METHODS:
+        return False
+    _refuse(asked, OF_STORES)
+    if asked.input is None:
+        raise OptionError(
+            f"--method {asked.method} counts the tokens of a corpus; name its files by --input"
+        )
+    return True
+
+
+def calibration_method(asked: FitOptions) -> CalibrationSpec:
+    """Return the calibration to fit.
+
+    Raises OptionError for an unknown method, and for options of methods that count tokens.
+    """
+    if asked.method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
+        of_stores = ", ".join(CALIBRATIONS)
+        of_corpora = ", ".join(METHODS)
+        raise OptionError(
+            f"--method {asked.method} is not known; allowed: {of_stores} (a store), {of_corpora} (a"
+            " corpus)"
+        )
+    spec = parse_calibration(asked.method)
+    _refuse(asked, OF_CORPORA)
+    return spec
+
+
+def _refuse(asked: FitOptions, names: Sequence[str]) -> None:
+    """Raise OptionError for options that are given and that the method has no use for."""
+    for name in names:
+        if getattr(asked, name) is not None:
+            raise OptionError(
+                f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave"
+                " it out"
+            )
+
+
+def store_to_fit(asked: FitOptions) -> Store:
+    """Open the store that is named by `--store` or its old name `--input`.
+
+    Raises OptionError for none and for several.
+    """
+    named = [path for path in (asked.store, *(asked.input or ())) if path is not None]
+    if not named:
+        raise OptionError(f"--method {asked.method} is fitted on a store; name it by --store")
+    if len(named) > 1:
+        raise OptionError(f"--method {asked.method} is fitted on one store; give one --store")
+    return open_store(named[0])
+
+
+def calibration_job(
+    store: Store, spec: CalibrationSpec, sample: int | None, run: str, output: str
+) -> FitJob:
+    """Return the job for the workers. Raises OptionError for a store without rows.
+
+    Without `sample`, affine methods are fitted on all rows, a flow on FLOW_SAMPLE.
+    """
+    manifest = store.manifest
+    shards = manifest.shard_paths
+    if not shards:
+        raise OptionError(f"{store.root} holds no rows; a calibration cannot be fitted on it")
+    affine = spec.name in AFFINE
+    want = sample
+    if not want and affine:
+        want = SHOWN_ROWS
+    gather = GatherJob(
+        prefix=storage.join(output, f"sample-{run}"),
+        want=want or FLOW_SAMPLE,
+        rows=manifest.rows.stored,
+        normalized=store.space.normalize,
+        whole=affine and sample is None,
+    )
+    snapshot = storage.join(store.root, layout.snapshot(manifest.run))
+    fitted_on = {
+        "store": store.root,
+        "run": manifest.run,
+        "manifest": storage.sha256_of(snapshot)[0],
+        "space": store.space.to_json(),
+        "date": now(),
+    }
+    narrow = store.space.dtype != "float32" or is_narrow(shards[0])
+    return FitJob(run, spec, output, gather, narrow=narrow, fitted_on=fitted_on)
+
+
+def count_job(asked: FitOptions, run: str, output: str) -> CountJob:
+    """Return the job that counts tokens with the tokenizer of the model as it is here."""
+    model = asked.model or DEFAULT_MODEL
+    tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
+    if os.path.isdir(model):
+        model = os.path.abspath(model)
+    text_column = asked.text_column or "text"
+    return CountJob(run, asked.method, model, asked.revision, tokenizer, text_column, output)
+
+
+def corpus_files(asked: FitOptions) -> list[InputFile]:
+    """Return the files of the corpus, each once. Raises OptionError if a pattern names none."""
+    found = {
+        file.path: file
+        for glob in asked.input or ()
+        for file in match_inputs(glob, asked.format or "auto", delimiter=asked.delimiter)
+    }
+    files = [found[path] for path in sorted(found)]
+    check_distinct(files)
+    return files

@@ -1,0 +1,95 @@
+"""The plan of a run checked as a whole: renamed files, groups, types, gates, the limit."""
+
+from dataclasses import replace
+
+from transforms.base.errors import SentenceBeamError
+from transforms.corpus import limit_spans
+from transforms.corpus.files import check_distinct
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan.append import with_earlier
+from transforms.steps.plan.footers import read_footer
+from transforms.steps.plan.groups import in_groups
+from transforms.steps.plan.kept_types import with_types
+from transforms.steps.plan.rows import check_files_left, check_plan_rows
+from transforms.store.manifest import Manifest
+from transforms.store.runs.carried import CarriedShards
+from transforms.store.runs.carry import carry_renamed, of_files_read
+from transforms.store.runs.commit import carried_shards, last_snapshot
+from transforms.store.runs.plan import PlannedFile
+
+ROUNDING = 1e-6  # 0.29 of a hundred files are 28.999999999999996
+
+
+def checked_plan(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """Return the files sorted by relative path, each once, the small ones in groups, cut to the
+    run's limit.
+
+    Raises OptionError if two do not fit or have too few rows for the requested index,
+    DataGateError if they have too few after the last snapshot.
+    """
+    check_distinct([item.file for item in planned])
+    check_bad([item for item in planned if item.bad], len(planned), job)
+    files = _each_once(planned)
+    if not job.by_content:
+        files = _with_last(files, job)
+    files = with_types(files, job, last_snapshot(job.run))
+    check_files_left(job, files)
+    if not job.by_content:
+        check_plan_rows(job, files)
+    if job.limit is not None:
+        return _limited(files, job.limit)
+    return files
+
+
+def _each_once(planned: list[PlannedFile]) -> list[PlannedFile]:
+    by_name = sorted(planned, key=lambda item: (item.file.relative, item.file.path))
+    return list({item.file.path: item for item in by_name}.values())
+
+
+def _with_last(files: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
+    """Return the plan with earlier, renamed and grouped files of the last snapshot carried over."""
+    last = last_snapshot(job.run)
+    shards = carried_shards(job.run)
+    if job.append and last is not None:
+        files = with_earlier(files, last, job, shards)
+    has_ids = job.columns.id is not None
+    if job.carry and has_ids and last is not None and any(item.spans for item in files):
+        files = with_renamed(files, last, job, shards)
+    return in_groups(files, last, job, shards)
+
+
+def check_bad(bad: list[PlannedFile], files: int, job: EmbedJob) -> None:
+    """Raise SentenceBeamError if more files cannot be read than may be left out.
+
+    The message ends with the reason of the first.
+    """
+    most = job.max_bad_files
+    if most < 1:
+        most *= files
+    if len(bad) > most + ROUNDING:
+        first = min(bad, key=lambda item: item.file.relative).bad
+        raise SentenceBeamError(
+            f"{len(bad)} of {files} files cannot be read, more than --max-bad-files"
+            f" {job.max_bad_files:g} allows: {first}"
+        )
+
+
+def with_renamed(
+    files: list[PlannedFile], last: Manifest, job: EmbedJob, shards: CarriedShards
+) -> list[PlannedFile]:
+    """Return the plan with renamed files carried, and those read whose shards could be written
+    again by others.
+    """
+    files = carry_renamed(files, last, shards)
+    while moving := of_files_read(files):
+        paths = {item.file.path for item in moving}
+        opened = {
+            item.file.path: read_footer(item, job) for item in files if item.file.path in paths
+        }
+        files = [opened.get(item.file.path, item) for item in files]
+    return files
+
+
+def _limited(files: list[PlannedFile], limit: int) -> list[PlannedFile]:
+    spans = limit_spans([span for item in files for span in item.spans], limit)
+    return [replace(item, spans=tuple(s for s in spans if s.file == item.file)) for item in files]

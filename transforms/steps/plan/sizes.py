@@ -1,0 +1,55 @@
+"""The size of the shards and of the index that a run would make."""
+
+from dataclasses import asdict
+from typing import Any
+
+from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW
+from transforms.index.choose import lack_of_rows
+from transforms.index.sizes import size_of
+from transforms.steps.index.choice import largest
+from transforms.steps.plan.estimate import Prediction
+from transforms.store.shards.precision import vector_bytes
+
+ROW_BYTES = 40  # hash, norm, counts and an id of ordinary length, beside the vector
+TEXT_KEPT = 0.5  # compressed bytes in the store for a byte of text
+
+
+def shard_bytes(found: Prediction) -> float:
+    """Estimate the bytes of the shards that a run writes."""
+    space = found.resolved.space
+    plan = found.plan
+    size = plan.vectors * (vector_bytes(space.precision, space.dim) + ROW_BYTES)
+    if found.resolved.job.keep_text:
+        text_tokens = max(0.0, plan.tokens - TOKENS_PER_ROW * plan.rows)
+        size += TEXT_KEPT * BYTES_PER_TOKEN * text_tokens
+    return size
+
+
+def index_name(found: Prediction) -> str:
+    """Return the index that is requested, or "none".
+
+    An index of the store that is known to have too few rows gives way to auto, with the reason.
+    """
+    request = found.resolved.index
+    plan = found.plan
+    if request is None:
+        return "none"
+    if plan.exact_rows and not plan.carried_units:
+        lack = lack_of_rows(request.index, round(plan.rows))
+        if lack:
+            return f"auto: {lack}"
+    return request.index
+
+
+def index_size(found: Prediction) -> dict[str, Any] | None:
+    """Return the index over all rows and its size; the largest one if several are compared.
+
+    Returns None if no index is requested, or it has too few rows.
+    """
+    request = found.resolved.index
+    plan = found.plan
+    rows = round(plan.vectors) + plan.carried_rows
+    if request is None or not rows or lack_of_rows(request.index, rows):
+        return None
+    index = largest(request, rows, found.resolved.space.dim)
+    return {"factory": index.factory, "rows": rows, **asdict(size_of(index, rows))}
