@@ -31,7 +31,7 @@ COUNTED = (
 
 
 class EmbeddedRows(dict[str, beam.PCollection]):
-    """The two outputs, by name as Beam YAML wants them and as attributes."""
+    """The two outputs, by name for Beam YAML and as attributes."""
 
     @property
     def rows(self) -> beam.PCollection:
@@ -45,23 +45,22 @@ class EmbeddedRows(dict[str, beam.PCollection]):
 
 
 class EmbedRows(beam.PTransform):
-    """Rows -> `rows`, the same with their vectors, and `rejected`, those that cannot have one, with
-    a `reason`.
+    """Rows -> `rows`, the same with vectors, and `rejected`, those without one, with a `reason`.
 
     A row is a dict or a `beam.Row` (or NamedTuple) whose field `text` has the text, an (id, text)
     pair, or many in an Arrow batch. Dicts and rows get `embedding` (float32 [d]), `norm`, `tokens`
     and `truncated`, batches the same as columns; pairs become (id, embedding), rejected ones (id,
     text, reason).
 
-    With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text,
+    With `chunks` rows are documents. Each becomes a row for each piece, with the piece as its text,
     and `piece`, `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding). Names
     in `chunk_prefix` are those of fields; a document whose prefix leaves no token for its pieces is
     rejected.
 
-    `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until
-    they have the tokens of a unit or their bundle ends. Where another machine does the work its
-    files must make the same `space`, or it fails. Raises OptionError, when the graph is made, for
-    options or a model that do not work.
+    `model`, `pooler` and the keywords after them mean the same as the flags of `embed`. Rows are
+    held until they have the tokens of a unit or their bundle ends. If another machine does the
+    work, its files must make the same `space`, or it fails. Raises OptionError, when the graph is
+    made, for options or a model that do not work.
     """
 
     def __init__(
@@ -124,8 +123,9 @@ class EmbedRows(beam.PTransform):
 
 
 class EmbedRowsFn(beam.DoFn):
-    """Elements of a bundle -> elements with vectors, each in its own window; one model a
-    process.
+    """Elements of a bundle -> elements with vectors, each in its own window.
+
+    A process has one model.
     """
 
     def __init__(self, job: RowsJob, shared: Shared):
@@ -165,7 +165,7 @@ class EmbedRowsFn(beam.DoFn):
 
 
 def _sent(result: EmbeddedElement) -> Any:
-    """A result if it belongs, with the window and time of what it was made of."""
+    """Return a result for its output, with the window and time of its element."""
     value = result.place.with_value(result.value)
     if result.rejected:
         return TaggedOutput(REJECTED, value)
@@ -173,7 +173,9 @@ def _sent(result: EmbeddedElement) -> Any:
 
 
 def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
-    """The types of embedded and rejected elements, by the type of those that are given.
+    """Return the types of embedded and rejected elements for a type of elements.
+
+    Raises OptionError for rows without the text, or with a field that is to be added.
 
     Raises OptionError if that is a row without the text, or with a field that is to be added.
     """

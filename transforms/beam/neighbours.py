@@ -23,11 +23,10 @@ DONE = "done"
 
 
 class Neighbours(beam.PTransform):
-    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the
-    Problem that ends it.
+    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file.
 
-    Groups of a store's rows are shared among the workers, and a block is put together if it is
-    written.
+    A Problem takes the place of a block that fails. Groups of a store's rows are shared among the
+    workers, and a block is put together when its file is written.
     """
 
     def __init__(self, job: NeighboursJob):
@@ -68,9 +67,7 @@ class NeighboursFn(beam.DoFn):
 
 
 class PrepareFn(NeighboursFn):
-    """A source of queries -> (comparison, group) for each group of rows that a block is to be
-    compared with.
-    """
+    """A source of queries -> (comparison, group) for each group of rows to compare with."""
 
     def process(self, source: StoredBlock | Span) -> Iterator[Any]:
         for made in self._steps.prepare(source):
@@ -85,9 +82,7 @@ class PrepareFn(NeighboursFn):
 
 
 class CompareFn(NeighboursFn):
-    """(comparison, group) -> the block's name and both, once what the group has is left in a
-    file.
-    """
+    """(comparison, group) -> the block's name and both, once the candidates are in a file."""
 
     def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
         problem = self._steps.compare(work[0].block, work[1])
@@ -95,9 +90,7 @@ class CompareFn(NeighboursFn):
 
 
 class FinishFn(NeighboursFn):
-    """All of a block -> the BlockRecord of its file; nothing if a group is missing, which has a
-    Problem.
-    """
+    """All of a block -> the BlockRecord of its file; nothing if a group had a Problem."""
 
     def process(
         self, grouped: tuple[str, Iterable[tuple[Comparison, Group]]]
@@ -109,9 +102,7 @@ class FinishFn(NeighboursFn):
 
 
 class Conclude(beam.PTransform):
-    """BlockRecords and Problems of a job -> how it ended, as the file beside the neighbours says
-    it.
-    """
+    """BlockRecords and Problems of a job -> how it ended, as its result file has it."""
 
     def __init__(self, output: str, run: str):
         super().__init__()

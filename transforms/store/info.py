@@ -29,10 +29,10 @@ OF_A_RUN = (
 
 
 def info_of(manifest: Manifest) -> dict[str, Any]:
-    """Facts about a snapshot and its store, as JSON has them; `faults` name files that are missing
-    or damaged.
+    """Return facts about a snapshot and its store, as JSON values.
 
-    Reads the manifest, the footer of one shard and the result of the last run.
+    `faults` name files that are missing or damaged. Reads the manifest, the footer of one shard and
+    the result of the last run.
     """
     faults: list[str] = []
     units = manifest.units
@@ -68,8 +68,9 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
-    """Name and type of every column of the first shard, kept ones marked; None without a shard that
-    can be read.
+    """Return name and type of every column of the first shard, kept columns marked.
+
+    Returns None if there is no shard, or it cannot be read.
     """
     if not manifest.shard_paths:
         return None
@@ -91,7 +92,7 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
 
 
 def _index(index: IndexEntry | None) -> dict[str, Any] | None:
-    """What an index is, and its recall; its files are in the manifest."""
+    """Return the kind and recall of an index, without its files."""
     if index is None:
         return None
     names = (
@@ -115,9 +116,7 @@ def _index_bytes(index: IndexEntry | None) -> int:
 
 
 def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
-    """The last run of the store, whether it committed or not: how it ended, and its counts of
-    rows.
-    """
+    """Return how the last run of the store ended, committed or not, and its counts of rows."""
     run = max(manifest.run, last_run(manifest.root) or "")
     try:
         result = checked_result(manifest.root, run)

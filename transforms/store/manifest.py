@@ -1,8 +1,7 @@
-"""The manifest: one committed state of a store, and the only list of what counts.
+"""The manifest: one committed state of a store, and the only list of its files.
 
-Above 20 000 units or files the lists move into parts, named by their sha256, and are read when
-somebody needs them: all of them, or by a worker those alone that can have the units that it asks
-for.
+Above 20 000 units or files the lists move into parts, named by their sha256. Parts are read when
+they are needed: all of them, or, by a worker, only those that can have the units it looks for.
 """
 
 import contextlib
@@ -87,8 +86,9 @@ WITHOUT_DIGEST = frozenset(
 
 @dataclass(frozen=True)
 class Manifest(JsonEntry):
-    """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was
-    read from.
+    """One snapshot: the fields of its manifest.
+
+    `data` is the manifest's JSON, `root` the store it was read from.
     """
 
     root: str = field(kw_only=True, metadata=BESIDE)
@@ -121,8 +121,9 @@ class Manifest(JsonEntry):
 
     @classmethod
     def of(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
-        """The snapshot of a manifest's JSON. Raises ValueError or OptionError naming a field that
-        no manifest has.
+        """Return the snapshot of a manifest's JSON.
+
+        Raises ValueError or OptionError naming a field that no manifest has.
         """
         return cls.from_json(data, root=root, data=data, version=version)
 
@@ -133,8 +134,9 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _lists(self) -> tuple[list[UnitRecord], list[InputEntry]]:
-        """All units and files. What parts say of a unit is not held beside its record, which is a
-        third of that.
+        """All units and files.
+
+        The JSON of a unit from a part is not kept beside its record, which is a third of its size.
         """
         if self.parts:
             return self._listed(self.parts)
@@ -156,21 +158,23 @@ class Manifest(JsonEntry):
 
     @property
     def units(self) -> list[UnitRecord]:
-        """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for
-        one that is none.
+        """The records of all units of the snapshot, sorted by name.
+
+        Raises SentenceBeamError for an entry that is no unit's record.
         """
         return self._lists[0]
 
     @property
     def unit_count(self) -> int:
-        """The number of units of the snapshot; no part is read for it."""
+        """The number of units of the snapshot; reads no part."""
         if self.parts:
             return sum(part.units for part in self.parts)
         return len(self.shards)
 
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
-        """The records of all units but those in some of its parts, which are not read. Raises as
-        `units` does.
+        """Return the records of all units except those in some of its parts.
+
+        These parts are not read. Raises as `units` does.
         """
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
@@ -191,8 +195,9 @@ class Manifest(JsonEntry):
             ) from error
 
     def units_of(self, name: str) -> list[UnitRecord]:
-        """The records of one unit, and of those whose names go on with `-` or `.` after it: of a
-        file, a span, a group.
+        """Return the records of a unit, and of all units of a file, span or group.
+
+        Their names continue `name` with `-` or `.`.
 
         Of the parts only those are read that can have them. Raises SentenceBeamError as `units`
         does.
@@ -221,8 +226,9 @@ class Manifest(JsonEntry):
 
     @cached_property
     def units_by_file(self) -> dict[str, list[UnitRecord]]:
-        """The units by the relative path of the file that they are of alone; groups and buckets are
-        of none.
+        """The units of each file that has units of its own, by its relative path.
+
+        Units of groups and buckets belong to no single file.
         """
         found: dict[str, list[UnitRecord]] = {}
         for unit in self.units:
@@ -256,11 +262,11 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _has_groups_unrecorded(self) -> bool:
-        """Whether an earlier version wrote it, which did not record which files are in a group."""
+        """Whether an earlier version wrote groups without listing their files."""
         return bool(self.units_by_group) and not any(file.group for file in self.files)
 
     def group_of(self, file: InputEntry) -> str:
-        """The name of the group whose units have the rows of a file; "" if it is in none.
+        """Return the name of the group whose units have a file's rows; "" if it is in none.
 
         Of a store by an earlier version, it is that of every file that was not left out and has no
         units of its own.
@@ -271,8 +277,9 @@ class Manifest(JsonEntry):
         return name if name in self.units_by_group else ""
 
     def counts(self, path: str) -> bool:
-        """Whether a unit counts the rows of an input file: one of its own, of its group, or any if
-        they are buckets.
+        """Return whether a unit counts the rows of an input file.
+
+        The unit may be one of its own, of its group, or any bucket.
         """
         if self.partition == "content" or path in self.units_by_file:
             return True
@@ -285,7 +292,7 @@ class Manifest(JsonEntry):
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """All of the snapshot's JSON: the manifest's own, then that of its parts."""
+        """All JSON of the snapshot: the manifest's own, then that of its parts."""
         return [self.data, *(part.to_json() for part in read_parts(self.root, self.parts))]
 
     @property
@@ -302,8 +309,9 @@ class Manifest(JsonEntry):
 
 
 def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
-    """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is
-    not as written.
+    """Yield the content of parts of a manifest, in their order.
+
+    Raises SentenceBeamError for a part that is not as written.
     """
     waiting = iter(parts)
     # which would read on, however slowly they are taken
@@ -333,9 +341,7 @@ def _units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str
 
 
 def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
-    """The units of a list, sorted by name, whose names are this one or go on after it with `-` or
-    `.`.
-    """
+    """Return the units with this name, or whose names continue it with `-` or `.`."""
     names, units = listed
     found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
     return [
@@ -344,8 +350,9 @@ def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
 
 
 def digest_of(data: dict[str, Any]) -> str:
-    """sha256 in hex over the canonical JSON of a manifest, without the fields that it does not
-    cover.
+    """Return the sha256 in hex over the canonical JSON of a manifest.
+
+    It does not cover the fields in `UNSEALED`.
     """
     return sha256_text(
         canonical_json({name: value for name, value in data.items() if name not in UNSEALED})
@@ -353,13 +360,14 @@ def digest_of(data: dict[str, Any]) -> str:
 
 
 def sealed(data: dict[str, Any]) -> dict[str, Any]:
-    """The manifest's JSON with its digest."""
+    """Return the manifest's JSON with its digest."""
     return {**data, "digest": digest_of(data)}
 
 
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
-    """The current snapshot, or that of a run; None if there is none. Raises SentenceBeamError if
-    it is corrupt.
+    """Return the current snapshot, or that of a run; None if it does not exist.
+
+    Raises SentenceBeamError if the manifest is corrupt.
     """
     path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
     found = storage.storage_of(path).read_versioned(path)
@@ -391,11 +399,11 @@ def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
 
 
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """The snapshot that a run began with, as it was then; None if it began with none.
+    """Return the snapshot with which a run began; None if it began with none.
 
-    `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says
-    something else, `manifest.json` is read, which is what the run began with. Raises
-    SentenceBeamError where neither is that snapshot.
+    `digest` is the snapshot's (None: not known). If the snapshot's own manifest is damaged, missing
+    or different, `manifest.json` is read, which the run began with. Raises SentenceBeamError if
+    neither is that snapshot.
     """
     for named in (run, None) if run is not None else ():
         with contextlib.suppress(SentenceBeamError):
@@ -414,9 +422,7 @@ _SHARED: Kept[Manifest] = Kept()
 
 
 def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """As `read_resolved`; one that is held in this process already is not read again, if the
-    digest is known.
-    """
+    """Return the snapshot as `read_resolved` does, once for a process if the digest is known."""
     if run is None:
         return None
     if digest is None:
@@ -430,8 +436,9 @@ def _there(manifest: Manifest | None) -> Manifest:
 
 
 def snapshots(root: str) -> list[str]:
-    """The runs that have a manifest, the latest first; one of them may never have become
-    current.
+    """Return the runs that have a manifest, the latest first.
+
+    One of them may never have become current.
     """
     folder = storage.join(root, layout.MANIFESTS)
     paths = (
@@ -442,7 +449,7 @@ def snapshots(root: str) -> list[str]:
 
 
 def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
-    """The manifest with its units and files in place, which are not too many for that."""
+    """Return the manifest with its units and files in place, not in parts."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
     return replace(
         manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=()
@@ -450,11 +457,11 @@ def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEnt
 
 
 def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files; none where
-    there is neither.
+    """Write parts of a manifest with these units, in order of their names, and files.
 
-    Groups of small files have parts of their own: their names lie among those of files, and what a
-    part has should be told by its first and last name.
+    Returns no part if there are neither units nor files. Groups of small files have parts of their
+    own: their names lie among those of files, and the first and last name of a part should say what
+    it has.
     """
     kinds = (
         list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
@@ -466,7 +473,7 @@ def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> 
 
 
 def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
-    """The items, in order, in runs of about equal length."""
+    """Yield the items, in order, in tuples of about equal length."""
     count = -(-len(items) // UNITS_IN_A_PART)
     ends = []
     if count:
@@ -486,5 +493,5 @@ def _write_part(root: str, part: ManifestPart) -> PartEntry:
 
 
 def to_bytes(content: dict[str, Any]) -> bytes:
-    """The bytes of JSON as stores hold it: readable, keys sorted."""
+    """Return the bytes of JSON in a store: readable, keys sorted."""
     return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,8 +1,8 @@
-"""Verification: the files that a snapshot names compared with those that are in the store.
+"""Verification: compare the files that a snapshot names with those in the store.
 
-A snapshot is checked in parts that know nothing of each other (`checks`, `finding`), by the threads
-of one process (`faults`) or by the workers of a pipeline, and `conclude` makes the same lines of
-what either of them found.
+A snapshot is checked in independent parts (`checks`, `finding`), by the threads of one process
+(`faults`) or by the workers of a pipeline. `conclude` makes the same lines from the findings of
+either.
 """
 
 import hashlib
@@ -42,8 +42,7 @@ Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
 @dataclass(frozen=True)
 class Extent:
-    """What is read of a snapshot: the part `sample` of its shards, and all that the snapshot
-    `since` does not have.
+    """The part of a snapshot that is read: a `sample` of its shards, and those that `since` lacks.
 
     Each snapshot has another sample, so that nights of them read every shard in time. Shards that
     are not read are looked for in a listing.
@@ -58,7 +57,7 @@ class Extent:
         return self.sample >= 1
 
     def read(self, manifest: Manifest) -> list[UnitRecord]:
-        """The units of a snapshot whose files are read."""
+        """Return the units of a snapshot whose files are read."""
         if self.since is None:
             before = None
         else:
@@ -75,14 +74,15 @@ WHOLE = Extent()
 
 
 def place(name: str) -> float:
-    """A number from 0 to below 1 that is a name's own."""
+    """Return a name's own number from 0 to below 1."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6]) / (1 << 48)
 
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the check of a snapshot, at `place` among all: some `units`, or `what` it is
-    `about` instead.
+    """A part of the check of a snapshot, at `place` among all.
+
+    It covers some `units`, or the kind `what` of thing that it is `about`.
     """
 
     what: str = ""
@@ -93,8 +93,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of the check at `place`: a line for each fault; whether a file of the index is
-    `broken`.
+    """The result of the check at `place`: its faults, and whether an index file is `broken`.
+
+    A segment's finding has the rows of each shard that are in it, by path, None if its locator
+    cannot be read.
 
     Of a segment: the rows of each shard, by path, that it has, None if its locator cannot be
     read.
@@ -107,7 +109,7 @@ class Finding:
 
 
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
-    """The parts of the check of a snapshot; those of its index, if that is read, come last."""
+    """Return the parts of the check of a snapshot; those of its index, if read, come last."""
     units = extent.read(manifest)
     index = manifest.index if extent.is_whole else None
     starts = range(0, len(units), UNITS_IN_A_CHECK)
@@ -119,7 +121,7 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
 
 
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
-    """What comes of one part."""
+    """Return the finding of one part."""
     if check.units:
         lines = (
             line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit))
@@ -134,8 +136,9 @@ def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
 
 
 def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
-    """A line for every fault of a snapshot, with its place, by threads of this process; none for a
-    sound one.
+    """Return a line for every fault of a snapshot, checked by threads of this process.
+
+    Each line names the place of the fault; a sound snapshot has none.
     """
     every = checks(manifest, extent)
     index = [check for check in every if check.what == INDEX_FILE]
@@ -155,7 +158,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
 def _side_by_side(
     manifest: Manifest, extent: Extent, some: list[Check], what: str
 ) -> list[Finding]:
-    """What comes of some parts, several of which are checked side by side."""
+    """Return the findings of some parts, several of which are checked at once."""
     found = []
     total = sum(len(check.units) or 1 for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
@@ -168,7 +171,7 @@ def _side_by_side(
 
 
 def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) -> Iterator[str]:
-    """The lines of all parts, in order, and what only all segments together can tell."""
+    """Yield the lines of all parts, in order, and those that need all segments together."""
     found = sorted(findings, key=lambda one: one.place)
     for one in found:
         yield from one.faults
@@ -177,7 +180,7 @@ def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) ->
 
 
 def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
-    """The faults of all but units and index."""
+    """Yield the faults of everything but units and index."""
     if not extent.is_whole:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
@@ -187,8 +190,9 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 
 
 def _small_faults(manifest: Manifest) -> Iterator[str]:
-    """The faults of the small files that all rows need: bounds of codes, the calibration, the
-    canary.
+    """Yield the faults of the small files that all rows need.
+
+    These are the bounds of codes, the calibration and the canary.
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
@@ -199,7 +203,7 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
-    """Shards not read that are missing or of another size."""
+    """Yield a line for each shard not read that is missing or of another size."""
     folder = storage.join(manifest.root, layout.EMBEDDINGS)
     sizes = {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
     for unit in manifest.units:
@@ -212,8 +216,9 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
 
 
 def _manifest_faults(manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the manifest of the run, or of `manifest.json` if that is to be the
-    same.
+    """Yield a line if the run's manifest is missing or differs from `manifest.json`.
+
+    They are compared if `manifest.json` is of the same run.
     """
     path = storage.join(manifest.root, layout.snapshot(manifest.run))
     own = read_manifest(manifest.root, manifest.run)
@@ -235,8 +240,7 @@ def _manifest_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def faults_without_reading(manifest: Manifest) -> Iterator[str]:
-    """A line for each fault that a listing of the store and the small files that all rows need can
-    tell.
+    """Yield a line for each fault that a listing and the small files tell.
 
     Files that the snapshot names are missing, or have another size than the manifest says.
     """
@@ -348,15 +352,13 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
-    """No fault; the file of the store is read, and a fault is what that raises."""
+    """Read a file of the store; yield no fault, raise what the reading raises."""
     read(*arguments)
     yield from ()
 
 
 def _with_reading(faults: Iterator[str]) -> Iterator[str]:
-    """The faults, and last that by which a file cannot be read: what else the snapshot names is
-    still looked at.
-    """
+    """Yield the faults, and last the error if a file cannot be read."""
     try:
         yield from faults
     except SentenceBeamError as error:
@@ -376,9 +378,7 @@ def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterat
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
-    """The faults of a segment's locator, and which rows of which shards it has under their ids and
-    texts' hashes.
-    """
+    """Return the faults of a segment's locator, and the rows of each shard that it has."""
     try:
         table = locators.from_bytes(
             storage.read_bytes(storage.join(manifest.root, segment.locator))
@@ -411,7 +411,7 @@ def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> F
 
 
 def _ranges(row: np.ndarray) -> Ranges:
-    """The numbers of rows as ranges; one that is there twice has a range of its own.
+    """Return the numbers of rows as ranges; a row that occurs twice has a range of its own.
 
     >>> _ranges(np.array([4, 0, 1, 1, 2]))
     ((0, 2), (1, 3), (4, 5))
@@ -424,7 +424,7 @@ def _ranges(row: np.ndarray) -> Ranges:
 
 
 def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]) -> Iterator[str]:
-    """Every row of every shard must be in exactly one segment."""
+    """Yield a line for each shard with a row that is not in exactly one segment."""
     if any(one.rows is None for one in found):
         return
     covered: dict[str, list[tuple[int, int]]] = {}
@@ -445,8 +445,9 @@ def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Whether a locator's ids and hashes are those of the shard's rows; a damaged shard is a fault
-    of its own.
+    """Return whether a locator's ids and hashes are those of the shard's rows.
+
+    A damaged shard is a fault of its own.
     """
     try:
         found = reading.take_rows(path, row, ["id", "row_hash"])

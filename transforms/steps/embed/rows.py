@@ -1,6 +1,4 @@
-"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no
-store.
-"""
+"""Rows of other people's pipelines with vectors: many elements at once, no files, no store."""
 
 import os
 from collections import deque
@@ -51,11 +49,10 @@ WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are 
 
 @dataclass(frozen=True)
 class RowsJob:
-    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made,
-    `space` which.
+    """The embedding of rows: `text` names the field, `recipe` makes the vectors of `space`.
 
-    `prefix` is the template of what stands before every piece of a document, "" for nothing;
-    `chunks` says how documents are cut.
+    `prefix` is the template of the text before every piece of a document, "" for none; `chunks`
+    says how documents are cut.
     """
 
     recipe: Recipe
@@ -68,8 +65,9 @@ class RowsJob:
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
     def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
-        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not
-        work.
+        """Return the job of a recipe, whose model must be on this machine.
+
+        Raises OptionError for options that do not work.
         """
         chunks = ChunksSpec.parse(recipe.chunks)
         chunks.check_prefix(prefix)
@@ -87,7 +85,7 @@ class RowsJob:
 
     @property
     def before_pieces(self) -> Template | None:
-        """The template of what stands before every piece, None if nothing does."""
+        """The template of the text before every piece, None without one."""
         return parse(self.prefix) if self.prefix else None
 
     @property
@@ -101,8 +99,9 @@ class RowsJob:
         return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
 
     def load(self) -> "Encoder":
-        """The encoder. Raises SpaceMismatchError if this machine's files make another space than
-        the job's.
+        """Return the encoder.
+
+        Raises SpaceMismatchError if this machine's files make another space than the job's.
         """
         calibration = None
         if self.recipe.calibration:
@@ -112,12 +111,12 @@ class RowsJob:
         return encoder
 
     def check_prefix(self, fields: list[str]) -> None:
-        """Raise OptionError if what stands before pieces names none of the fields."""
+        """Raise OptionError if the prefix of pieces names none of the fields."""
         if self.before_pieces is not None:
             check_prefix(self.before_pieces, fields)
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Raise OptionError for a field that has the name of one that is added."""
+        """Raise OptionError for a field with the name of one that is added."""
         taken = next((name for name in names if name in self.added), None)
         if taken is not None:
             raise OptionError(
@@ -128,9 +127,7 @@ class RowsJob:
 
 @dataclass(frozen=True)
 class EmbeddedElement:
-    """What came of (a part of) an element that was given with `place`: `value`, embedded or
-    rejected.
-    """
+    """A result for (a part of) the element given with `place`, embedded or rejected."""
 
     place: Any
     value: Any
@@ -139,12 +136,11 @@ class EmbeddedElement:
 
 @dataclass(frozen=True)
 class Window:
-    """Elements that are embedded together: `elements` with their places and the bounds of their
-    rows among all.
+    """Elements that are embedded together, with their places, and the bounds of their rows.
 
-    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row
-    of each text or piece, `inverse` [n] if it is among the distinct ones, of which `inputs` is
-    what goes into the model (None if there is none); `others` [n each] what rows get beside
+    `reasons` are those of the rows that are not embedded. Of the others, `owners` [n] have the row
+    of each text or piece, `inverse` [n] its place among the distinct ones, for which `inputs` is
+    the model's input (None without any); `others` [n each] are columns that rows get beside
     vectors.
     """
 
@@ -160,10 +156,9 @@ class Window:
 
 @dataclass(frozen=True)
 class EmbeddedWindow:
-    """What came of a window: `columns` of those that are embedded, the row of each of these, and
-    reasons by row.
+    """The results of a window: `columns` of embedded rows, their rows, and reasons by row.
 
-    `counts` and `figures` are what was measured of it.
+    `counts` and `figures` measure its work.
     """
 
     window: Window
@@ -176,14 +171,13 @@ class EmbeddedWindow:
 
 @dataclass
 class RowEmbedder:
-    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or
-    all are there.
+    """Embeds the elements of one bundle, held until they have the tokens of a unit.
 
-    So batches have texts of about one length, whatever the bundle's order is. A window of elements
-    is prepared and handed to the model by a thread of its own while those before are computed;
-    another puts vectors into order. Results come in the order of elements. `encoder` loads the
-    model when it is first needed, `make` makes a named row of fields; `measured` is given the
-    counts and figures of each window, by the thread that takes the results.
+    So batches have texts of about one length, whatever the bundle's order is. A thread of its own
+    prepares a window of elements and hands it to the model while earlier ones are computed; another
+    puts vectors into order. Results come in the order of elements. `encoder` loads the model when
+    it is first needed, `make` makes a named row of fields; `measured` gets the counts and figures
+    of each window, in the thread that takes the results.
     """
 
     job: RowsJob
@@ -198,7 +192,7 @@ class RowEmbedder:
     _finisher: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
-        """Take an element; the results of earlier ones, where enough are held now."""
+        """Take an element; yield the results of earlier ones if enough are held now."""
         for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
             self.job.check_names(element.names())
             self._held.append((element, place, texts))
@@ -207,7 +201,7 @@ class RowEmbedder:
                 yield from self._turn()
 
     def finish(self) -> Iterator[EmbeddedElement]:
-        """The results of all elements that are still held."""
+        """Yield the results of all elements that are still held."""
         yield from self._turn()
         while self._ahead:
             yield from self._embedded(self._ahead.popleft().result())
@@ -215,8 +209,9 @@ class RowEmbedder:
         self._finisher.shutdown()
 
     def _turn(self) -> Iterator[EmbeddedElement]:
-        """Begin to embed what is held; the results of windows that are through, or that have too
-        many behind them.
+        """Begin to embed the held elements; yield the results of finished windows.
+
+        A window with too many behind it is waited for.
         """
         held = self._held
         self._held = []
@@ -228,9 +223,7 @@ class RowEmbedder:
             yield from self._embedded(self._ahead.popleft().result())
 
     def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
-        """The window of what is held, handed to the model behind those before it; and what waits
-        for its vectors.
-        """
+        """Return the window of held elements, and the function that waits for its vectors."""
         window = self._prepared(held)
         return window, (
             None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
@@ -266,9 +259,7 @@ class RowEmbedder:
     def _good_rows(
         self, held: list[tuple[Element, Any, list[Any]]]
     ) -> tuple[UnitRows, dict[int, str]]:
-        """The rows that have a text, each with its place among all, and reasons against the others
-        by place.
-        """
+        """Return the rows with a text, and the reasons against the others by place."""
         texts = list(chain.from_iterable(texts for _, _, texts in held))
         reasons = faults(texts, self.job.text)
         before: list[Before] = []
@@ -288,9 +279,7 @@ class RowEmbedder:
         return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
 
     def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
-        """What goes into the model for the rows, the places of pieces in them, and reasons against
-        what is not cut.
-        """
+        """Return the model's input for the rows, columns of pieces, and reasons against others."""
         job = self.job
         chunks = self.job.chunks
         if not chunks.cuts:
@@ -315,7 +304,7 @@ class RowEmbedder:
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
     def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
-        """The results of a window's elements, in order."""
+        """Yield the results of a window's elements, in order."""
         window = made.window
         self.measured(made.counts, made.figures)
         firsts = np.searchsorted(made.owners, window.bounds).tolist()
@@ -333,7 +322,7 @@ class RowEmbedder:
                 yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
     def _finished(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
-        """What came of a window, once the model is through with it."""
+        """Return the results of a window, once the model is through with it."""
         window, through = started.result()
         if window.inputs is None or through is None:
             none = np.empty((0, self.job.space.dim), np.float32)
@@ -365,7 +354,10 @@ class RowEmbedder:
 def _measured(
     window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
 ) -> tuple[dict[str, int], Mapping[str, float]]:
-    """The counts and figures of a window; `vectors` of what is kept, `status` of all."""
+    """Return the counts and figures of a window.
+
+    `vectors` are of the kept rows, `status` of all.
+    """
     distinct = int(window.inverse.max(initial=-1)) + 1
     counts = {
         "rows": len(vectors.norm),
@@ -385,8 +377,9 @@ def _measured(
 
 
 def faults(texts: list[Any], name: str) -> dict[int, str]:
-    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of
-    their field.
+    """Return the reasons against texts that cannot be embedded, by place, ascending.
+
+    `name` is their field's.
     """
     found = {}
     for place, text in enumerate(texts):
@@ -403,7 +396,7 @@ def faults(texts: list[Any], name: str) -> dict[int, str]:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether no character is half of a surrogate pair."""
+    """Return whether no character is half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -412,4 +405,4 @@ def _is_unicode(text: str) -> bool:
 
 
 def _nothing(rows: int, tokens: int) -> None:
-    """What is done after a batch."""
+    """Do nothing after a batch."""

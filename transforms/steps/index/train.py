@@ -52,10 +52,9 @@ PIECE_BYTES = 1 << 23  # read at a time
 
 @dataclass(frozen=True)
 class SampledGroup:
-    """A group of a build whose share of the sample is in the run's folder: rows in each part, and
-    rows held out.
+    """A group of a build whose share of the sample is in the run's folder.
 
-    `problem` says why it is not there.
+    `parts` are the rows of each part, `held_out` the rows held out; `problem` says why it failed.
     """
 
     job: IndexJob
@@ -75,9 +74,7 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class PartWork:
-    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: the
-    first).
-    """
+    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: first)."""
 
     job: IndexJob
     part: SamplePart
@@ -86,9 +83,9 @@ class PartWork:
 
 @dataclass(frozen=True)
 class CellWork:
-    """One cell, whose lists `first` to `last` are to be found in pass `turn`, or have been `found`.
+    """One cell, whose lists `first` to `last` are to be `found` in pass `turn`.
 
-    Where `turn` is None, the cell is the whole sample, and one pass finds its lists.
+    If `turn` is None, the cell is the whole sample, and one pass finds its lists.
     """
 
     job: IndexJob
@@ -133,8 +130,9 @@ def sample_group(job: IndexJob, group: ShardGroup) -> SampledGroup:
 
 
 class PartWriter:
-    """Writes sampled rows in parts; those of a part are in the order of their keys, so that its
-    first are any of it.
+    """Writes sampled rows in parts, each in the order of its keys, which are random.
+
+    So the first rows of a part are any of it.
     """
 
     def __init__(self, job: IndexJob, group: int):
@@ -153,7 +151,7 @@ class PartWriter:
             self._write()
 
     def finish(self) -> tuple[int, ...]:
-        """The number of rows in each part that was written."""
+        """Return the number of rows in each written part."""
         if any(map(len, self._keys)):
             self._write()
         return tuple(self._written)
@@ -171,9 +169,7 @@ class PartWriter:
 
 
 def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
-    """All parts of the sample in order; if an index needs every row, those held out are parts
-    too.
-    """
+    """Return all parts of the sample in order; also held-out rows if every row is needed."""
     ordered = sorted(found, key=lambda sampled: sampled.group.number)
     parts = [
         SamplePart(scratch.part(sampled.group.number, number), rows)
@@ -189,8 +185,9 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
 
 
 def divide(sampled: list[SampledGroup]) -> Iterator[PartWork | CellWork]:
-    """The one cell that few lists are, or the parts to be sorted by cells; nothing if no lists
-    are to be found.
+    """Yield the one cell of few lists, or the parts to be sorted by cells.
+
+    Yields nothing if no lists are to be found.
     """
     if any(group.problem for group in sampled) or not sampled[0].job.plan.nlist:
         return
@@ -208,11 +205,10 @@ def divide(sampled: list[SampledGroup]) -> Iterator[PartWork | CellWork]:
 
 
 def assign(work: PartWork | CellWork) -> PartWork | CellWork:
-    """Leave a part's rows sorted by their cells, and how many each has; of a cell that is all,
-    there is nothing to do.
+    """Leave a part's rows sorted by their cells, and the rows in each; a cell passes.
 
     In the first pass a row's cell is the nearest one, and copies of a row are left out; later it is
-    the cell of the nearest list, whose number then stands after the row.
+    the cell of the nearest list, whose number then follows the row.
     """
     if isinstance(work, CellWork):
         return work
@@ -247,9 +243,7 @@ def assign(work: PartWork | CellWork) -> PartWork | CellWork:
 
 
 def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
-    """The cells, each with its lists; if its rows are in each part's file is left in the run's
-    folder.
-    """
+    """Yield the cells, each with its lists; leave the places of its rows in each part's file."""
     if isinstance(found[0], CellWork):
         yield from (work for work in found if isinstance(work, CellWork))
         return
@@ -271,8 +265,9 @@ def allot(found: list[PartWork | CellWork]) -> Iterator[CellWork]:
 
 
 def cluster(work: CellWork) -> CellWork:
-    """Leave the centroids of a cell's lists: by k-means over its rows in the first pass, later the
-    middles of these.
+    """Leave the centroids of a cell's lists.
+
+    They are found by k-means over its rows in the first pass, later as means of the lists.
     """
     if work.found:
         return work
@@ -299,9 +294,7 @@ def cluster(work: CellWork) -> CellWork:
 
 
 def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
-    """The rows float32 [n, dim] of a cell in all parts, and the numbers that were found for them,
-    int32 [n].
-    """
+    """Return the rows float32 [n, dim] of a cell in all parts, and their numbers int32 [n]."""
     folder = work.job.folder
     parts = known_parts(work.job.folder)
     size = 2 * 8 * len(parts)
@@ -313,9 +306,7 @@ def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
-    """The parts for the next pass over all rows; the one cell as it is if it is the whole
-    sample.
-    """
+    """Yield the parts for the next pass over all rows; a cell that is the whole sample passes."""
     job = found[0].job
     turn = found[0].turn
     if turn is None:
@@ -326,7 +317,7 @@ def again(found: list[CellWork]) -> Iterator[PartWork | CellWork]:
 
 
 def gathered(found: list[CellWork]) -> np.ndarray:
-    """The centroids of all lists, those of a cell after those of the cells before it."""
+    """Return the centroids of all lists, cell by cell."""
     ordered = sorted(found, key=lambda work: work.first)
     return np.concatenate(
         [work.job.folder.take(scratch.lists_of_cell(work.number, work.turn)) for work in ordered]
@@ -334,7 +325,7 @@ def gathered(found: list[CellWork]) -> np.ndarray:
 
 
 def finish(found: list[SampledGroup | CellWork]) -> Iterator[BuildWork | RunFact]:
-    """Every group again with what was trained on their sample; or the problem that sampling met."""
+    """Yield every group with what was trained on the sample; or the problem of sampling."""
     sampled = sorted(
         (item for item in found if isinstance(item, SampledGroup)),
         key=lambda sampled: sampled.group.number,
@@ -357,10 +348,9 @@ def finish(found: list[SampledGroup | CellWork]) -> Iterator[BuildWork | RunFact
 def _trained(
     job: IndexJob, sampled: list[SampledGroup], clustered: list[CellWork]
 ) -> tuple[IndexJob, Trained]:
-    """The trained index with the held-out rows as a Flat segment, written; the job has the plan
-    that was chosen.
+    """Return the job with its chosen plan, and the trained index with the held-out rows.
 
-    Raises DataGateError if no index does what is asked.
+    The latter are a Flat segment, written. Raises DataGateError if no index serves the request.
     """
     parts = parts_of(sampled)
     if clustered:
@@ -384,9 +374,7 @@ def _trained(
 
 
 def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:
-    """The job with the kind of index that its request comes to, and the trained index of that
-    kind.
-    """
+    """Return the job with its kind of index, and the trained index of that kind."""
     request = job.request
     if not index_choice.budgets_of(request).choose:
         return replace(job, choice=index_choice.as_asked(request, job.plan, job.rows)), trained
@@ -400,9 +388,7 @@ def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[Ind
 
 
 def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, pa.Table]:
-    """Vectors and locator of the held-out rows; left behind: a vector of each text as query, the
-    texts' hashes.
-    """
+    """Return vectors and locator of the held-out rows; leave queries and texts' hashes."""
     vectors = read_rows(
         job.folder,
         [(scratch.held_out(item.group.number), 0, item.held_out) for item in sampled],
@@ -424,17 +410,17 @@ def _held_out(job: IndexJob, sampled: list[SampledGroup]) -> tuple[np.ndarray, p
 
 
 def leave_rows(folder: Folder, name: str, rows: np.ndarray) -> None:
-    """Leave rows float32 [n, width] in the run's folder as their bytes alone, so that some of them
-    can be read.
+    """Leave rows float32 [n, width] in the run's folder as their bytes alone.
+
+    So some of them can be read.
     """
     folder.put(name, rows.astype("<f4", copy=False).tobytes())
 
 
 def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) -> np.ndarray:
-    """Rows float32 [n, width] of files that `leave_rows` left: of each from the first up to the
-    last.
+    """Return rows float32 [n, width] of files that `leave_rows` left.
 
-    They are read by pieces into the one array that holds them.
+    `wanted` has name, first and end for each file. Pieces are read into the one array.
     """
     found = np.empty((sum(last - first for _, first, last in wanted), width), np.float32)
     at = 0
@@ -447,7 +433,7 @@ def read_rows(folder: Folder, wanted: list[tuple[str, int, int]], width: int) ->
 def read_pieces(
     folder: Folder, wanted: list[tuple[str, int, int]], width: int
 ) -> Iterator[np.ndarray]:
-    """The same rows, in pieces of a few megabytes that cannot be written to."""
+    """Yield the same rows, in read-only pieces of a few megabytes."""
     size = 4 * width
     most = max(1, PIECE_BYTES // (4 * width))
     for name, start, last in wanted:
@@ -457,9 +443,7 @@ def read_pieces(
 
 
 def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.ndarray]:
-    """About so many rows of the sample, or all, in pieces: of each part its first, which are any of
-    it.
-    """
+    """Yield about `most` rows of the sample in pieces: the first of each part, which are any."""
     rows = sum(part.rows for part in parts)
     share = min(1.0, most / max(1, rows))
     return read_pieces(
@@ -468,7 +452,7 @@ def any_rows(job: IndexJob, parts: list[SamplePart], most: int) -> Iterator[np.n
 
 
 def known_parts(folder: Folder) -> list[SamplePart]:
-    """The parts of the sample, in order."""
+    """Return the parts of the sample, in order."""
     return folder.parsed(scratch.PARTS, _parts_of)
 
 
@@ -479,5 +463,5 @@ def _parts_of(data: bytes) -> list[SamplePart]:
 
 @functools.lru_cache(maxsize=1)
 def _lists_after(folder: Folder, turn: int) -> np.ndarray:
-    """The centroids of all lists after a pass, kept for the next part."""
+    """Return the centroids of all lists after a pass, kept for the next part."""
     return folder.take(scratch.lists_after(turn))

@@ -1,7 +1,6 @@
-"""The segments of an index update: new rows as a delta, deleted and moved rows in the locators,
-compaction.
+"""The segments of an index update: deltas of new rows, changed locators, compaction.
 
-A segment's file is never written again. Where segments are compacted, their codes are copied into a
+A segment's file is never written again. If segments are compacted, their codes are copied into a
 new one.
 """
 
@@ -41,10 +40,9 @@ BLOCK_ROWS = 10_000
 
 @dataclass(frozen=True)
 class TargetSegment:
-    """A segment of the updated index: the current segments and the groups with new rows that make
-    it.
+    """A segment of the updated index: its current segments and groups with new rows.
 
-    Where it is not to be rewritten it is its only source, whose file stays.
+    If it is not to be rewritten it is its only source, whose file stays.
     """
 
     number: int
@@ -148,9 +146,7 @@ def decide(
 
 
 def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
-    """The segments due to be rewritten; all of them if one segment is wanted and there is a
-    reason to rewrite.
-    """
+    """Return the segments to rewrite; all if one segment is wanted and there is a reason."""
     due = compaction(parts, new_rows)
     everything = frozenset(part.number for part in parts)
     if update.merge and len(parts) + (new_rows > 0) > 1:
@@ -162,7 +158,7 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
 
 @progress.stage("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
-    """Write what has changed of a segment, and leave its part of the recall measurement."""
+    """Write the changes of a segment, and leave its part of the recall measurement."""
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
@@ -176,7 +172,7 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
 def _kept(
     job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state: SegmentState
 ) -> BuiltSegment:
-    """A segment whose file stays; its locator too, if none of its rows moved or was deleted."""
+    """Return a segment whose file stays; its locator too, if none of its rows changed."""
     segment = replace(state.segment, kind=target.kind)
     if state.touched:
         segment = job.folder.located(segment, state.table)
@@ -195,7 +191,7 @@ def _kept(
 def _rewritten(
     job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, sources: list[SegmentState]
 ) -> BuiltSegment:
-    """A new segment: the live rows of its sources by their codes, then new rows."""
+    """Return a new segment: the live rows of its sources by their codes, then new rows."""
     writer = SegmentWriter(_empty(job, update, target))
     numbers = {}
     refine = None
@@ -232,8 +228,9 @@ def _rewritten(
 
 
 def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWriter) -> None:
-    """Append the vectors of a segment's live rows; those of one of an earlier version are read from
-    the shards.
+    """Append the vectors of a segment's live rows.
+
+    Those of an earlier version's segment are read from the shards.
     """
     kept = source.segment.refine
     if kept:
@@ -257,7 +254,7 @@ def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWrite
 
 
 def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> bytes:
-    """The index without rows, as bytes, that a rewritten segment starts from."""
+    """Return the index without rows, as bytes, from which a rewritten segment starts."""
     if target.kind == HELD_OUT:
         return train(
             plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32)
@@ -266,8 +263,9 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
 
 
 def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
-    """The trained index that the segments share. Raises DamagedIndexError if its file is not
-    what was written.
+    """Return the trained index that the segments share.
+
+    Raises DamagedIndexError if its file is not what was written.
     """
     trained = update.current.trained
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
@@ -276,8 +274,9 @@ def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, groups: tuple[int, ...], held: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Shards with their new rows, ascending int64, in the shards' order: those held out, or those
-    of some groups.
+    """Yield shards with their new rows, ascending int64, in the shards' order.
+
+    These are the held-out rows, or those of some groups.
     """
     first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
     name = scratch.held if held else scratch.new
@@ -296,9 +295,7 @@ def _new_rows(
 def _new_vectors(
     job: IndexUpdateJob, new: Iterator[tuple[str, np.ndarray]], locator: locators.LocatorBuilder
 ) -> Iterator[np.ndarray]:
-    """Vectors of new rows, float32 [n, d], many shards' in a block; their places are added to the
-    locator.
-    """
+    """Yield vectors of new rows, float32 [n, d], in blocks; add their places to the locator."""
     waiting: list[np.ndarray] = []
     for shard, rows in new:
         found = take_rows(

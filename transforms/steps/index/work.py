@@ -1,6 +1,4 @@
-"""The work that a run's index needs: none, an update of the last one, or training and
-building one.
-"""
+"""The work that a run's index needs: none, an update, or training and building."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +22,7 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.settled import Settled
 
-# how far to look for an index to update, where snapshots without one came between
+# how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32
 # "added" and a group, or "removed" or "standing" and a segment
 RowsToRead = tuple[IndexUpdateJob, str, int]
@@ -33,8 +31,7 @@ RowsToRead = tuple[IndexUpdateJob, str, int]
 def choose_work(
     fact: RunFact, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
 ) -> Iterator[RowsToRead | TrainingGroup | RunFact]:
-    """The rows to read for an update, the groups to train on, or the problem that keeps an index
-    from being built.
+    """Yield the rows to read for an update, the groups to train on, or the problem.
 
     A `remembered` request that the rows are too few for becomes `auto`.
     """
@@ -86,7 +83,7 @@ def _update(
     merge: bool,
     unit: bool,
 ) -> IndexUpdate:
-    """The update that brings the index of a snapshot to these shards."""
+    """Return the update that brings the index of a snapshot to these shards."""
     old = {unit.path: unit.rows for unit in before.units if unit.path}
     new = {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
@@ -106,8 +103,7 @@ def _update(
 
 
 def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
-    """The metric of a run's index: asked for, else that of the last index, else what the store
-    remembers.
+    """Return the metric of a run's index: requested, the last index's, or remembered.
 
     `before` is the last snapshot with an index. The store may have been given another metric since,
     without an index.
@@ -120,8 +116,9 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
 
 
 def _compared_alike(a: str, b: str, space: Space) -> bool:
-    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is
-    the cosine.
+    """Return whether two metrics rank the rows of a space alike.
+
+    Over rows of length 1, inner product is the cosine.
     """
     return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
 
@@ -129,10 +126,10 @@ def _compared_alike(a: str, b: str, space: Space) -> bool:
 def buckets_to_match(
     read: list[tuple[IndexUpdateJob, Reading]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
-    """The buckets to match; the groups to train on, if a file of the index is damaged; or what
-    needs neither.
+    """Yield the buckets to match, or what needs none.
 
-    That is the last index, if it stays as it is, or the problem that a shard is damaged.
+    These are the groups to train on if a file of the index is damaged, the last index if it stays,
+    or the problem of a damaged shard.
     """
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
@@ -149,7 +146,7 @@ def buckets_to_match(
 
 
 def last_with_index(run: Run) -> Manifest | None:
-    """The last snapshot that has an index, if it is not long ago."""
+    """Return the last snapshot that has an index, if it is not long ago."""
     earlier = run.previous
     for _ in range(SNAPSHOTS_BACK):
         try:
@@ -163,8 +160,9 @@ def last_with_index(run: Run) -> Manifest | None:
 
 
 def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
-    """Why the index of an earlier snapshot cannot be updated, in one line; None if it can, ""
-    without one.
+    """Return why the last index cannot be updated, in one line.
+
+    Returns None if it can, "" if there is none.
     """
     current = before.index if before else None
     if before is None or current is None:
@@ -191,8 +189,9 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
 
 
 def _damage(root: str, index: IndexEntry) -> str | None:
-    """Which file of an index is not there, is of another size, or, if it is needed as a whole,
-    has other bytes.
+    """Return the line for the first file of an index that is missing or damaged.
+
+    Files that are read as a whole are compared by sha256, others by size.
     """
     sizes = {segment.path: segment.bytes for segment in index.segments}
     whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}

@@ -1,6 +1,4 @@
-"""The rows of a snapshot as files of other programs: a matrix of numpy, an index of faiss, a table
-of LanceDB.
-"""
+"""The rows of a snapshot as files of other programs: numpy, faiss, LanceDB."""
 
 import json
 from collections.abc import Iterator

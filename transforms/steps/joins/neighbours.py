@@ -1,9 +1,8 @@
-"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of
-rows after the other.
+"""The rows of a store nearest to many queries, by blocks of queries and groups of rows.
 
-A block's queries, and what each group has for them, are files in the folder `_work` of the output,
-so that only descriptions travel. A block's result is one file, named by the block and written once:
-what is there is not made again.
+A block's queries, and each group's candidates for them, are files in the folder `_work` of the
+output, so that only descriptions travel. A block's result is one file, named by the block and
+written once; an existing one is not made again.
 """
 
 import io
@@ -40,15 +39,13 @@ StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and r
 
 @dataclass(frozen=True)
 class NeighboursJob:
-    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored
-    `min_score` or more.
+    """The request: `k` rows of a snapshot for each query, scored `min_score` or more.
 
-    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its
-    own. `columns` are those of files of queries, `model` and `query_prompt` what these are embedded
-    by, where not as the store remembers. With `texts` a block's file has the texts of rows and
-    queries too, as far as they are known; `query_text` is the column with those of queries that are
-    a store's rows.
-    `where` is a filter of the rows that may be found.
+    `digest` is the snapshot's. `itself` says that the queries are the snapshot's own rows, none of
+    which is a neighbour of its own. `columns` are those of files of queries; `model` and
+    `query_prompt` embed these, if not as the store remembers. With `texts` a block's file has the
+    texts of rows and queries too, as far as they are known; `query_text` is the column with those
+    of queries that are a store's rows. `where` is a filter of the rows that may be found.
     """
 
     store: str
@@ -66,18 +63,19 @@ class NeighboursJob:
     where: str | None = None
 
     def path(self, block: str) -> str:
-        """The file with the neighbours of a block's queries."""
+        """Return the file with the neighbours of a block's queries."""
         return storage.join(self.output, f"neighbours-{block}.parquet")
 
     def work(self, name: str) -> str:
-        """A file that one step leaves for another."""
+        """Return a file that one step leaves for another."""
         return storage.join(self.output, WORK, name)
 
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """Rows of a store that are queries: of some shards (number and path), those from `start` up to
-    `stop`.
+    """Rows of a store that are queries, as parts of shards.
+
+    A part is number and path of the shard, and the rows from `start` up to `stop`.
     """
 
     name: str
@@ -100,9 +98,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class BlockRecord:
-    """The file of a block: how many queries it is about, how many rows it has, and how many queries
-    were none.
-    """
+    """The file of a block: its queries, its rows, and the rejected queries."""
 
     path: str
     queries: int
@@ -112,9 +108,9 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row
-    in it, int64 [q].
+    """Queries by name, with their vectors float32 [q, dim].
 
+    For stored rows, `shard` and `row` int64 [q] are the number of the shard and the row in it.
     `piece` int32 [q] are their numbers if they are pieces of documents; `texts` are None if
     unknown.
     """
@@ -128,7 +124,7 @@ class Queries:
 
 
 def blocks_of(manifest: Manifest) -> list[StoredBlock]:
-    """The rows of a snapshot in blocks of even length, all shards in order."""
+    """Return the rows of a snapshot in blocks of even length, all shards in order."""
     most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
     units = [unit for unit in manifest.units if unit.path]
     parts: list[list[tuple[int, str, int, int]]] = [[]]
@@ -148,7 +144,7 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
 
 
 def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
-    """Rows of a store as queries, with the texts that a column has."""
+    """Return rows of a store as queries, with the texts of a column."""
     names: list[str] = []
     texts: list[str | None] = []
     columns = ["id", "embedding"]
@@ -182,9 +178,7 @@ def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
 
 
 class NeighbourSearch:
-    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are
-    first needed.
-    """
+    """The steps of a job in a worker; snapshot, model and index are opened on demand."""
 
     def __init__(self, job: NeighboursJob):
         self._job = job
@@ -204,9 +198,7 @@ class NeighbourSearch:
         return self._parts
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
-        """The comparisons that the queries of a source need, or the record of a block whose file is
-        there.
-        """
+        """Yield the comparisons that a source's queries need, or finished records."""
         try:
             if isinstance(source, StoredBlock):
                 yield self._known(source.name) or self._prepared(
@@ -220,9 +212,7 @@ class NeighbourSearch:
             yield Problem.of(_mended(error))
 
     def _known(self, block: str) -> BlockRecord | None:
-        """The record of a block whose file is there and whole; another file is made in place of a
-        damaged one.
-        """
+        """Return the record of a block whose file is whole; None if it must be made."""
         path = self._job.path(block)
         found = storage.storage_of(path).read_versioned(path)
         if found is None:
@@ -300,9 +290,7 @@ class NeighbourSearch:
             )
 
     def finish(self, work: Comparison) -> BlockRecord | Problem:
-        """Write the file of a block that was compared with all groups; what was left for that is
-        removed.
-        """
+        """Write the file of a block that was compared with all groups; remove its work."""
         try:
             known = self._known(work.block)  # of an engine that does this again
             return known or self._finished(work)
@@ -342,14 +330,14 @@ def _mended(error: SentenceBeamError) -> SentenceBeamError:
 
 
 def _leave(path: str, **arrays: Any) -> None:
-    """Write a file of the work, in place of what a run before this one left there."""
+    """Write a file of the work, in place of one of an earlier run."""
     sink = io.BytesIO()
     np.savez(sink, **arrays)
     storage.ensure(path, sink.getvalue())
 
 
 def _take(path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
+    """Return the arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
     data = storage.read_bytes(path)
     with _refuse_damage(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
@@ -360,7 +348,7 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
 
 
 def _best(paths: Iterator[str]) -> Found:
-    """The best candidates of all groups, as many as one group has."""
+    """Return the best candidates of all groups, as many as one group has."""
     gains, positions = (np.empty((0, 0)),) * 2
     for place, path in enumerate(paths):
         arrays = _take(path)
@@ -372,14 +360,16 @@ def _best(paths: Iterator[str]) -> Found:
 
 
 def _without_itself(hits: Hits, queries: Queries) -> Hits:
-    """The hits with none in place of each query's own row."""
+    """Return the hits with none in place of each query's own row."""
     own = (hits.shard == queries.shard[:, None]) & (hits.row == queries.row[:, None])
     return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
 
 
 def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
-    """The rows of a file, query by query, best first; `query_piece` and `piece` if these are
-    pieces.
+    """Return the rows of a file, query by query, best first.
+
+    `query_piece` and `piece` are there if these are pieces, `query_text` and `text` if the job
+    wants and knows them.
 
     The texts of queries and rows, `query_text` and `text`, are there if the job wants and knows
     them.
@@ -413,7 +403,7 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
 def _columns_of(
     shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]
 ) -> pa.Table:
-    """Some columns of rows, in these types, shard by shard read."""
+    """Return some columns of rows, in these types, read shard by shard."""
     schema = pa.schema(kinds.items())
     found = [schema.empty_table()]
     order = np.lexsort((row, shard))

@@ -35,12 +35,11 @@ TEXTS_AT_ONCE = 32_768
 
 @dataclass(frozen=True)
 class Collection:
-    """Rows with their ids and vectors float32 [n, d] of length 1; `of` int64 [rows] is each row's
-    vector.
+    """Rows with their ids and vectors float32 [n, d] of length 1.
 
-    Rows of one text share a vector, that of the first of them in a store. `texts` gives the texts
-    of some rows int64 [m], None if they are not kept; `pieces` are the numbers of rows that are
-    pieces of documents.
+    `of` int64 [rows] is each row's vector: rows of one text share one, in a store that of the
+    first. `texts` returns the texts of some rows int64 [m], None if they are not kept; `pieces` are
+    the numbers of rows that are pieces of documents.
     """
 
     ids: list[str]
@@ -72,8 +71,9 @@ class Paired:
 
 
 def find_pairs(asked: PairsOptions) -> Paired:
-    """Return the most similar pairs that the options ask for. Raises the errors that `embed` raises
-    for files.
+    """Return the most similar pairs that the options ask for.
+
+    Raises the errors that `embed` raises for files.
     """
     with tempfile.TemporaryDirectory() as folder:
         if asked.store is not None:
@@ -104,10 +104,10 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
 
 
 def embed_files(asked: PairsOptions, folder: Path) -> Collection:
-    """Return the rows of the files, each text embedded once; the vectors are put into a file of the
-    folder.
+    """Return the rows of the files, each text embedded once.
 
-    Rows whose text has no finite vector are rejected.
+    The vectors are put into a file of the folder. Rows whose text has no finite vector are
+    rejected.
     """
     with progress.stage("reading", things="rows"):
         ids, texts, of, rejected = _read_texts(asked)
@@ -127,9 +127,7 @@ def embed_files(asked: PairsOptions, folder: Path) -> Collection:
 
 
 def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
-    """Return the ids of the files' rows, their distinct texts, each row's text int64 [rows], and
-    the rejected rows.
-    """
+    """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
     columns = Columns(asked.text_column or "text", asked.id_column or None)
     ids: list[str] = []
     texts: list[str] = []
@@ -149,8 +147,9 @@ def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, 
 
 
 def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
-    """Return vectors of length 1, float32 [texts, d], mapped from a file; not finite for texts that
-    have none.
+    """Return vectors of length 1, float32 [texts, d], mapped from a file.
+
+    They are not finite for texts that have none.
     """
     with progress.stage(progress.LOADING):
         from transforms.encoder import Encoder
@@ -168,9 +167,7 @@ def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
-    """Return the vectors divided by their lengths; not finite if the length is zero or not
-    finite.
-    """
+    """Return the vectors divided by their lengths; not finite for length zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
 
@@ -178,8 +175,9 @@ def _of_length_1(vectors: np.ndarray) -> np.ndarray:
 def most_similar(
     collection: Collection, asked: PairsOptions, exact_below: int = EXACT_BELOW
 ) -> tuple[TopPairs, str]:
-    """Return the k most similar pairs of rows (of vectors if these are to be distinct), and how
-    they were found.
+    """Return the k most similar pairs of rows, and how they were found.
+
+    They are pairs of vectors if pairs are to be distinct.
     """
     vectors = collection.vectors
     least = -np.inf if asked.min_score is None else asked.min_score
@@ -187,7 +185,7 @@ def most_similar(
     near = one_list(len(vectors)) if exact else _lists(vectors, least)
     copies = np.ones(len(vectors), bool)
     copies[collection.of] = False
-    near[copies] = -1  # in no list: the first row of their text stands for them
+    near[copies] = -1  # in no list: the first row of their text represents them
     pairs = top_pairs(vectors, near, asked.k, least=least)
     if not asked.distinct:
         pairs = with_copies(pairs, vectors, collection.of, asked.k)
@@ -201,9 +199,7 @@ def most_similar(
 
 
 def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
-    """Return the lists near each row, int32 [n, lists], found by k-means; one for all if there are
-    few rows.
-    """
+    """Return the lists near each row, int32 [n, lists], by k-means; one for few rows."""
     rows, dim = vectors.shape
     plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
     if not plan.nlist:
@@ -212,11 +208,10 @@ def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
 
 
 def _as_rows(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:
-    """Return the pairs as rows: rank, score, and of both id, text, if it is kept, and number among
-    a document's pieces.
+    """Return the pairs as rows: rank and score, and of both id, text and piece.
 
-    If pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and
-    `rows_2` count them.
+    Texts are there if they are kept. If pairs are of distinct texts, the first row of a text
+    represents all, and `rows_1` and `rows_2` count them.
     """
     rows = [
         {"rank": rank, "score": min(score, 1.0)}

@@ -68,20 +68,18 @@ MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged"
 @by_values
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """An input file and what a run does with it: spans to embed, or units of the last snapshot to
-    carry over.
+    """An input file and its work: spans to embed, or units of the last snapshot to carry over.
 
     Small files have none if they are in a group, which `in_group` names: the first of them has the
-    `group`'s span, or its units. `is_rowless` says that a file is known to have no row, so that no
-    unit counts any.
+    `group`'s span, or its units. `is_rowless`: the file is known to have no row, so that no unit
+    counts any.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not
-    changed; `open_types` has the columns whose type the plan is to find out, with the word for
-    their first values. `keys` are those columns that it is seen to have, None if there was no
-    row to tell. `checked` is what came of looking at the shards that might be carried over. `ms`
-    are the milliseconds that planning it took. `was` is the relative path under which the last
-    snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but
-    for the units that it had.
+    `kept` is the type of each kept column, None for a file that was not opened because it has not
+    changed; `open_types` has the columns whose type the plan must find, with the word for their
+    first values. `keys` are the columns that were seen in it, None without a row. `checked` counts
+    the checks of the shards that might be carried over. `ms` are the milliseconds that planning it
+    took. `was` is the relative path of a renamed file in the last snapshot. `bad` says why a file
+    cannot be read and is left out, except for the units that it had.
     """
 
     file: InputFile
@@ -100,11 +98,11 @@ class PlannedFile:
 
     @property
     def is_unopened(self) -> bool:
-        """Whether nobody has looked into the file, which could be read."""
+        """Whether nobody has opened the file, which could be read."""
         return self.kept is None and not self.bad
 
     def reading(self, types: tuple[tuple[str, str], ...]) -> "PlannedFile":
-        """The file with the types that its kept columns are read as."""
+        """Return the file with the types that its kept columns are read as."""
         spans = tuple(_reading(span, types) for span in self.spans)
         group = self.group and replace(
             self.group, spans=tuple(_reading(span, types) for span in self.group.spans)
@@ -113,19 +111,19 @@ class PlannedFile:
 
     @property
     def is_bare(self) -> bool:
-        """Whether neither spans nor units of a file are planned yet, which may have rows."""
+        """Whether the file may have rows, but neither spans nor units are planned yet."""
         return not self.spans and not self.carried and not self.bad and not self.is_rowless
 
     @property
     def work(self) -> list[AnySpan]:
-        """The spans to embed, that of a group too."""
+        """The spans to embed, including that of a group."""
         if self.group:
             return [*self.spans, self.group]
         return [*self.spans]
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
-        """The spans that the ledger will demand, each with its estimated tokens."""
+        """The spans that the ledger will require, each with its estimated tokens."""
         name = self.file.relative
         spans = [
             (PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work
@@ -138,7 +136,7 @@ def _reading(span: Span, types: tuple[tuple[str, str], ...]) -> Span:
 
 
 def file_of(entry: InputEntry) -> InputFile:
-    """The input file of an entry in a manifest."""
+    """Return the input file of an entry in a manifest."""
     compression = compression_of(entry.path, entry.format)
     return InputFile(
         entry.source,
@@ -152,8 +150,9 @@ def file_of(entry: InputEntry) -> InputFile:
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
-    """The rows of all files, those that may be rejected included; None if a file's are not
-    known.
+    """Return the rows of all files, including rows that may be rejected.
+
+    Returns None if the rows of a file are not known.
     """
     items = list(planned)
     read = [span.rows for item in items for span in item.work]
@@ -175,7 +174,7 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 
 def _time(value: Any, where: str) -> str:
-    """A time, or "" for none."""
+    """Return a time, or "" for none."""
     return value if value == "" else time(value, where)
 
 
@@ -194,7 +193,7 @@ class PlanNotes:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> "PlanNotes":
-        """The notes in a file's schema. Raises ValueError for one that no plan has."""
+        """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
         names = {item.name.encode() for item in fields(cls)}
         texts = {
             name: value.decode() for name, value in (schema.metadata or {}).items() if name in names
@@ -208,14 +207,13 @@ class PlanNotes:
 
 
 class RecordedPlan:
-    """A plan that was read back: files as manifests list them, spans or buckets as the ledger
-    checks them.
+    """A plan that was read: files as in manifests, spans or buckets as the ledger checks them.
 
-    Files and spans are made of the table when they are asked for, all of them or those of one
-    stretch. `measures` say what planning took, `written` when it ended ("" if an earlier version
-    wrote it). `beside` are the files that lie beside those of the input and were not taken, by
-    reason; `bad` are files that were left out, by relative path, with the reason. `types` are those
-    of kept columns that the plan found out.
+    Files and spans are made from the table on demand, all of them or those of one stretch.
+    `measures` are the figures of planning, `written` is when it ended ("" if an earlier version
+    wrote it). `beside` counts the files beside those of the input that were not taken, by reason;
+    `bad` are files that were left out, by relative path, with the reason. `types` are those of kept
+    columns that the plan found out.
     """
 
     def __init__(self, table: pa.Table):
@@ -236,12 +234,12 @@ class RecordedPlan:
 
     @cached_property
     def spans(self) -> list[PlannedSpan]:
-        """The spans of all files, those to embed and those whose units are carried over."""
+        """The spans of all files, to embed and carried over."""
         return self._planned(self._span_rows)
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the spans that are to be embedded."""
+        """The estimated tokens of the spans to embed."""
         return pc.sum(self._table.column("tokens")).as_py() or 0
 
     @property
@@ -257,15 +255,16 @@ class RecordedPlan:
 
     @property
     def empty_count(self) -> int:
-        """The number of input files that could be read and hold nothing."""
+        """The number of input files that could be read and are empty."""
         files = self._table.select(["file", "size"]).take(pa.array(self._file_rows))
         empty = files.filter(pc.equal(files.column("size"), 0)).column("file").to_pylist()
         return sum(file not in self.bad for file in empty)
 
     @property
     def uncounted(self) -> list[str]:
-        """The relative paths of files with rows that no planned span has: neither one of their own
-        nor a group's.
+        """The relative paths of files with rows that no planned span has.
+
+        The span may be one of their own or a group's.
         """
         files = self._table.select(["file", "size", "rows", "name", "group"]).take(
             pa.array(self._file_rows)
@@ -322,16 +321,14 @@ class RecordedPlan:
 
 
 def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
-    """The values of a column, or the rows of a table, never all of them at once."""
+    """Yield the values of a column, or the rows of a table, never all in memory at once."""
     for start in range(0, len(found), ROWS_AT_ONCE):
         yield from found.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Says that a run has a plan on record: an attempt before this one made it, and it is to be
-    handed out again.
-    """
+    """A marker that an earlier attempt of the run made the plan, which is used again."""
 
 
 def write_plan(
@@ -342,10 +339,10 @@ def write_plan(
     beside: Beside | None = None,
     unchanged: bool = False,
 ) -> bool:
-    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where
-    these are the units.
+    """Record a run's plan in its folder, and return whether it is the run's first.
 
-    `unchanged` says that by content all units of the last snapshot are carried over.
+    `buckets` are given if these are the units. `unchanged`: with `--partition content`, all units
+    of the last snapshot are carried over.
     """
     listed = list(files)
     metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
@@ -372,7 +369,7 @@ def write_plan(
 
 
 def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
-    """The plan as a Parquet file, put together from some of its rows at a time."""
+    """Return the plan as a Parquet file, put together from some of its rows at a time."""
     sink = io.BytesIO()
     schema = SCHEMA.with_metadata(metadata)
     rows = (row for file in files for row in _table_rows(file))
@@ -402,7 +399,7 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
 
 
 def _work_of(span: AnySpan) -> dict[str, Any]:
-    """The columns that say what to read of a span."""
+    """Return the columns that tell what to read of a span."""
     if isinstance(span, Span):
         return {"number": span.number, "row_groups": span.row_groups}
     members = [
@@ -413,13 +410,13 @@ def _work_of(span: AnySpan) -> dict[str, Any]:
 
 
 def has_plan(root: str, run: str) -> bool:
-    """Whether a run has recorded its plan."""
+    """Return whether a run has recorded its plan."""
     path = storage.join(root, layout.plan(run))
     return storage.storage_of(path).stat(path) is not None
 
 
 def read_plan(root: str, run: str) -> RecordedPlan:
-    """The plan of a run. Raises SentenceBeamError if it has none, or if that was changed."""
+    """Return the plan of a run. Raises SentenceBeamError if it is missing or was changed."""
     return read_as(root, run, RecordedPlan)
 
 
@@ -427,14 +424,12 @@ _SHARED: Kept[RecordedPlan] = Kept()
 
 
 def shared_plan(root: str, run: str) -> RecordedPlan:
-    """As `read_plan`; one that is held in this process already is not read again, since it never
-    changes.
-    """
+    """Return the plan of a run as `read_plan` does, once for a process."""
     return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 
 def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
-    """What `read` makes of the table of a run's plan. Raises as `read_plan` does."""
+    """Return what `read` makes of the table of a run's plan. Raises as `read_plan` does."""
     path = storage.join(root, layout.plan(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -448,6 +443,6 @@ def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
 
 
 def entry_of(row: dict[str, Any]) -> InputEntry:
-    """The entry of the file that a row of a plan's table is of."""
+    """Return the entry of the file of a row in a plan's table."""
     kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
     return InputEntry(row["file"], row["path"], **kept, group=row["group"] or "")

@@ -1,5 +1,4 @@
-"""Records of units as bytes, which travel between the steps of a run: 215 to 250 a record, where
-pickled they take 600.
+"""Records of units as bytes for the steps of a run: 215 to 250 a record; pickled it takes 600.
 
 A step holds the records of a million units in memory. msgpack takes 496 bytes for the values of the
 same record and 251 with the same knowledge of digests, names and runs (17 % more than this layout),
@@ -67,7 +66,7 @@ _DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
 
 
 def pack(record: UnitRecord) -> bytes:
-    """The record in bytes, without `worker`, which only sidecars have."""
+    """Return the record in bytes, without `worker`, which only sidecars have."""
     writer = _ByteWriter()
     of, place, part = _split_name(record.unit)
     writer.optional(_optional_values(record, of, part))
@@ -91,7 +90,7 @@ def pack(record: UnitRecord) -> bytes:
 
 
 def unpack(data: bytes) -> UnitRecord:
-    """The record that `pack` was given."""
+    """Return the record of bytes that `pack` made."""
     reader = _ByteReader(data)
     optional = reader.optional()
     place = reader.text() or ""
@@ -129,7 +128,7 @@ def unpack(data: bytes) -> UnitRecord:
 
 
 def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str, Any]:
-    """The values of `OPTIONAL`; None for each that the record lacks or that follows from others."""
+    """Return the values of `OPTIONAL`; None if missing, or if it follows from others."""
     follows = bool(record.file) and of == key_of(record.file)
     shard, shard_path = _digest_or_path(record.path, record.unit, layout.shard)
     rejects, rejects_path = _digest_or_path(record.rejects, record.unit, layout.rejects)
@@ -149,9 +148,7 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
 
 
 def _split_name(unit: str) -> tuple[str, str, str | None]:
-    """The three parts of a unit's name: its file or group, its place there, its part of that
-    place.
-    """
+    """Return the parts of a unit's name: file or group, place in it, part of the place."""
     of, _, place = unit.partition("-")
     place, dot, part = place.partition(".")
     return of, place, part if dot else None
@@ -164,7 +161,7 @@ def _join_name(of: str, place: str, part: str | None) -> str:
 
 
 def _expected(counts: Mapping[str, int]) -> dict[str, int]:
-    """A number near to each of the counts `_NEAR_OTHERS`."""
+    """Return a number near to each of the counts `_NEAR_OTHERS`."""
     return {
         "read": counts["rows"] + counts["rejected"],
         "embedded": counts["rows"] - counts["reused"] - counts["duplicates"],
@@ -176,8 +173,9 @@ def _expected(counts: Mapping[str, int]) -> dict[str, int]:
 def _digest_or_path(
     path: str | None, unit: str, place: Callable[[str, str], str]
 ) -> tuple[str | None, str | None]:
-    """The digest in a path, if the rest of the path follows from the unit's name, else the path;
-    None for the other.
+    """Return the digest in a path, or the path if more than the digest is its own.
+
+    The other is None.
     """
     if path is None:
         return None, None
@@ -190,7 +188,7 @@ def _digest_or_path(
 def _path_of(
     digest: str | None, path: str | None, unit: str, place: Callable[[str, str], str]
 ) -> str | None:
-    """The path of a unit's file from what `_digest_or_path` made of it."""
+    """Return the path of a unit's file from the result of `_digest_or_path`."""
     return path if digest is None else place(unit, digest)
 
 
@@ -201,20 +199,18 @@ class _ByteWriter:
         self.data = bytearray()
 
     def number(self, value: int) -> None:
-        """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+        """Write seven bits a byte, the lowest first; the highest bit says that more follow."""
         while value > 127:
             self.data.append(value & 127 | 128)
             value >>= 7
         self.data.append(value)
 
     def difference(self, value: int) -> None:
-        """A number that may be negative, doubled, with 1 if it is."""
+        """Write a number that may be negative: doubled, plus 1 if it is negative."""
         self.number(2 * abs(value) + (value < 0))
 
     def text(self, value: str | None) -> None:
-        """Its bytes after their number, doubled, with 1 for hex digits, and one higher; None
-        is 0.
-        """
+        """Write the bytes after 1 + 2 x their number (+ 1 for hex digits); None is 0."""
         if value is None:
             self.number(0)
             return
@@ -227,7 +223,7 @@ class _ByteWriter:
         self.data += data
 
     def optional(self, values: Mapping[str, Any]) -> None:
-        """A number with a bit for each value of `OPTIONAL` that is not None, and these."""
+        """Write a number with a bit for each value of `OPTIONAL` that exists, then these."""
         present = [name for name in OPTIONAL if values[name] is not None]
         self.number(sum(1 << bit for bit, name in enumerate(OPTIONAL) if name in present))
         for name in present:
@@ -237,7 +233,7 @@ class _ByteWriter:
                 self.text(values[name])
 
     def run(self, value: str) -> None:
-        """The id of a run as 0 and two numbers in 11 bytes; any other name as text."""
+        """Write the id of a run as 0 and two numbers in 11 bytes; any other name as text."""
         found = _RUN.fullmatch(value)
         if found is None:
             self.text(value)
@@ -247,9 +243,7 @@ class _ByteWriter:
         self.data += bytes.fromhex(found[4])
 
     def decimal(self, value: float) -> None:
-        """A number of six digits as 0 and four bytes that give it back, any other as 1 and
-        eight.
-        """
+        """Write a number of six digits as 0 and four bytes, any other as 1 and eight."""
         value = float(value)
         if abs(value) < 1e30 and _six_digits(_SINGLE.pack(value)) == value:
             self.data.append(0)
@@ -259,7 +253,7 @@ class _ByteWriter:
             self.data += _DOUBLE.pack(value)
 
     def figures(self, values: Mapping[str, float]) -> None:
-        """A bit for each of `FIGURES` that there is, the names of the others, and all values."""
+        """Write a bit for each existing one of `FIGURES`, other names, then all values."""
         known = [name for name in FIGURES if name in values]
         others = [name for name in values if name not in FIGURES]
         self.number(sum(1 << FIGURES.index(name) for name in known))
@@ -270,7 +264,7 @@ class _ByteWriter:
             self.figure(values[name])
 
     def figure(self, value: float) -> None:
-        """Thousandths as a whole number, one higher; any other value in eight bytes after a 0."""
+        """Write thousandths plus one; any other value as 0 and eight bytes."""
         thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
         if thousandths / 1000 == value:
             self.number(1 + thousandths)
@@ -353,5 +347,5 @@ class _ByteReader:
 
 
 def _six_digits(data: bytes) -> float:
-    """The number of at most six digits that four bytes stand for."""
+    """Return the number of at most six digits in four bytes."""
     return float(f"{_SINGLE.unpack(data)[0]:.6g}")

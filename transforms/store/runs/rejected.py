@@ -1,5 +1,6 @@
-"""The rejected rows of a run: how many for which reason, and the list of their files if a run
-ended for them.
+"""The rejected rows of a run: counts by reason, and the list of their files.
+
+The list is written if too many rejected rows ended the run.
 """
 
 import json
@@ -34,8 +35,9 @@ class _Listed:
 
 
 def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
-    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one
-    that is gone.
+    """Yield the rows of reject files, given relative to the store.
+
+    Raises SentenceBeamError for a file that is missing.
     """
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
         for rows in executor.map(lambda path: _rows(root, path), paths):
@@ -52,16 +54,16 @@ def _rows(root: str, path: str) -> list[Rejected]:
 
 
 def record_rejected(root: str, run: str, paths: list[str]) -> None:
-    """Write down the reject files of a run that does not commit."""
+    """Write the list of the reject files of a run that does not commit."""
     path = storage.join(root, layout.reject_list(run))
     storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
 
 
 def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
-    """How many rows were rejected for which reason that counts for the gate, most frequent first.
+    """Return the counts of rejected rows by reason, most frequent first, as the gate counts them.
 
-    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys
-    there: id, body)`.
+    For null texts of JSON and JSONL, the existing keys follow, as in `5 null text (keys there: id,
+    body)`.
     """
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
@@ -81,8 +83,9 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
 
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
-    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it
-    cannot be read.
+    """Return the keys of the first rows of an input file in brackets.
+
+    Returns "" for other formats, or if the file cannot be read.
     """
     found = next((f for f in plan.files if f.path == relative), None)
     if found is None:
@@ -97,10 +100,10 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
 
 def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
-    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or
-    was ended by rejects.
+    """Return a run and its reject files.
 
-    Raises OptionError if there is no such run.
+    The run is `run`, as `named_run` takes it, else the last one that committed or that rejected
+    rows ended. Raises OptionError if it does not exist.
     """
     current = read_manifest(root)
     runs = sorted(runs_of(root), reverse=True)
@@ -128,12 +131,12 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
 
 
 def _listed(root: str, run: str, data: bytes) -> list[str]:
-    """The reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
+    """Return the reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
     path = storage.join(root, layout.reject_list(run))
     with refuse_damage(f"{path} is not the list that was written", "run embed again"):
         return list(dataclass_of(_Listed, json.loads(data)).rejects)
 
 
 def reject_files(manifest: Manifest) -> list[str]:
-    """The reject files of a snapshot."""
+    """Return the reject files of a snapshot."""
     return [unit.rejects for unit in manifest.units if unit.rejects]

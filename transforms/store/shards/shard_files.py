@@ -1,5 +1,4 @@
-"""The shards of a remote snapshot as files for Arrow, which opens one when it reads it and lets it
-go then.
+"""The shards of a remote snapshot as files for Arrow, each open only while it is read.
 
 Sizes are the manifest's, so that no request asks for them.
 """
@@ -14,9 +13,7 @@ from transforms.store.manifest import Manifest
 
 
 def shard_files(manifest: Manifest) -> fs.FileSystem:
-    """A filesystem with the shards of a snapshot, by their full paths; they can be read and nothing
-    else.
-    """
+    """Return a read-only filesystem with the shards of a snapshot, by their full paths."""
     return fs.PyFileSystem(
         _ShardFiles(
             {
