@@ -17,8 +17,13 @@ from transforms.index.cells import PASSES
 from transforms.steps.index import (
     build as index_build,
 )
+from transforms.steps.index import find_lists
+from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
+)
+from transforms.steps.index import (
+    update_decision as index_update_decision,
 )
 from transforms.steps.index import (
     update_recall as index_update_recall,
@@ -115,7 +120,7 @@ class UpdateIndex(beam.PTransform):
             | "Match" >> beam.Map(timed, self._key, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
             | "Decide"
-            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_segments.decide)
+            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_decision.decide)
             | "SpreadTargets" >> Spread()
             | "Build"
             >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
@@ -151,7 +156,7 @@ class TrainIndex(beam.PTransform):
             | "Groups" >> beam.Flatten()
             | "Elements" >> beam.Map(IndexElement.of)
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
+            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_sample.sample)
         )
         trained = (
             sampled,
@@ -184,7 +189,7 @@ class FindLists(beam.PTransform):
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
             | "Divide"
-            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", index_train.divide))
+            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", find_lists.divide))
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
@@ -192,7 +197,7 @@ class FindLists(beam.PTransform):
                 clustered
                 | f"Clustered{turn}" >> Together()
                 | f"Again{turn}"
-                >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.again)
+                >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.again)
             )
             clustered = self._pass(works, turn)
         return clustered
@@ -202,13 +207,13 @@ class FindLists(beam.PTransform):
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_train.assign)
+            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", find_lists.assign)
             | f"Assigned{turn}" >> Together()
             | f"Allot{turn}"
-            >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.allot)
+            >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._hinted(beam.Map(timed, self._key, "train_ms", index_train.cluster))
+            >> self._hinted(beam.Map(timed, self._key, "train_ms", find_lists.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:

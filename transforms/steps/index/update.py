@@ -13,7 +13,7 @@ checksums.
 place, since its vector is the same; the other removed rows are deleted, the other added rows are
 new.
 
-4. `index_update_segments.decide`: which segments stay, which are rewritten, which take the new
+4. `index_update_decision.decide`: which segments stay, which are rewritten, which take the new
 rows.
 
 5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows

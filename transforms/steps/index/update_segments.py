@@ -1,13 +1,11 @@
-"""The segments of an index update: deltas of new rows, changed locators, compaction.
+"""Writing the segments of an index update: deltas of new rows, changed locators, compaction.
 
 A segment's file is never written again. If segments are compacted, their codes are copied into a
 new one.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from operator import attrgetter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,142 +16,20 @@ from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
-from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps.index import matching, scratch
-from transforms.steps.index.files import group_by_size, most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
+from transforms.steps.index.update_decision import TargetSegment
 from transforms.steps.index.update_recall import (
     BuiltSegment,
     SegmentBuild,
     known_neighbours,
-    leave_queries,
     leave_segment_recall,
 )
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.entries import ChangeEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class TargetSegment:
-    """A segment of the updated index: its current segments and groups with new rows.
-
-    If it is not to be rewritten it is its only source, whose file stays.
-    """
-
-    number: int
-    kind: str
-    sources: tuple[int, ...]
-    groups: tuple[int, ...] = ()
-    rewrite: bool = True
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """The rows of a segment that is rewritten, or the new rows of a group."""
-
-    rows: int
-    segment: int | None = None
-    group: int | None = None
-
-
-def decide(
-    matches: list[tuple[IndexUpdateJob, BucketMatch]],
-) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
-    """The segments of the updated index, each to be built; left for that: the queries, and the
-    counts of the change.
-
-    1. A segment that has no row left goes.
-    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
-       piled up; if one segment is asked for, it is all of them. A segment that would be
-       rewritten alone, and for no deleted rows, stays: it is a base segment from now on.
-    3. The other segments stay as files. Those to rewrite are packed in order into new base
-       segments, together with the new rows if the compaction takes these in; otherwise new rows
-       become delta segments. Each gets a new number.
-    4. The held-out segment is written again as a whole if rows join it: it is small, and every
-       search scans it.
-    """
-    job = matches[0][0]
-    found = [match for _, match in matches]
-    update = job.update()
-    deleted = {number: sum(match.deleted[number] for match in found) for number in update.segments}
-    new = {group: sum(match.new[group] for match in found) for group in range(len(update.added))}
-    held = sum(match.held for match in found)
-
-    parts = [
-        SegmentRows(
-            segment.number,
-            segment.kind == "delta",
-            segment.rows,
-            segment.live - deleted[segment.number],
-        )
-        for segment in update.segments.values()
-        if segment.kind != HELD_OUT and segment.live > deleted[segment.number]
-    ]
-    due = _compaction(update, parts, sum(new.values()))
-    rewritten = [part for part in parts if part.number in due.numbers]
-    groups = [group for group, rows in new.items() if rows]
-    if len(rewritten) == 1 and not rewritten[0].worn and not (due.with_new and groups):
-        rewritten = []
-
-    targets = []
-    for part in parts:
-        if part not in rewritten:
-            if part.number in due.numbers:
-                kind = "base"
-            else:
-                kind = update.segments[part.number].kind
-            targets.append(TargetSegment(part.number, kind, (part.number,), rewrite=False))
-
-    limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
-    into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
-    into_deltas = [RowSource(new[group], group=group) for group in groups]
-    if due.with_new:
-        into_base = [*into_base, *into_deltas]
-        into_deltas = []
-    written = [("base", items) for items in group_by_size(into_base, attrgetter("rows"), limit)]
-    written += [("delta", items) for items in group_by_size(into_deltas, attrgetter("rows"), limit)]
-    for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
-        sources = tuple(item.segment for item in items if item.segment is not None)
-        new_rows = tuple(item.group for item in items if item.group is not None)
-        targets.append(TargetSegment(number, kind, sources, new_rows))
-    compacted = any(target.rewrite and target.sources for target in targets)
-
-    current = update.held_out
-    if current is not None and (held or current.live > deleted[current.number]):
-        targets.append(
-            TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=bool(held))
-        )
-    elif held:
-        number = 1 + max([*update.segments, *(target.number for target in targets)])
-        targets.append(TargetSegment(number, HELD_OUT, ()))
-
-    leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
-    change = ChangeEntry(
-        what="compacted" if compacted else "followed",
-        why=due.why if compacted else "",
-        added=sum(new.values()) + held,
-        deleted=sum(deleted.values()),
-        moved=sum(match.moved for match in found),
-    )
-    decision = {"targets": [asdict(target) for target in targets], "change": change.to_json()}
-    job.folder.put(scratch.DECISION, json.dumps(decision, sort_keys=True).encode())
-    yield from ((job, target) for target in targets)
-
-
-def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
-    """Return the segments to rewrite; all if one segment is wanted and there is a reason."""
-    due = compaction(parts, new_rows)
-    everything = frozenset(part.number for part in parts)
-    if update.merge and len(parts) + (new_rows > 0) > 1:
-        return Compaction(everything, True, "one segment was asked for")
-    if due.why and update.request.merge:
-        return replace(due, numbers=everything, with_new=True)
-    return due
 
 
 @progress.stage("index: writing segments")
