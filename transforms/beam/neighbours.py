@@ -70,15 +70,13 @@ class PrepareFn(NeighboursFn):
     """A source of queries -> (comparison, group) for each group of rows to compare with."""
 
     def process(self, source: StoredBlock | Span) -> Iterator[Any]:
-        for made in self._steps.prepare(source):
-            if isinstance(made, Problem):
-                yield TaggedOutput(PROBLEMS, made)
-            elif isinstance(made, BlockRecord):
-                yield TaggedOutput(DONE, made)
-            elif made.groups:
-                yield from ((made, group) for group in made.groups)
-            else:
-                yield TaggedOutput(DONE, self._steps.finish(made))
+        for block in self._steps.prepare(source):
+            if block.problem is not None:
+                yield TaggedOutput(PROBLEMS, block.problem)
+            elif block.record is not None:
+                yield TaggedOutput(DONE, block.record)
+            elif block.comparison is not None:
+                yield from ((block.comparison, group) for group in block.comparison.groups)
 
 
 class CompareFn(NeighboursFn):
@@ -86,11 +84,17 @@ class CompareFn(NeighboursFn):
 
     def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
         problem = self._steps.compare(work[0].block, work[1])
-        yield (work[0].block, work) if problem is None else TaggedOutput(PROBLEMS, problem)
+        if problem is not None:
+            yield TaggedOutput(PROBLEMS, problem)
+        else:
+            yield work[0].block, work
 
 
 class FinishFn(NeighboursFn):
-    """All of a block -> the BlockRecord of its file; nothing if a group had a Problem."""
+    """All of a block -> the BlockRecord of its file; nothing if a group had a Problem.
+
+    A Problem of this step travels with the records: `Ended.of` tells them apart.
+    """
 
     def process(
         self, grouped: tuple[str, Iterable[tuple[Comparison, Group]]]

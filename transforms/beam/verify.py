@@ -40,5 +40,5 @@ class VerifyFn(beam.DoFn):
     def setup(self) -> None:
         self._verification = Verification(self._job)
 
-    def process(self, check: Check | Finding) -> Iterator[Finding]:
+    def process(self, check: Check) -> Iterator[Finding]:
         yield self._verification.finding(check)

@@ -5,14 +5,11 @@ they are needed: all of them, or, by a worker, only those that can have the unit
 """
 
 import contextlib
-import hashlib
-import itertools
 import json
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from transforms import storage
@@ -20,40 +17,38 @@ from transforms.base.entries import BESIDE, JsonEntry, one_of, time
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
-from transforms.space import Space, canonical_json, sha256_text
-from transforms.store import layout
+from transforms.space import Space
+from transforms.store import layout, manifest_parts
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
     IndexEntry,
     Input,
     InputEntry,
-    ManifestPart,
     PartEntry,
     RangesEntry,
     RememberedOptions,
-    RowCounts,
     RunName,
-    TokenCounts,
-    WorkCounts,
-)  # fmt: skip
+)
 from transforms.store.forms import run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import span_name
+from transforms.store.manifest_parts import (
+    AFTER,
+    PARTS_AT_ONCE,
+    read_parts,
+    units_named,
+    units_of_part,
+)
 from transforms.store.records import UnitRecord
+from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
 FORMATS = (1, FORMAT)
-FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
-UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
-PARTS_AT_ONCE = 8  # read or written, since storage may be far away
-PARTS_HELD = 8  # in a process that looks for single units
-AFTER = "\x7f"  # comes after every character of a unit's name
-# what a manifest's digest does not cover: itself, and what is in manifest.json alone
-UNSEALED = ("digest", FENCE)
 WITHOUT_DIGEST = frozenset(
     (
         "format",
@@ -153,7 +148,7 @@ class Manifest(JsonEntry):
         )
 
     def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
-        part = _read_part(self.root, entry)
+        part = manifest_parts.read_part(self.root, entry)
         return self._records(part.shards), part.files
 
     @property
@@ -203,10 +198,10 @@ class Manifest(JsonEntry):
         does.
         """
         if not self.parts or any(part.units and not part.first for part in self.parts):
-            return _named(self._by_name, name)
+            return units_named(self._by_name, name)
         parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
         return self._records(
-            unit for part in parts for unit in _named(_units_of_part(self.root, part), name)
+            unit for part in parts for unit in units_named(units_of_part(self.root, part), name)
         )
 
     @cached_property
@@ -308,62 +303,6 @@ class Manifest(JsonEntry):
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
 
 
-def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
-    """Yield the content of parts of a manifest, in their order.
-
-    Raises SentenceBeamError for a part that is not as written.
-    """
-    waiting = iter(parts)
-    # which would read on, however slowly they are taken
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
-            yield from pool.map(partial(_read_part, root), some)
-
-
-def _read_part(root: str, part: PartEntry) -> ManifestPart:
-    path = storage.join(root, part.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
-    if hashlib.sha256(found[0]).hexdigest() != part.sha256:
-        raise SentenceBeamError(
-            f"{path} is not the part that the manifest names (sha256 differs); restore it"
-        )
-    with refuse_damage(f"{path} is no part of a manifest", "restore it"):
-        return ManifestPart.from_json(json.loads(found[0]))
-
-
-@lru_cache(PARTS_HELD)
-def _units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str, Any]]]:
-    """The names of a part's units, sorted, and their JSON."""
-    units = sorted(_read_part(root, part).shards, key=lambda unit: str(unit.get("unit")))
-    return [str(unit.get("unit")) for unit in units], units
-
-
-def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
-    """Return the units with this name, or whose names continue it with `-` or `.`."""
-    names, units = listed
-    found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
-    return [
-        units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")
-    ]
-
-
-def digest_of(data: dict[str, Any]) -> str:
-    """Return the sha256 in hex over the canonical JSON of a manifest.
-
-    It does not cover the fields in `UNSEALED`.
-    """
-    return sha256_text(
-        canonical_json({name: value for name, value in data.items() if name not in UNSEALED})
-    )
-
-
-def sealed(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest's JSON with its digest."""
-    return {**data, "digest": digest_of(data)}
-
-
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
     """Return the current snapshot, or that of a run; None if it does not exist.
 
@@ -384,20 +323,6 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         return Manifest.of(root, data, found[1])
 
 
-def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
-    """Raise ValueError if the fields of some JSON do not give its digest.
-
-    JSON without a digest is of a version that wrote none, and has no other fields than those named
-    in `without`.
-    """
-    if "digest" not in data:
-        unknown = sorted(data.keys() - set(without))
-        if unknown:
-            raise ValueError(f"it has a field {unknown[0][:80]!r} and no digest")
-    elif data["digest"] != digest_of(data):
-        raise ValueError("it was changed after it was written, its digest differs")
-
-
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
     """Return the snapshot with which a run began; None if it began with none.
 
@@ -405,9 +330,9 @@ def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | 
     or different, `manifest.json` is read, which the run began with. Raises SentenceBeamError if
     neither is that snapshot.
     """
-    for named in (run, None) if run is not None else ():
+    for snapshot in (run, None) if run is not None else ():
         with contextlib.suppress(SentenceBeamError):
-            found = read_manifest(root, named)
+            found = read_manifest(root, snapshot)
             if found is not None and found.run == run and digest in (None, found.digest):
                 return found
     if run is None:
@@ -454,44 +379,3 @@ def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEnt
     return replace(
         manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=()
     )
-
-
-def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files.
-
-    Returns no part if there are neither units nor files. Groups of small files have parts of their
-    own: their names lie among those of files, and the first and last name of a part should say what
-    it has.
-    """
-    kinds = (
-        list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
-    )
-    listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
-    lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
-
-
-def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
-    """Yield the items, in order, in tuples of about equal length."""
-    count = -(-len(items) // UNITS_IN_A_PART)
-    ends = []
-    if count:
-        ends = [len(items) * number // count for number in range(count + 1)]
-    return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
-
-
-def _write_part(root: str, part: ManifestPart) -> PartEntry:
-    data = to_bytes(part.to_json())
-    sha256 = hashlib.sha256(data).hexdigest()
-    storage.ensure(storage.join(root, layout.part(sha256)), data)
-    if part.shards:
-        names = [part.shards[place]["unit"] for place in (0, -1)]
-    else:
-        names = ["", ""]
-    return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)
-
-
-def to_bytes(content: dict[str, Any]) -> bytes:
-    """Return the bytes of JSON in a store: readable, keys sorted."""
-    return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

@@ -12,9 +12,10 @@ from transforms.corpus.buckets import parse_name
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
-from transforms.store.manifest import FENCE, Manifest, read_manifest, to_bytes
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.plan import RecordedPlan, read_plan
 from transforms.store.runs.result import timestamp
+from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
 # how long the work of a run that did not end is kept for another to take up
@@ -220,9 +221,7 @@ class _Named:
         if plan is not None:
             self._spans |= {span.name for span in plan.spans}
             if plan.buckets:
-                self._bits |= {plan.buckets.bits}
-            else:
-                self._bits |= set()
+                self._bits.add(plan.buckets.bits)
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)

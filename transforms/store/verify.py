@@ -24,18 +24,21 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.ledger import Ledger, check_pieces
-from transforms.store.manifest import UNSEALED, Manifest, read_manifest
-from transforms.store.records import SUMS, UnitRecord
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.records import UnitRecord
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.result import checked_result
+from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards import reading
 from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.rejects import rejects_from_bytes
-from transforms.store.shards.units import sums_of
+from transforms.store.verify_files import index_file_faults, unit_faults
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
-REST, INDEX_FILE, SEGMENT = "rest", "index file", "segment"
+REST = "rest"
+INDEX_FILE = "index file"
+SEGMENT = "segment"
+UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
 
 Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
@@ -124,11 +127,11 @@ def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
     """Return the finding of one part."""
     if check.units:
         lines = (
-            line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit))
+            line for unit in check.units for line in _with_reading(unit_faults(manifest, unit))
         )
         return Finding(check.place, tuple(lines))
     if check.what == INDEX_FILE:
-        found = tuple(_with_reading(_index_file_faults(manifest, *check.about)))
+        found = tuple(_with_reading(index_file_faults(manifest, *check.about)))
         return Finding(check.place, found, broken=bool(found))
     if check.what == SEGMENT:
         return _segment_finding(manifest, check.place, check.about)
@@ -264,64 +267,6 @@ def faults_without_reading(manifest: Manifest) -> Iterator[str]:
     yield from _small_faults(manifest)
 
 
-def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
-    if unit.rejected:
-        yield from _reject_faults(manifest, unit)
-    if unit.path is None:
-        if unit.rows:
-            yield f"unit {unit.unit}: {unit.rows} rows but no shard"
-        return
-    path = storage.join(manifest.root, unit.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        yield f"{path}: the shard is missing"
-    elif hashlib.sha256(found[0]).hexdigest() != unit.sha256:
-        yield f"{path}: the shard was changed after it was written (sha256 differs)"
-    else:
-        yield from _shard_faults(manifest, unit, path, found[0])
-
-
-def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
-    try:
-        info = reading.inspect_shard(data)
-    except SentenceBeamError as error:
-        yield f"{path}: {error}"
-        return
-    if info.space_id != manifest.space.id:
-        yield (
-            f"{path}: the shard is of another space ({info.space_id[:12]}, not"
-            f" {manifest.space.id[:12]})"
-        )
-    if info.ranges != (manifest.ranges.digest if manifest.ranges else None):
-        yield f"{path}: the shard counts between other ranges than those of the manifest"
-    if info.rows != unit.rows:
-        yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
-    if sums_of(info.pieces) != {
-        name: value for name in SUMS if (value := getattr(unit, name)) is not None
-    }:
-        yield f"{path}: other pieces of documents than the manifest says"
-
-
-def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
-    path = storage.join(manifest.root, unit.rejects or "")
-    found = None
-    if unit.rejects:
-        found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        yield f"{path}: the reject file of unit {unit.unit} is missing"
-        return
-    if unit.rejects_sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
-        yield f"{path}: the reject file was changed after it was written (sha256 differs)"
-        return
-    try:
-        rows = len(rejects_from_bytes(found[0]))
-    except SentenceBeamError as error:
-        yield f"{path}: {error}"
-        return
-    if rows != unit.rejected:
-        yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
-
-
 def _ledger_faults(manifest: Manifest) -> Iterator[str]:
     counted = Ledger.of(manifest.units)
     for name in ("read", "written", "rejected", "pieces"):
@@ -367,14 +312,6 @@ def _with_reading(faults: Iterator[str]) -> Iterator[str]:
         yield (
             f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
         )
-
-
-def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
-    path = storage.join(manifest.root, relative)
-    if storage.storage_of(path).stat(path) is None:
-        yield f"{path}: the index file is missing"
-    elif storage.sha256_of(path)[0] != sha256:
-        yield f"{path}: the index file was changed after it was written (sha256 differs)"
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:

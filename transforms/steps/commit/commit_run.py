@@ -11,8 +11,9 @@ from transforms.report import report
 from transforms.steps.commit.count_changes import previous_duplicate_ids, total
 from transforms.store import layout
 from transforms.store.records import Problem
-from transforms.store.runs.commit import Run, check_deletes, finish, settle
+from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
+from transforms.store.runs.finish import finish
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 

@@ -48,17 +48,17 @@ class Verification:
             self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest)
         )
 
-    def checks(self) -> Iterator[Check | Finding]:
-        """Yield the parts, or the finding that the snapshot cannot be read."""
+    def checks(self) -> Iterator[Check]:
+        """Yield the parts, or one that says that the snapshot cannot be read."""
         try:
             yield from verify.checks(self._manifest, self._extent)
         except SentenceBeamError as error:
-            yield Finding(0, (str(error),))
+            yield Check(verify.UNREADABLE, str(error))
 
-    def finding(self, check: Check | Finding) -> Finding:
+    def finding(self, check: Check) -> Finding:
         """Return the finding of a part."""
-        if isinstance(check, Finding):
-            return check
+        if check.what == verify.UNREADABLE:
+            return Finding(check.place, (check.about,))
         try:
             return verify.finding(self._manifest, self._extent, check)
         except SentenceBeamError as error:

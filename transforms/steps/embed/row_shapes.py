@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base.errors import OptionError
-from transforms.corpus.column_values import named_values
+from transforms.corpus.column_values import NOT_UTF8, named_values
 from transforms.corpus.columns import is_bytes
 from transforms.corpus.files import is_utf8
 from transforms.corpus.nested import type_at, value_as_text, value_at
+from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import estimated_tokens
 from transforms.corpus.template import Template
 from transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
@@ -292,3 +293,31 @@ def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
             start = place + 1
             held = ends
     yield start, len(tokens)
+
+
+def faults(texts: list[Any], name: str) -> dict[int, str]:
+    """Return the reasons against texts that cannot be embedded, by place, ascending.
+
+    `name` is their field's.
+    """
+    found = {}
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            missing = TEXT_NOT_STRING
+            if text is NoField:
+                missing = f"no field {name!r}"
+            found[place] = NULL_TEXT if text is None else missing
+        elif not text or text.isspace():
+            found[place] = EMPTY_TEXT
+        elif not text.isascii() and not _is_unicode(text):
+            found[place] = NOT_UTF8
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether no character is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -16,7 +16,6 @@ from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import UnitRows
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
-from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.space import Machine, Recipe, Space, resolve_dtype
@@ -32,9 +31,9 @@ from transforms.steps.embed.row_shapes import (
     Before,
     Element,
     MakeRow,
-    NoField,
     check_prefix,
     elements_of,
+    faults,
     text_tokens,
 )
 from transforms.steps.embed.units import collapse, fallbacks, reasons_of
@@ -374,34 +373,6 @@ def _measured(
     }
     figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
     return counts, {**figures, **tokens_a_second(figures)}
-
-
-def faults(texts: list[Any], name: str) -> dict[int, str]:
-    """Return the reasons against texts that cannot be embedded, by place, ascending.
-
-    `name` is their field's.
-    """
-    found = {}
-    for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            missing = TEXT_NOT_STRING
-            if text is NoField:
-                missing = f"no field {name!r}"
-            found[place] = NULL_TEXT if text is None else missing
-        elif not text or text.isspace():
-            found[place] = EMPTY_TEXT
-        elif not text.isascii() and not _is_unicode(text):
-            found[place] = NOT_UTF8
-    return found
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether no character is half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _nothing(rows: int, tokens: int) -> None:

@@ -7,7 +7,7 @@ written once; an existing one is not made again.
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.base import progress
-from transforms.base.arrow import as_matrix, parquet_bytes, table_of
+from transforms.base.arrow import parquet_bytes, table_of
 from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
@@ -26,15 +26,15 @@ from transforms.index.parts import Coarse, Found
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
+from transforms.steps.joins.queries import Queries, StoredRows, stored_queries
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards.reading import open_shard, take_rows
+from transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20
 WORK = "_work"
 COUNTS = b"counts"
-StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and rows of it
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,18 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class PreparedBlock:
+    """A block whose queries were read; one field is set.
+
+    It is to be compared, or has its file already, or cannot be compared.
+    """
+
+    comparison: Comparison | None = None
+    record: "BlockRecord | None" = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
 class BlockRecord:
     """The file of a block: its queries, its rows, and the rejected queries."""
 
@@ -104,23 +116,6 @@ class BlockRecord:
     queries: int
     rows: int
     rejected: int
-
-
-@dataclass(frozen=True)
-class Queries:
-    """Queries by name, with their vectors float32 [q, dim].
-
-    For stored rows, `shard` and `row` int64 [q] are the number of the shard and the row in it.
-    `piece` int32 [q] are their numbers if they are pieces of documents; `texts` are None if
-    unknown.
-    """
-
-    names: list[str]
-    vectors: np.ndarray
-    shard: np.ndarray
-    row: np.ndarray
-    piece: np.ndarray | None = None
-    texts: list[str | None] | None = None
 
 
 def blocks_of(manifest: Manifest) -> list[StoredBlock]:
@@ -143,40 +138,6 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
     ]
 
 
-def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
-    """Return rows of a store as queries, with the texts of a column."""
-    names: list[str] = []
-    texts: list[str | None] = []
-    columns = ["id", "embedding"]
-    if text is not None:
-        columns.append(text)
-    vectors = []
-    shards = []
-    places = []
-    numbers = []
-    for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
-        with open_shard(path) as parquet:
-            pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
-        here = np.asarray(rows)
-        table = take_rows(path, here, [*columns, *pieces])
-        names += table.column("id").to_pylist()
-        if text is not None:
-            texts += table.column(text).to_pylist()
-        vectors.append(as_matrix(table.column("embedding").combine_chunks()))
-        shards.append(np.full(len(here), number))
-        places.append(here)
-        numbers += [table.column(name).to_numpy() for name in pieces]
-    piece = np.concatenate(numbers) if numbers else None
-    return Queries(
-        names,
-        np.concatenate(vectors),
-        np.concatenate(shards),
-        np.concatenate(places),
-        piece,
-        texts or None,
-    )
-
-
 class NeighbourSearch:
     """The steps of a job in a worker; snapshot, model and index are opened on demand."""
 
@@ -197,19 +158,30 @@ class NeighbourSearch:
             self._parts = manifest, searcher, rows
         return self._parts
 
-    def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
-        """Yield the comparisons that a source's queries need, or finished records."""
+    def prepare(self, source: StoredBlock | Span) -> Iterator[PreparedBlock]:
+        """Yield the blocks of a source of queries; each block with queries leaves them in a file."""
         try:
             if isinstance(source, StoredBlock):
-                yield self._known(source.name) or self._prepared(
-                    source.name, _stored_queries(source.rows, self._job.query_text)
-                )
-                return
-            for unit in read_span(source, self._job.columns, UNIT_TOKENS):
-                known = self._known(unit.name)
-                yield known or self._prepared(unit.name, self._texts(unit), len(unit.rejects))
+                yield self._stored_block(source)
+            else:
+                yield from self._blocks_of_texts(source)
         except SentenceBeamError as error:
-            yield Problem.of(_mended(error))
+            yield PreparedBlock(problem=Problem.of(_mended(error)))
+
+    def _stored_block(self, source: StoredBlock) -> PreparedBlock:
+        known = self._known(source.name)
+        if known is not None:
+            return PreparedBlock(record=known)
+        queries = stored_queries(source.rows, self._job.query_text)
+        return self._prepared(source.name, queries)
+
+    def _blocks_of_texts(self, span: Span) -> Iterator[PreparedBlock]:
+        for unit in read_span(span, self._job.columns, UNIT_TOKENS):
+            known = self._known(unit.name)
+            if known is not None:
+                yield PreparedBlock(record=known)
+            else:
+                yield self._prepared(unit.name, self._texts(unit), len(unit.rejects))
 
     def _known(self, block: str) -> BlockRecord | None:
         """Return the record of a block whose file is whole; None if it must be made."""
@@ -238,10 +210,10 @@ class NeighbourSearch:
             texts = list[str | None](unit.texts)
         return Queries(names, vectors, none, none, texts=texts)
 
-    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
+    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
         manifest, _, rows = self._open()
         if not queries.names:
-            return Comparison(block, (), rejected)
+            return PreparedBlock(record=self._finished(Comparison(block, (), rejected)))
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
@@ -256,7 +228,7 @@ class NeighbourSearch:
         if queries.texts is not None:
             own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
         _leave(self._job.work(f"{block}.npz"), **own, **arrays)
-        return Comparison(block, tuple(rows.groups), rejected)
+        return PreparedBlock(comparison=Comparison(block, tuple(rows.groups), rejected))
 
     def compare(self, block: str, group: Group) -> Problem | None:
         """Leave the best candidates that a group of rows has for a block's queries."""
@@ -310,8 +282,6 @@ class NeighbourSearch:
                 )
             if self._job.itself:
                 hits = _without_itself(hits, queries)
-            else:
-                hits = hits
         table = _table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
@@ -349,14 +319,18 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
 
 def _best(paths: Iterator[str]) -> Found:
     """Return the best candidates of all groups, as many as one group has."""
-    gains, positions = (np.empty((0, 0)),) * 2
-    for place, path in enumerate(paths):
+    best: Found | None = None
+    for path in paths:
         arrays = _take(path)
-        found = [(gains, positions)] if place else []
-        both = [*found, (arrays["gains"], arrays["positions"])]
-        gains, positions = (np.concatenate(columns, axis=1) for columns in zip(*both, strict=True))
-        gains, positions = best_first(gains, positions, arrays["gains"].shape[1])
-    return gains, positions
+        gains = arrays["gains"]
+        positions = arrays["positions"]
+        most = gains.shape[1]
+        if best is not None:
+            gains = np.concatenate([best[0], gains], axis=1)
+            positions = np.concatenate([best[1], positions], axis=1)
+        best = best_first(gains, positions, most)
+    assert best is not None, "a block is compared with one group at least"
+    return best
 
 
 def _without_itself(hits: Hits, queries: Queries) -> Hits:

@@ -31,7 +31,8 @@ from transforms.store.runs.carried import CarriedShards
 from transforms.store.runs.carry import carry_renamed, of_files_read, under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.plan import PlannedFile, Standing, file_of, has_plan, write_plan
+from transforms.store.runs.plan import PlannedFile, Standing, file_of, has_plan
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
 from transforms.store.runs.reuse import with_before
 from transforms.store.runs.unchanged import by_name, in_full

@@ -15,7 +15,8 @@ from transforms.base.measures import Measures
 from transforms.store import layout
 from transforms.store.entries import IndexEntry
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest, check_digest, sealed, to_bytes
+from transforms.store.manifest import Manifest
+from transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 COMMITTED = "committed"
 RESULTS_HERE = 16

@@ -23,7 +23,7 @@ from transforms.store.ledger import (
     check_plan,
     pieces_apart,
 )
-from transforms.store.manifest import read_parts, write_parts
+from transforms.store.manifest_parts import read_parts, write_parts
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.record_bytes import pack, unpack
