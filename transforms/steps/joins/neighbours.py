@@ -159,7 +159,7 @@ class NeighbourSearch:
         return self._parts
 
     def prepare(self, source: StoredBlock | Span) -> Iterator[PreparedBlock]:
-        """Yield the blocks of a source of queries; each block with queries leaves them in a file."""
+        """Yield the blocks of a source of queries; the queries of each are left in a file."""
         try:
             if isinstance(source, StoredBlock):
                 yield self._stored_block(source)
