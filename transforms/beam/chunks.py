@@ -90,7 +90,10 @@ class CutFn(beam.DoFn):
                 "headings": headings,
             }
             made = {**fields, self._text: text[start:end], **place}
-            yield beam.Row(**made) if named else made
+            if named:
+                yield beam.Row(**made)
+            else:
+                yield made
 
     def _load(self) -> "Cutter":
         from transforms.corpus import Cutter

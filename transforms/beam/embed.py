@@ -129,10 +129,10 @@ class EmbedFn(beam.DoFn):
     def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
         """Write the units one at a time, and report each before it begins."""
         for rows in units():
-            tell(
-                f"unit {rows.name}"
-                + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else "")
-            )
+            place = ""
+            if rows.file:
+                place = f" ({rows.relative}, {rows.start} to {rows.stop})"
+            tell(f"unit {rows.name}{place}")
             for _ in self._embedder.embed(iter([rows])):
                 self._renew()
 

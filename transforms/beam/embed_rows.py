@@ -204,8 +204,7 @@ def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     job.check_names(list(fields))
     job.check_prefix(list(fields))
     added: dict[str, Any] = {"norm": float, "tokens": int, "truncated": bool}
-    added |= {
-        **(PIECE_TYPES if job.adds_pieces else {}),
-        "embedding": typehints.Sequence[np.float32],
-    }
+    if job.adds_pieces:
+        added |= PIECE_TYPES
+    added["embedding"] = typehints.Sequence[np.float32]
     return row_type(fields, added), row_type(fields, {REASON: str})

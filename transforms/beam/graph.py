@@ -77,7 +77,10 @@ def _call_by_type(
     """Yield the results, each tagged with the output of its type."""
     for item in function(element, *arguments):
         tag = outputs.get(type(item))
-        yield item if tag is None else TaggedOutput(tag, item)
+        if tag is None:
+            yield item
+        else:
+            yield TaggedOutput(tag, item)
 
 
 def keeping_lease(

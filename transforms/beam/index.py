@@ -288,8 +288,10 @@ def timed_together(
 def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
     """Yield as `timed_together`; groups of an index to train come bare, for their output."""
     for element in timed_together(*arguments):
-        is_group = isinstance(element.work, TrainingGroup)
-        yield element.work if is_group else element
+        if isinstance(element.work, TrainingGroup):
+            yield element.work
+        else:
+            yield element
 
 
 def facts_of(element: IndexElement) -> list[RunFact]:

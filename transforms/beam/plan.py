@@ -124,8 +124,8 @@ class PlanFilesFn(beam.DoFn):
         except SentenceBeamError as error:
             yield Problem.of(error)
             return
-        # One file may take longer than ten minutes: its checksum, or all of it where unreadable
-        # ones are left out.
+        # One file may take longer than ten minutes: for its checksum, or to read all of it if
+        # unreadable files are left out.
         with kept_alive(self._job.root, self._job.run.id):
             found = self._planner.plan_all(listed.files)
         yield from (item for item in found if isinstance(item, Problem))

@@ -82,7 +82,9 @@ class QuantizeFn(beam.DoFn):
         if measured.problem is not None or any(True for _ in problems):
             return
         try:
-            yield quantize_unit(unit, self._run, measured.ranges) if unit.path else unit
+            if unit.path:
+                unit = quantize_unit(unit, self._run, measured.ranges)
+            yield unit
             self._renew()
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))

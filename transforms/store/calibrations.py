@@ -24,7 +24,9 @@ def read_calibration(folder: str) -> Calibration:
 def keep_calibration(root: str, calibration: Calibration) -> None:
     """Write a calibration into a store, if its copy is missing or damaged."""
     folder = storage.join(root, layout.calibration(calibration.digest))
-    for name, data in calibration.to_files().items() if not _is_whole(folder) else ():
+    if _is_whole(folder):
+        return
+    for name, data in calibration.to_files().items():
         storage.replace(storage.join(folder, name), data)
 
 

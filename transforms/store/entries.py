@@ -11,10 +11,15 @@ from transforms.store import layout
 
 
 def stored(kind: str) -> Reader:
-    """The path of a file of one kind, relative to the store."""
-    return lambda value, where: (
-        value if layout.is_a(kind, value) else fail(where, f"a path of this store's {kind}")
-    )
+    """Return the reader of a path of a file of one kind, relative to the store."""
+
+    def read(value: Any, where: str) -> str:
+        if not layout.is_a(kind, value):
+            fail(where, f"a path of this store's {kind}")
+        path: str = value
+        return path
+
+    return read
 
 
 def _run(value: Any, where: str) -> str:
@@ -376,9 +381,11 @@ class IndexEntry(JsonEntry):
 
 
 def _check_paths(value: Any, where: str) -> None:
-    for name, item in value.items() if isinstance(value, dict) else ():
-        if name in ("path", "locator") or name.endswith("_path"):
-            stored("index")(item, f"{where}.{name}")
-        _check_paths(item, f"{where}.{name}")
-    for place, item in enumerate(value) if isinstance(value, list) else ():
-        _check_paths(item, f"{where}[{place}]")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name in ("path", "locator") or name.endswith("_path"):
+                stored("index")(item, f"{where}.{name}")
+            _check_paths(item, f"{where}.{name}")
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            _check_paths(item, f"{where}[{place}]")

@@ -12,9 +12,11 @@ from transforms.store.runs.run_ids import last_run, start_of
 from transforms.store.shards.columns import own_columns
 from transforms.store.shards.reading import open_shard
 
-RUNNING, UNFINISHED = "running", "unfinished"
+RUNNING = "running"
+UNFINISHED = "unfinished"
 NO_RESULT = "its result is missing"
-ROWS, WORK = ("read", "written", "rejected"), ("embedded", "reused", "duplicates", "carried")
+ROWS = ("read", "written", "rejected")
+WORK = ("embedded", "reused", "duplicates", "carried")
 OF_A_RUN = (
     "run",
     "status",
@@ -81,14 +83,11 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
         faults.append(str(error))
         return None
     own = own_columns(schema.names)
-    return [
-        {
-            "name": field.name,
-            "type": str(field.type),
-            "kind": "own" if field.name in own else "kept",
-        }
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        kind = "own" if field.name in own else "kept"
+        columns.append({"name": field.name, "type": str(field.type), "kind": kind})
+    return columns
 
 
 def _index(index: IndexEntry | None) -> dict[str, Any] | None:
@@ -106,8 +105,8 @@ def _index(index: IndexEntry | None) -> dict[str, Any] | None:
         "recall_100",
         "recall_changed",
     )
-    told = index.to_json()
-    return {"segments": len(index.segments), **{name: told.get(name) for name in names}}
+    entry = index.to_json()
+    return {"segments": len(index.segments), **{name: entry.get(name) for name in names}}
 
 
 def _index_bytes(index: IndexEntry | None) -> int:
@@ -134,7 +133,7 @@ def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
 
 
 def _ended(result: Result) -> dict[str, Any]:
-    told = asdict(result)
+    fields = asdict(result)
     rows = {name: result.ledger[name] for name in ROWS if name in result.ledger}
     work = {name: result.ledger[name] for name in WORK if name in result.ledger}
-    return {**{name: told[name] for name in OF_A_RUN}, "rows": rows, "work": work}
+    return {**{name: fields[name] for name in OF_A_RUN}, "rows": rows, "work": work}

@@ -78,7 +78,9 @@ class Ledger:
     def __add__(self, other: "Ledger") -> "Ledger":
         sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
         known = [pieces for pieces in (self.pieces, other.pieces) if pieces is not None]
-        return Ledger(**sums, pieces=sum(known) if known else None)
+        if not known:
+            return Ledger(**sums)
+        return Ledger(**sums, pieces=sum(known))
 
     def rejects_too_many(self, share: float) -> bool:
         """Return whether too large a share of the rows was rejected.
@@ -107,7 +109,11 @@ class Ledger:
                 " rejected; nothing committed"
             )
         made = self.embedded + self.reused + self.duplicates + self.carried
-        rows, what = (self.written, "rows") if self.pieces is None else (self.pieces, "pieces")
+        rows = self.written
+        what = "rows"
+        if self.pieces is not None:
+            rows = self.pieces
+            what = "pieces"
         if rows != made:
             raise LedgerError(
                 f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused}"
@@ -204,7 +210,13 @@ def span_name(unit: str) -> str:
 def place_of(unit: UnitRecord) -> tuple[int, float]:
     """Return the sort key of a unit within its span."""
     start, stop = unit.range
-    return start, float("inf") if stop is None else stop
+    if stop is None:
+        return start, float("inf")
+    return start, stop
+
+
+def _end_of(stop: int | None) -> int:
+    return -1 if stop is None else stop
 
 
 def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
@@ -217,8 +229,8 @@ def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
                 f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing"
                 " committed"
             )
-        expected = unit.range[1] if unit.range[1] is not None else -1
-    if not units or expected != (span.stop if span.stop is not None else -1):
+        expected = _end_of(unit.range[1])
+    if not units or expected != _end_of(span.stop):
         raise LedgerError(
             f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed"
         )

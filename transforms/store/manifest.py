@@ -178,10 +178,7 @@ class Manifest(JsonEntry):
         # of shards whose records lack theirs
         form = run_form(self.space, self.generation, self.options)
         try:
-            units = [
-                UnitRecord.from_dict(unit if "form" in unit else {**unit, "form": form})
-                for unit in listed
-            ]
+            units = [UnitRecord.from_dict({"form": form, **unit}) for unit in listed]
             return sorted(units, key=lambda unit: unit.unit)
         except SentenceBeamError as error:
             raise SentenceBeamError(
@@ -308,7 +305,8 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
 
     Raises SentenceBeamError if the manifest is corrupt.
     """
-    path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
+    name = layout.snapshot(run) if run else layout.MANIFEST
+    path = storage.join(root, name)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         return None
@@ -330,13 +328,13 @@ def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | 
     or different, `manifest.json` is read, which the run began with. Raises SentenceBeamError if
     neither is that snapshot.
     """
-    for snapshot in (run, None) if run is not None else ():
+    if run is None:
+        return None
+    for snapshot in (run, None):
         with contextlib.suppress(SentenceBeamError):
             found = read_manifest(root, snapshot)
             if found is not None and found.run == run and digest in (None, found.digest):
                 return found
-    if run is None:
-        return None
     raise SentenceBeamError(
         f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see"
         " verify, and run again"

@@ -96,10 +96,10 @@ class Store:
         if column is None:
             return self.numpy()[1]
         entry = self.manifest.ranges
-        coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
-        return coding.decode(
-            column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        )
+        ranges = kept_ranges(self.root, entry) if entry else None
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        return Coding(self.space, ranges).decode(column)
 
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all rows, strings [n], and their vectors, float32 [n, dim]."""
@@ -126,15 +126,17 @@ class Store:
         """
         import pyarrow.compute as pc
 
-        asked = pa.array(dict.fromkeys([ids] if isinstance(ids, str) else ids), pa.string())
-        found = self.dataset().to_table(filter=pc.field("id").isin(asked))
-        place = pc.index_in(found["id"], asked).to_numpy()
-        missing = np.setdiff1d(np.arange(len(asked)), place)
+        if isinstance(ids, str):
+            ids = [ids]
+        wanted = pa.array(dict.fromkeys(ids), pa.string())
+        rows = self.dataset().to_table(filter=pc.field("id").isin(wanted))
+        place = pc.index_in(rows["id"], wanted).to_numpy()
+        missing = np.setdiff1d(np.arange(len(wanted)), place)
         if len(missing):
             raise OptionError(
-                f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}"
+                f"{self.root} has no row with the id {wanted[int(missing[0])].as_py()!r}"
             )
-        return found.take(np.argsort(place, kind="stable"))
+        return rows.take(np.argsort(place, kind="stable"))
 
     def info(self) -> dict[str, Any]:
         """Return facts about the store, as `sentence-beam info --json` prints them.
@@ -207,7 +209,8 @@ def open_store(path: StrPath, snapshot: str | None = None) -> Store:
     Raises OptionError if it does not exist.
     """
     root = storage.absolute(path)
-    manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
+    run = None if snapshot is None else named_run(root, snapshot)
+    manifest = read_manifest(root, run)
     if manifest is None:
         raise no_snapshot(root, snapshot)
     return Store(manifest)
@@ -220,29 +223,35 @@ def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
     runs without a snapshot that may be named too. Raises OptionError for a name of no run, and for
     the beginning of several.
     """
-    if name == LATEST_NAME or re.fullmatch(r"-[1-9]\d{0,5}", name):
-        manifest = read_manifest(root)
-        for _ in range(0 if name == LATEST_NAME else -int(name)):
-            earlier = manifest.previous if manifest is not None else None
-            manifest = read_manifest(root, earlier) if earlier else None
-        if manifest is None:
-            raise no_snapshot(root, name)
-        return manifest.run
+    if name == LATEST_NAME:
+        return _run_before(root, 0, name)
+    if re.fullmatch(r"-[1-9]\d{0,5}", name):
+        return _run_before(root, -int(name), name)
     runs = sorted({*snapshots(root), *others}, reverse=True)
     if name in runs:
-        found = [name]
-    else:
-        found = [run for run in runs if name and run.startswith(name)]
-    if len(found) > 1:
+        return name
+    matches = [run for run in runs if name and run.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         what = "runs" if others else "snapshots"
         raise OptionError(
-            f"{root}: {name} begins the names of {len(found)} {what} ({_some(found)}); say more"
+            f"{root}: {name} begins the names of {len(matches)} {what} ({_some(matches)}); say more"
         )
-    if found:
-        return found[0]
     if others:
         raise OptionError(f"{root} has no run {name}; the latest are {_some(runs)}")
     raise no_snapshot(root, name)
+
+
+def _run_before(root: str, steps: int, name: str) -> str:
+    """Return the run so many snapshots before the current one, which `name` asks for."""
+    manifest = read_manifest(root)
+    for _ in range(steps):
+        earlier = manifest.previous if manifest is not None else None
+        manifest = read_manifest(root, earlier) if earlier else None
+    if manifest is None:
+        raise no_snapshot(root, name)
+    return manifest.run
 
 
 def _some(runs: Sequence[str]) -> str:

@@ -71,7 +71,8 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
     for run in _unfinished(entries, now):
-        named.add_unfinished(run, read_plan(root, run) if layout.plan(run) in entries else None)
+        plan = read_plan(root, run) if layout.plan(run) in entries else None
+        named.add_unfinished(run, plan)
     gone = [
         path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)
     ]
@@ -231,8 +232,9 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
-        # named by its folder
-        return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths
+        if kind == "calibrations":  # named by its folder
+            return path.rpartition("/")[0] in self._paths
+        return path in self._paths
 
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)
@@ -243,8 +245,11 @@ def _words(value: Any) -> Iterator[str]:
     """Every string in some JSON."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, (list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _words(item)
+    elif isinstance(value, list):
+        for item in value:
             yield from _words(item)
 
 

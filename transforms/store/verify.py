@@ -118,8 +118,9 @@ def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
     starts = range(0, len(units), UNITS_IN_A_CHECK)
     parts = [Check(units=tuple(units[start : start + UNITS_IN_A_CHECK])) for start in starts]
     parts.append(Check(REST))
-    parts += [Check(INDEX_FILE, file) for file in (index.files if index else ())]
-    parts += [Check(SEGMENT, segment) for segment in (index.segments if index else ())]
+    if index is not None:
+        parts += [Check(INDEX_FILE, file) for file in index.files]
+        parts += [Check(SEGMENT, segment) for segment in index.segments]
     return [replace(part, place=place) for place, part in enumerate(parts)]
 
 
@@ -242,23 +243,28 @@ def _manifest_faults(manifest: Manifest) -> Iterator[str]:
         )
 
 
+def _known_sizes(manifest: Manifest) -> dict[str, int | None]:
+    """Return the size of every shard, reject file and index file, by path; None if unknown."""
+    sizes: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
+    sizes |= {unit.rejects: None for unit in manifest.units if unit.rejects}
+    if manifest.index:
+        sizes |= {path: None for path, _ in manifest.index.files}
+        sizes |= {segment.path: segment.bytes for segment in manifest.index.segments}
+        sizes |= {
+            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
+        }
+    return sizes
+
+
 def faults_without_reading(manifest: Manifest) -> Iterator[str]:
     """Yield a line for each fault that a listing and the small files tell.
 
     Files that the snapshot names are missing, or have another size than the manifest says.
     """
-    named: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
-    named |= {unit.rejects: None for unit in manifest.units if unit.rejects}
-    if manifest.index:
-        named |= {path: None for path, _ in manifest.index.files}
-        named |= {segment.path: segment.bytes for segment in manifest.index.segments}
-        named |= {
-            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
-        }
     sizes = {
         entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
     }
-    for path, wanted in named.items():
+    for path, wanted in _known_sizes(manifest).items():
         full = storage.join(manifest.root, path)
         if full not in sizes:
             yield f"{full} is missing"
@@ -309,9 +315,10 @@ def _with_reading(faults: Iterator[str]) -> Iterator[str]:
     except SentenceBeamError as error:
         yield str(error)
     except OSError as error:
-        yield (
-            f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
-        )
+        if error.filename:
+            yield f"{error.filename}: cannot be read ({error.strerror})"
+        else:
+            yield str(error)
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:

@@ -41,7 +41,8 @@ def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) 
             f"{path}: the shard is of another space ({info.space_id[:12]}, not"
             f" {manifest.space.id[:12]})"
         )
-    if info.ranges != (manifest.ranges.digest if manifest.ranges else None):
+    ranges = manifest.ranges.digest if manifest.ranges else None
+    if info.ranges != ranges:
         yield f"{path}: the shard counts between other ranges than those of the manifest"
     if info.rows != unit.rows:
         yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"

@@ -44,14 +44,10 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     ranges = next((fact.ranges for fact in facts if fact.ranges is not None), None)
     if ranges is not None:
         run = replace(run, ranges=ranges)
-    result = finish(
-        run,
-        _settled_or_problem(facts, run),
-        index.entry if index else None,
-        _duplicate_ids(facts, run),
-        total(facts),
-        index.measures if index else None,
-    )
+    entry = index.entry if index else None
+    measures = index.measures if index else None
+    found = _settled_or_problem(facts, run)
+    result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
     if index is not None:

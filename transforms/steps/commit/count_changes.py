@@ -28,7 +28,10 @@ from transforms.store.runs.result import read_result
 from transforms.store.runs.settled import Settled
 from transforms.store.shards.id_hashes import id_hashes
 
-KNOWN, CHANGES, DELETES, IDS = "known", "changes", "deletes", "ids"
+KNOWN = "known"
+CHANGES = "changes"
+DELETES = "deletes"
+IDS = "ids"
 
 
 @dataclass(frozen=True)
@@ -174,9 +177,8 @@ def _of_ids(shard: IdShard) -> Iterator[tuple[CountKey, RunFact | bytes]]:
     try:
         for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
             yield (IDS, number), ids
-    except (
-        SentenceBeamError
-    ) as error:  # nothing may be committed that names a shard which cannot be read
+    except SentenceBeamError as error:
+        # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.of(error))
 
 

@@ -47,7 +47,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
     own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
     if own is None:
-        death = died_of(work)
+        death = death_of(work)
         if death is not None:
             raise SentenceBeamError(
                 f"{death.at}: the worker died of it ({death.signal}), also in a process that did"
@@ -55,10 +55,12 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
                 " give workers more memory)"
             )
     yield
-    place.delete(*(paths if own is None else paths[: own + 1]))
+    if own is not None:
+        paths = paths[: own + 1]
+    place.delete(*paths)
 
 
-def died_of(work: Work) -> Death | None:
+def death_of(work: Work) -> Death | None:
     """Do the work in a process of its own, and return its death; None if it came to its end."""
     here, there = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))

@@ -22,7 +22,9 @@ def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
     """Yield the units of the spans, in order; rows are pieces if the run cuts documents."""
     for span in spans:
         units = _read(span, job)
-        yield from numbered(_cut(units, job), span.name) if job.chunks.cuts else units
+        if job.chunks.cuts:
+            units = numbered(_cut(units, job), span.name)
+        yield from units
 
 
 def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
@@ -34,9 +36,10 @@ def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
     for rows in units:
         cut = pieces_of(rows, job)
-        yield from (
-            split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
-        )
+        if cut.parts is None and cut.windows is None:
+            yield from split(cut, job.run.unit_tokens)
+        else:
+            yield cut
 
 
 def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:

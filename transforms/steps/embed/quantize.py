@@ -38,8 +38,10 @@ class Measured:
 
 def measure(unit: UnitRecord, root: str) -> Measured:
     """Return the ranges of a unit's vectors."""
+    if unit.path is None:
+        return Measured()
     try:
-        return Measured(_ranges(storage.join(root, unit.path)) if unit.path else None)
+        return Measured(_ranges(storage.join(root, unit.path)))
     except SentenceBeamError as error:
         return Measured(problem=Problem.of(error))
 

@@ -75,7 +75,9 @@ class DictRow:
     def before(self, prefix: Template) -> list[Before]:
         """Return the prefix of the pieces of its rows; a missing field adds nothing."""
         parts = prefix.around_headings(self._value_as_text)
-        return [parts if all(map(is_utf8, parts)) else None]
+        if all(map(is_utf8, parts)):
+            return [parts]
+        return [None]
 
     def _value_as_text(self, name: str) -> str | None:
         value = value_at(dict(self.row), name)
@@ -180,11 +182,9 @@ class ArrowRows:
         column = self.rows.column(field)
         try:
             found: list[Any] = column.to_pylist()
-        except UnicodeDecodeError:  # what is not UTF-8 becomes text that can't be encoded
+        except UnicodeDecodeError:
             parts = column.cast(pa.large_binary()).to_pylist()
-            found = [
-                part if part is None else part.decode("utf8", "surrogateescape") for part in parts
-            ]
+            found = list(map(_decoded, parts))
         return found
 
     def before(self, prefix: Template) -> list[Before]:
@@ -200,16 +200,20 @@ class ArrowRows:
                     f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it"
                 )
         found: list[Before] = []
-        for batch in (
-            [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches()
-        ):
+        for batch in self._batches():
             rows, reasons = named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
-            found += [
-                None if why else prefix.around_headings(row.get)
-                for row, why in zip(rows, bad, strict=True)
-            ]
+            for row, reason in zip(rows, bad, strict=True):
+                if reason:
+                    found.append(None)
+                else:
+                    found.append(prefix.around_headings(row.get))
         return found
+
+    def _batches(self) -> list[pa.RecordBatch]:
+        if isinstance(self.rows, pa.RecordBatch):
+            return [self.rows]
+        return self.rows.to_batches()
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
         """Yield one batch of its embedded rows, with added columns; none without rows."""
@@ -278,9 +282,17 @@ def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
         raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")
 
 
+def _decoded(text: bytes | None) -> str | None:
+    """Return bytes as text; what is not UTF-8 becomes characters that cannot be encoded."""
+    if text is None:
+        return None
+    return text.decode("utf8", "surrogateescape")
+
+
 def text_tokens(text: Any) -> int:
     """Return the estimated tokens of a text."""
-    return estimated_tokens(len(text) if isinstance(text, str) else 0, 1)
+    length = len(text) if isinstance(text, str) else 0
+    return estimated_tokens(length, 1)
 
 
 def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:

@@ -71,15 +71,16 @@ class RowsJob:
         chunks = ChunksSpec.parse(recipe.chunks)
         chunks.check_prefix(prefix)
         parse(prefix)
-        folder = os.path.isdir(recipe.model)
-        recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
+        if os.path.isdir(recipe.model):
+            recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
         said = recipe.as_exported(files)
         said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
-        fitted = None
         if said.calibration:
             fitted = read_calibration(said.calibration)
-        space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
+            space = said.space(files, fitted.digest, fitted.dim)
+        else:
+            space = said.space(files)
         return cls(said, machine, text, space, prefix, chunks)
 
     @property
@@ -95,7 +96,10 @@ class RowsJob:
     @property
     def added(self) -> frozenset[str]:
         """The names of the fields that rows get."""
-        return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
+        names = frozenset((*OF_VECTORS, REASON))
+        if self.adds_pieces:
+            names |= frozenset(OF_PIECES)
+        return names
 
     def load(self) -> "Encoder":
         """Return the encoder.
@@ -224,9 +228,9 @@ class RowEmbedder:
     def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
         """Return the window of held elements, and the function that waits for its vectors."""
         window = self._prepared(held)
-        return window, (
-            None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
-        )
+        if window.inputs is None:
+            return window, None
+        return window, window.inputs.start(self.encoder(), _nothing)
 
     def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()

@@ -84,9 +84,8 @@ class UnitEmbedder:
         store = UnitStore(
             job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
         )
-        last = LastSnapshot(
-            job.root, run.previous if job.reuse else None, space, run.previous_digest
-        )
+        previous = run.previous if job.reuse else None
+        last = LastSnapshot(job.root, previous, space, run.previous_digest)
         finisher = Finisher(space, partial(kept_calibration, job.root, space))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
@@ -289,16 +288,17 @@ def count(
     new[found.places] = False
     distinct = int(new.sum())
     reused_rows = len(inverse) - int(new[inverse].sum())
-    return UnitCounts(
+    counts = UnitCounts(
         embedded=distinct,
         reused=reused_rows,
         duplicates=len(inverse) - reused_rows - distinct,
-        real=embedded.stats.real if embedded else 0,
-        padded=embedded.stats.padded if embedded else 0,
         fallbacks=fallbacks(status),
-        oom_splits=embedded.stats.oom_splits if embedded else 0,
         damaged=found.damaged,
     )
+    if embedded is None:
+        return counts
+    stats = embedded.stats
+    return replace(counts, real=stats.real, padded=stats.padded, oom_splits=stats.oom_splits)
 
 
 def no_vectors(dim: int) -> Vectors:
@@ -357,11 +357,12 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
     for (row_id, _, _, file), places in documents.items():
         found = [row for row in places if bad[row]]
         if found and len(places) != columns["pieces"][places[0]]:
+            mend = "leave the document out"
+            if not rows.file:
+                mend += ", or say --partition file, which rejects it"
             raise DataGateError(
                 f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable"
-                " vector (zero, or not finite), and other units have pieces of it; leave the"
-                " document out"
-                + ("" if rows.file else ", or say --partition file, which rejects it")
+                f" vector (zero, or not finite), and other units have pieces of it; {mend}"
             )
         all_of[places] |= bool(found)
         first += found[:1]

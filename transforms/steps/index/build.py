@@ -214,7 +214,10 @@ def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[Run
     missed = None
     if first.job.required:
         missed = index_choice.missed(first.job.request, entry)
-    yield RunFact(problem=Problem.of(missed)) if missed else RunFact(index=IndexRecord(entry))
+    if missed is not None:
+        yield RunFact(problem=Problem.of(missed))
+    else:
+        yield RunFact(index=IndexRecord(entry))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
@@ -227,22 +230,30 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     )
     target = job.request.target
     half = held_out.tuning_half(texts)
-    recall, deep = (
-        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None
-        for k in (K, DEEP)
-    )
+    recall = None
+    deep = None
+    nprobe = job.plan.nprobe
+    rerank = job.plan.rerank
+    if found is not None:
+        recall = tuned_recall(exact.at(K), found, job.plan.rerank, target, half)
+        deep = tuned_recall(exact.at(DEEP), found, job.plan.rerank, target, half)
+    if recall is not None:
+        nprobe = recall.nprobe
+        rerank = recall.rerank
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(
         texts[reported], gains, positions, bound, folder.take(scratch.CROWDED)
     )
-    listed = [*segments, *([trained.held_out] if trained.held_out else [])]
+    listed = list(segments)
+    if trained.held_out is not None:
+        listed.append(trained.held_out)
     entry = IndexEntry(
         request=job.request,
         factory=job.plan.factory,
         metric=job.metric,
-        nprobe=recall.nprobe if recall else job.plan.nprobe,
-        rerank=recall.rerank if recall else job.plan.rerank,
+        nprobe=nprobe,
+        rerank=rerank,
         rows=sum(segment.rows for segment in listed),
         segments=tuple(listed),
         trained=TrainedEntry(

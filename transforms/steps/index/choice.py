@@ -88,14 +88,15 @@ def compared(
             f" {kind.plan.factory} ({costs}), {does}; ask for less, or allow more"
         )
     if len(tried) == 1:
-        kinds_told = "the only kind"
+        kinds_tried = "the only kind"
+        why = f"{kinds_tried} for {budgets}"
     else:
-        kinds_told = f"of {len(tried)} kinds"
-    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
+        kinds_tried = f"of {len(tried)} kinds"
+        why = f"{kinds_tried} for {budgets}, the one that finds most"
     if kind.plan.factory == "Flat":
         why = f"exact, for {budgets}"
     if not reached:
-        why = f"{kinds_told} within its bytes, none reaching {budgets}; it {does}"
+        why = f"{kinds_tried} within its bytes, none reaching {budgets}; it {does}"
     return kind, ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
 
 

@@ -146,10 +146,13 @@ class Folder:
     ) -> SegmentEntry:
         """Write a segment, its locator, and its rows' vectors if candidates are scored again."""
         path, sha256 = self.write(made.data, "faiss")
+        refine_file = None
+        if refine is not None:
+            refine_file = IndexFileEntry(*self.write(refine.to_bytes(), "refine"))
         empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
             self._checksum(path),
-            refine=IndexFileEntry(*self.write(refine.to_bytes(), "refine")) if refine else None,
+            refine=refine_file,
         )  # fmt: skip
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
 

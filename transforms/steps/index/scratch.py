@@ -77,7 +77,7 @@ def lists_after(turn: int) -> str:
 
 def lists_of_cell(cell: int, turn: int | None) -> str:
     """Return the name of the centroids of a cell's lists after a pass; None is the only pass."""
-    return f"lists-{cell}-{0 if turn is None else turn}.npy"
+    return f"lists-{cell}-{turn or 0}.npy"
 
 
 def rows(kind: str, number: int) -> str:

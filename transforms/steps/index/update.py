@@ -47,7 +47,9 @@ from transforms.store.index_files import locators
 from transforms.store.records import Problem
 
 HELD_OUT = "held-out"
-ADDED, REMOVED, STANDING = "added", "removed", "standing"
+ADDED = "added"
+REMOVED = "removed"
+STANDING = "standing"
 ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 
 

@@ -211,9 +211,10 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         ),
     )
     then = update.current.trained
-    high = recall.high if recall else None
     before = Fit(then.imbalance, then.closeness, then.recall)
-    now = Fit(imbalance(sizes), closeness_of(listed), recall.value if recall else None, high)
+    now = Fit(imbalance(sizes), closeness_of(listed), None)
+    if recall is not None:
+        now = replace(now, recall=recall.value, high=recall.high)
     return entry, drifted(before, now, update.metric)
 
 
@@ -233,7 +234,9 @@ def _measured(
     tuned = None
     if recall:
         tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target)
-    return tuned, RecallEntry(**changed) if changed else None
+    if not changed:
+        return tuned, None
+    return tuned, RecallEntry(**changed)
 
 
 def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:

@@ -83,7 +83,9 @@ def _rewritten(
             _copy_vectors(job, source, refine)
     first_new = writer.rows
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
-    locator = locators.LocatorBuilder([copied] if len(copied) else [])
+    locator = locators.LocatorBuilder()
+    if len(copied):
+        locator.batches.append(copied)
     held = target.kind == HELD_OUT
     if held:
         exact = None
@@ -154,13 +156,14 @@ def _new_rows(
 
     These are the held-out rows, or those of some groups.
     """
-    first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
-    name = scratch.held if held else scratch.new
-    buckets = range(update.buckets) if count else range(0)
-    found = [job.folder.tables(name(bucket), matching.NEW, first, count) for bucket in buckets]
-    table = pa.concat_tables(
-        [matching.NEW.empty_table(), *(part for parts in found for part in parts)]
-    )
+    tables = [matching.NEW.empty_table()]
+    for bucket in range(update.buckets):
+        if held:
+            tables += job.folder.tables(scratch.held(bucket), matching.NEW, 0)
+        elif groups:
+            count = groups[-1] - groups[0] + 1
+            tables += job.folder.tables(scratch.new(bucket), matching.NEW, groups[0], count)
+    table = pa.concat_tables(tables)
     shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
     order = np.lexsort((row, shard))
     numbers, starts = np.unique(shard[order], return_index=True)

@@ -53,7 +53,8 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
         part = slice(start, start + BLOCK)
         found = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
-        label[part], score[part] = found.lists[:, 0], found.scores[:, 0]
+        label[part] = found.lists[:, 0]
+        score[part] = found.scores[:, 0]
     return _clustered(stored, label, score, trained.centroids)
 
 

@@ -22,7 +22,8 @@ from transforms.search import Searcher, Selection
 from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
 from transforms.store.manifest import Manifest
 
-SHOWN_GROUPS, SHOWN_ROWS = 5, 3
+SHOWN_GROUPS = 5
+SHOWN_ROWS = 3
 
 
 @dataclass(frozen=True)

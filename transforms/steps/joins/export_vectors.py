@@ -24,13 +24,11 @@ from transforms.store.manifest import Manifest
 from transforms.store.shards.columns import PLACE_COLUMNS, own_columns
 from transforms.store.shards.reading import open_shard
 
-VECTORS, INDEX, IDS, ABOUT, TABLE = (
-    "vectors.npy",
-    "index.faiss",
-    "ids.parquet",
-    "vectors.json",
-    "rows",
-)
+VECTORS = "vectors.npy"
+INDEX = "index.faiss"
+IDS = "ids.parquet"
+ABOUT = "vectors.json"
+TABLE = "rows"
 
 
 def export_vectors(

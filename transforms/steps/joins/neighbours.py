@@ -132,7 +132,8 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
                 room = most
             stop = min(unit.rows, start + room)
             parts[-1].append((number, path, start, stop))
-            start, room = stop, room - (stop - start)
+            room -= stop - start
+            start = stop
     return [
         StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block
     ]

@@ -1,7 +1,7 @@
 """The file beside the neighbours: the request and how it ended, for a second run into a folder."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -87,24 +87,28 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
         problem = Problem.of(
             OptionError("--queries holds no query with text; check it and --text-column")
         )
-    blocks = sorted(ended.blocks, key=lambda block: block.path)
-    names = [block.path.rpartition("/")[2] for block in blocks]
-    said = {
-        "run": run,
-        "exit_code": problem.exit_code if problem else 0,
-        "message": problem.message if problem else "",
+    result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_counts(ended.blocks)}
+    if problem is None:
+        storage.delete_below(storage.join(output, WORK))
+    else:
+        result |= {"exit_code": problem.exit_code, "message": problem.message}
+    _write(output, {"asked": asked, **result})
+    return result
+
+
+def _counts(ended: Sequence[BlockRecord]) -> dict[str, Any]:
+    """Return the sums over blocks, and their files."""
+    blocks = sorted(ended, key=lambda block: block.path)
+    files = []
+    for block in blocks:
+        name = block.path.rpartition("/")[2]
+        files.append({"path": name, "queries": block.queries, "rows": block.rows})
+    return {
         "queries": sum(block.queries for block in blocks),
         "rejected": sum(block.rejected for block in blocks),
         "rows": sum(block.rows for block in blocks),
-        "files": [
-            {"path": name, "queries": block.queries, "rows": block.rows}
-            for name, block in zip(names, blocks, strict=True)
-        ],
+        "files": files,
     }
-    if problem is None:
-        storage.delete_below(storage.join(output, WORK))
-    _write(output, {"asked": asked, **said})
-    return said
 
 
 def ended(output: str, run: str) -> dict[str, Any] | None:

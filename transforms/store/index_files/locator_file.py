@@ -66,12 +66,11 @@ class LocatorFile:
         starts = np.cumsum(
             [0, *(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
         )[:-1]
+        read = functools.partial(_read, path, metadata, groups)
         checks = metadata.metadata.get(locators.CHECKS)
-        return cls(
-            checks.decode() if checks else None,
-            starts,
-            functools.partial(_read, path, metadata, groups),
-        )
+        if checks is None:
+            return cls(None, starts, read)
+        return cls(checks.decode(), starts, read)
 
     def places(self, rows: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
         """Return the names of shards, and for each row its shard among them and its row there.
@@ -88,10 +87,8 @@ class LocatorFile:
             here = np.flatnonzero(group == number)
             local = rows[here] - self._starts[number]
             numbers = found.shard[local]
-            shard[here], place[here] = (
-                np.where(numbers >= 0, numbers + len(names), -1),
-                found.row[local],
-            )
+            shard[here] = np.where(numbers >= 0, numbers + len(names), -1)
+            place[here] = found.row[local]
             names += found.shards
         return names, shard, place
 

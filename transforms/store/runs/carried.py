@@ -56,7 +56,8 @@ class Checked:
 
 
 NOTHING = Checked()
-THERE, COMPARED = Checked(shards=1), Checked(shards=1, compared=1)
+THERE = Checked(shards=1)
+COMPARED = Checked(shards=1, compared=1)
 
 
 def stride(manifest: Manifest | None, start: int, fraction: float) -> int:

@@ -21,6 +21,7 @@ def carry_renamed(
     a copy of it is read, since no two units may share a shard.
     """
     taken = {item.file.relative for item in planned if item.carried}
+    found = list(planned)
     free: dict[tuple[object, ...], list[Units]] = {}
     for file in manifest.files:
         known = manifest.units_by_file.get(file.path, [])
@@ -28,7 +29,10 @@ def carry_renamed(
             free.setdefault(
                 content_of(file.path, file.format, file.size, file.checksum), []
             ).append(known)
-    return [_renamed(item, free, shards) if item.spans else item for item in planned]
+    for place, item in enumerate(planned):
+        if item.spans:
+            found[place] = _renamed(item, free, shards)
+    return found
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:

@@ -115,7 +115,10 @@ def count_changes(sides: Iterable[ShardSide]) -> Changes:
     old: list[ShardSide] = []
     new: list[ShardSide] = []
     for side in sides:
-        (new if side.is_new else old).append(side)
+        if side.is_new:
+            new.append(side)
+        else:
+            old.append(side)
     deleted, added = _excess([side.ids for side in old], [side.ids for side in new])
     lost, _ = _excess([side.rows for side in old], [side.rows for side in new])
     return Changes(added=added, changed=lost - deleted, deleted=deleted)
@@ -177,8 +180,11 @@ def _compare(rows: pa.Table) -> pa.Table:
     for row_id, row_hash, sign in zip(
         *(column.to_pylist() for column in counts.columns), strict=True
     ):
-        if sign:
-            (added if sign > 0 else removed).setdefault(row_id, []).extend([row_hash] * abs(sign))
+        hashes = [row_hash] * abs(sign)
+        if sign > 0:
+            added.setdefault(row_id, []).extend(hashes)
+        elif sign < 0:
+            removed.setdefault(row_id, []).extend(hashes)
     found = [
         change
         for row_id in sorted({*removed, *added})

@@ -66,11 +66,13 @@ class RowKeys:
         if "piece" in names:
             batch = batch.filter(pc.equal(batch.column("piece"), 0))
         if self.by_text:
-            return hash_prefixes(
-                as_hashes(batch.column("doc_hash" if "doc_hash" in names else "row_hash"))
-            )
+            name = "doc_hash" if "doc_hash" in names else "row_hash"
+            return hash_prefixes(as_hashes(batch.column(name)))
         ids = batch.column("id")
-        return hash_ids(self._files(ids, {} if is_new else self.renamed) if self.by_file else ids)
+        if not self.by_file:
+            return hash_ids(ids)
+        renamed = {} if is_new else self.renamed
+        return hash_ids(self._files(ids, renamed))
 
     def _files(self, ids: pa.StringArray, renamed: dict[str, str]) -> pa.StringArray:
         """Return the relative paths of the files in ids, by their new names."""
@@ -90,9 +92,11 @@ class KeyedRows:
 def rows_gone(found: list[KeyedRows]) -> int:
     """Return the number of old rows beyond the new rows that have the same keys."""
     keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in found])
-    rows = np.concatenate(
-        [np.frombuffer(part.rows, np.uint32) * (-1.0 if part.is_new else 1.0) for part in found]
-    )
+    counts = []
+    for part in found:
+        sign = -1.0 if part.is_new else 1.0
+        counts.append(np.frombuffer(part.rows, np.uint32) * sign)
+    rows = np.concatenate(counts)
     _, places = np.unique(keys, return_inverse=True)
     left = np.bincount(places, rows)
     return int(left[left > 0].sum())
@@ -125,18 +129,23 @@ def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, s
     new = [file for file in files if file.relative not in was and file.size]
     left = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
     now_at = {file.path: file.relative for file in new}
-    found = {entry.path: now_at[entry.source] for entry in left if entry.source in now_at}
-    taken = set(found.values())
-    copies: dict[tuple[object, ...], list[str]] = {}
-    for file in new:
-        if file.relative not in taken:
-            content = content_of(file.relative, file.format, file.size, file.checksum)
-            copies.setdefault(content, []).append(file.relative)
+    moved = {entry.path: now_at[entry.source] for entry in left if entry.source in now_at}
+    taken = set(moved.values())
+    copies = _copies([file for file in new if file.relative not in taken])
     for entry in left:
         same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
-        if same and entry.path not in found:
-            found[entry.path] = same.pop()
-    return found
+        if same and entry.path not in moved:
+            moved[entry.path] = same.pop()
+    return moved
+
+
+def _copies(files: list[InputFile]) -> dict[tuple[object, ...], list[str]]:
+    """Return the relative paths of files by their content."""
+    copies: dict[tuple[object, ...], list[str]] = {}
+    for file in files:
+        content = content_of(file.relative, file.format, file.size, file.checksum)
+        copies.setdefault(content, []).append(file.relative)
+    return copies
 
 
 def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) -> int:

@@ -59,8 +59,9 @@ def finish(
             limit=limit_of(measures["embed"]),
             index=index,
             duplicate_ids=duplicate_ids,
-            changes=asdict(changes) if changes else None,
         )
+        if changes is not None:
+            result = replace(result, changes=asdict(changes))
         result = _record_committed(run.root, result)
     # the run has ended, and a raise would repeat it; a lease grows stale
     with contextlib.suppress(Exception):
@@ -85,6 +86,7 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
     checked = plan.checked
     ledger = tally.ledger
     moved = Moved.of([tally.moved])
+    moved_json = moved.to_json() if moved else None
     return replace(
         _ended(run, COMMITTED, message),
         ledger=asdict(ledger),
@@ -97,20 +99,19 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
         resumed=tally.resumed,
         made=tally.made,
         own_rows=tally.own_rows,
-        moved=moved.to_json() if moved else None,
+        moved=moved_json,
     )
 
 
 def _measures(
     run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
 ) -> Measures:
-    planned = None
+    planning = dict(plan.measures)
     if plan.written:
         planned = 1000 * (timestamp(plan.written) - timestamp(run.started))
+        planning |= summed([{"planned_ms": round(planned, 3)}])
     return {
-        "plan": (
-            plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}]))
-        ),
+        "plan": planning,
         "embed": settled.measures,
         "index": index,
         "commit": summed([watch.figures]),

@@ -56,8 +56,14 @@ MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
 ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
 # in the file's metadata
-BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
-MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged", b"bad", b"types"
+BUCKETS = b"buckets"
+CHECKED = b"checked"
+BESIDE = b"beside"
+MEASURES = b"measures"
+WRITTEN = b"written"
+UNCHANGED = b"unchanged"
+BAD = b"bad"
+TYPES = b"types"
 
 
 @by_values
@@ -190,14 +196,13 @@ class PlanNotes:
     def of(cls, schema: pa.Schema) -> "PlanNotes":
         """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
         names = {item.name.encode() for item in fields(cls)}
-        texts = {
-            name: value.decode() for name, value in (schema.metadata or {}).items() if name in names
-        }
-        said = {
-            name.decode(): value if name == WRITTEN else json.loads(value)
-            for name, value in texts.items()
-        }
-        notes: PlanNotes = dataclass_of(cls, said)
+        values: dict[str, Any] = {}
+        for name, value in (schema.metadata or {}).items():
+            if name == WRITTEN:
+                values[name.decode()] = value.decode()
+            elif name in names:
+                values[name.decode()] = json.loads(value.decode())
+        notes: PlanNotes = dataclass_of(cls, values)
         return notes
 
 

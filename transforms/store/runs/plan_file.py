@@ -100,7 +100,10 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     # those that are carried come after them
     for row, span in zip(spans, planned.work, strict=False):
         row |= _work_of(span)
-    return spans or [file | {"rows": 0 if planned.is_rowless else None}]
+    if spans:
+        return spans
+    rows = 0 if planned.is_rowless else None
+    return [file | {"rows": rows}]
 
 
 def _work_of(span: AnySpan) -> dict[str, Any]:

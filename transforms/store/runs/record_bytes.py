@@ -62,7 +62,8 @@ _OTHER_COUNTS = tuple(
 )
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
-_DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
+_SINGLE = struct.Struct("<f")
 
 
 def pack(record: UnitRecord) -> bytes:
@@ -74,8 +75,9 @@ def pack(record: UnitRecord) -> bytes:
     writer.text(record.file)
     writer.run(record.run)
     start, stop = record.range
+    end = 0 if stop is None else 1 + stop
     writer.number(start)
-    writer.number(0 if stop is None else 1 + stop)
+    writer.number(end)
     counts = {name: getattr(record, name) for name in _OTHER_COUNTS}
     for value in counts.values():
         writer.number(value)
@@ -96,34 +98,58 @@ def unpack(data: bytes) -> UnitRecord:
     place = reader.text() or ""
     file = reader.text() or ""
     run = reader.run()
-    start = reader.number()
-    stop = reader.number()
-    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
-    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
-    counts |= {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+    extent = _read_range(reader)
+    counts = _read_counts(reader, optional)
     damaged = tuple(reader.text() or "" for _ in range(optional["damaged"] or 0))
     moved = tuple(reader.decimal() for _ in range(optional["moved"] or 0))
-    as_they_are = {name: optional[name] for name in _AS_THEY_ARE}
-    if as_they_are["form"]:
-        as_they_are["form"] = sys.intern(as_they_are["form"])  # that of all units of a run
     of = key_of(file) if optional["of"] is None else optional["of"]
     unit = _join_name(of, place, optional["part"])
-    if optional["rejects"] == SAME:
-        rejects = optional["shard"]
-    else:
-        rejects = optional["rejects"]
+    path, rejects = _paths_of(optional, unit)
     return UnitRecord(
-        path=_path_of(optional["shard"], optional["shard_path"], unit, layout.shard),
+        path=path,
         unit=unit,
         file=file,
-        range=(start, stop - 1 if stop else None),
-        rejects=_path_of(rejects, optional["rejects_path"], unit, layout.rejects),
+        range=extent,
+        rejects=rejects,
         run=run,
         damaged=damaged,
         moved=moved,
         measures=reader.figures(),
-        **as_they_are,
+        **_values_as_they_are(optional),
         **counts,
+    )
+
+
+def _read_range(reader: "_ByteReader") -> tuple[int, int | None]:
+    start = reader.number()
+    end = reader.number()
+    if not end:
+        return start, None
+    return start, end - 1
+
+
+def _read_counts(reader: "_ByteReader", optional: Mapping[str, Any]) -> dict[str, Any]:
+    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
+    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
+    return counts | {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+
+
+def _values_as_they_are(optional: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: optional[name] for name in _AS_THEY_ARE}
+    if values["form"]:
+        values["form"] = sys.intern(values["form"])  # that of all units of a run
+    return values
+
+
+def _paths_of(optional: Mapping[str, Any], unit: str) -> tuple[str | None, str | None]:
+    """Return the paths of a unit's shard and reject file."""
+    shard = optional["shard"]
+    rejects = optional["rejects"]
+    if rejects == SAME:
+        rejects = shard
+    return (
+        _path_of(shard, optional["shard_path"], unit, layout.shard),
+        _path_of(rejects, optional["rejects_path"], unit, layout.rejects),
     )
 
 
@@ -136,8 +162,9 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
         rejects = SAME
     values = {name: getattr(record, name) for name in _AS_THEY_ARE}
     values |= {name: getattr(record, name) or None for name in _MOSTLY_ZERO}
-    values |= {"of": None if follows else of, "part": part}
     values |= {
+        "of": None if follows else of,
+        "part": part,
         "shard": shard,
         "shard_path": shard_path,
         "rejects": rejects,
@@ -151,7 +178,9 @@ def _split_name(unit: str) -> tuple[str, str, str | None]:
     """Return the parts of a unit's name: file or group, place in it, part of the place."""
     of, _, place = unit.partition("-")
     place, dot, part = place.partition(".")
-    return of, place, part if dot else None
+    if not dot:
+        return of, place, None
+    return of, place, part
 
 
 def _join_name(of: str, place: str, part: str | None) -> str:

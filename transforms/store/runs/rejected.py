@@ -75,12 +75,13 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
                 example.setdefault(row.reason, row.file)
     except SentenceBeamError as error:
         return f"reasons unknown, {error}"
-    keys = ""
-    if NULL_TEXT in example:
-        keys = _keys(plan, example[NULL_TEXT])
-    return ", ".join(
-        f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common()
-    )
+    parts = []
+    for reason, count in counts.most_common():
+        part = f"{count:,} {reason}"
+        if reason == NULL_TEXT:
+            part += _keys(plan, example[NULL_TEXT])
+        parts.append(part)
+    return ", ".join(parts)
 
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
@@ -109,33 +110,47 @@ def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
     current = read_manifest(root)
     runs = sorted(runs_of(root), reverse=True)
     if run is not None:
-        run = named_run(root, run, runs)
-    candidates = [run] if run else runs
-    for name in candidates:
-        found = storage.storage_of(root).read_versioned(
-            storage.join(root, layout.reject_list(name))
-        )
-        if found is not None:
-            return name, _listed(root, name, found[0])
-        manifest = None
+        return _rejects_of_run(root, named_run(root, run, runs), current)
+    for name in runs:
+        listed = _listed(root, name)
+        if listed is not None:
+            return name, listed
         if current is not None and current.run == name:
-            manifest = current
-        manifest = manifest or (read_manifest(root, run) if run else None)
-        if manifest is not None:
-            return name, reject_files(manifest)
-    if run is None and current is not None:  # its folder below runs/ was removed
+            return name, reject_files(current)
+    if current is not None:  # its folder below runs/ was removed
         return current.run, reject_files(current)
-    named = f" of a run {run}" if run else ""
-    raise OptionError(
-        f"{root} has no list of rejected rows{named}; check the path, or see history for the runs"
+    raise _no_list(root, "")
+
+
+def _rejects_of_run(root: str, run: str, current: Manifest | None) -> tuple[str, list[str]]:
+    """Return a run and its reject files, from its list or its snapshot."""
+    listed = _listed(root, run)
+    if listed is not None:
+        return run, listed
+    if current is None or current.run != run:
+        current = read_manifest(root, run)
+    if current is None:
+        raise _no_list(root, f" of a run {run}")
+    return run, reject_files(current)
+
+
+def _no_list(root: str, of_run: str) -> OptionError:
+    return OptionError(
+        f"{root} has no list of rejected rows{of_run}; check the path, or see history for the runs"
     )
 
 
-def _listed(root: str, run: str, data: bytes) -> list[str]:
-    """Return the reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
+def _listed(root: str, run: str) -> list[str] | None:
+    """Return the reject files in the list of a run, None without a list.
+
+    Raises SentenceBeamError if the list is damaged.
+    """
     path = storage.join(root, layout.reject_list(run))
+    found = storage.storage_of(root).read_versioned(path)
+    if found is None:
+        return None
     with refuse_damage(f"{path} is not the list that was written", "run embed again"):
-        return list(dataclass_of(_Listed, json.loads(data)).rejects)
+        return list(dataclass_of(_Listed, json.loads(found[0])).rejects)
 
 
 def reject_files(manifest: Manifest) -> list[str]:

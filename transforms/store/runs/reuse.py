@@ -142,13 +142,12 @@ class LastSnapshot:
         else:
             key = unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
-            files = (unit.file,) if unit.file else unit.sources
-            self._last = (
-                key,
-                self.shards(
-                    self._known.of_bucket(bucket) if bucket else self._known.of_files(files)
-                ),
-            )
+            if bucket is not None:
+                units = self._known.of_bucket(bucket)
+            else:
+                files = (unit.file,) if unit.file else unit.sources
+                units = self._known.of_files(files)
+            self._last = (key, self.shards(units))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
@@ -327,15 +326,18 @@ def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
     truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
     tokens = batch.column("tokens").to_numpy()
     limit = space.max_tokens or 0  # without a limit nothing is cut
+    pooled = None
+    if final:
+        embedding = as_matrix(batch.column("embedding"))
+        if "pooled" in batch.schema.names:
+            pooled = as_matrix(batch.column("pooled"))
+    else:
+        embedding = pooled_vectors(batch, space.normalize)
     return Vectors(
-        embedding=as_matrix(batch.column("embedding"))
-        if final
-        else pooled_vectors(batch, space.normalize),
+        embedding=embedding,
         norm=batch.column("norm").to_numpy(),
         tokens=tokens,
         truncated=truncated,
         lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
-        pooled=as_matrix(batch.column("pooled"))
-        if final and "pooled" in batch.schema.names
-        else None,
+        pooled=pooled,
     )

@@ -18,7 +18,8 @@ def new_run(root: str | None = None) -> str:
 
     It is greater than the id of every run of the store `root`, if given.
     """
-    return following(last_run(root) if root else None, datetime.now(UTC))
+    last = last_run(root) if root else None
+    return following(last, datetime.now(UTC))
 
 
 def following(last: str | None, now: datetime) -> str:

@@ -127,5 +127,6 @@ def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
     for column in OWN:
         if column.is_optional or (column.is_of_pieces and not pieces):
             continue
-        fields.append((column.name, embedding if column.type is None else column.type))
+        kind = embedding if column.type is None else column.type
+        fields.append((column.name, kind))
     return pa.schema(fields)

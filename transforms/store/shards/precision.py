@@ -32,7 +32,9 @@ _BITS = ("binary", "ubinary")
 _FIRST = {"int8": -128, "uint8": 0}
 _LEVELS = 255
 _BLOCK_ROWS = 8192
-SPACE, RANGES = b"space", b"ranges"  # in a shard's metadata
+# in a shard's metadata
+SPACE = b"space"
+RANGES = b"ranges"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,9 @@ def code_width(precision: str, dim: int) -> int:
 def vector_bytes(precision: str, dim: int) -> int:
     """Return the bytes of a stored vector, with the floats that are kept beside codes."""
     codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
-    return codes + (0 if precision == "float32" else 4 * dim)
+    if precision == "float32":
+        return codes
+    return codes + 4 * dim
 
 
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
@@ -152,7 +156,9 @@ def dequantize(
     They are within half a step of those coded, or 1 and -1 for bits.
     """
     if precision in _BITS:
-        packed = codes.view(np.uint8) ^ np.uint8(0x80 if precision == "binary" else 0)
+        packed = codes.view(np.uint8)
+        if precision == "binary":
+            packed = packed ^ np.uint8(0x80)
         return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
     if precision in RANGED:
         assert ranges is not None
@@ -191,7 +197,9 @@ class Coding:
         found = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
             space = Space.from_json(json.loads(found[SPACE]))
-        return cls(space, Ranges.from_bytes(found[RANGES], where) if RANGES in found else None)
+        if RANGES not in found:
+            return cls(space)
+        return cls(space, Ranges.from_bytes(found[RANGES], where))
 
     @property
     def is_exact(self) -> bool:
@@ -201,8 +209,10 @@ class Coding:
     @property
     def metadata(self) -> dict[str, str]:
         """The metadata of a shard with this coding."""
-        said = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
-        return said | ({RANGES.decode(): self.ranges.to_bytes().decode()} if self.ranges else {})
+        metadata = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
+        if self.ranges is not None:
+            metadata[RANGES.decode()] = self.ranges.to_bytes().decode()
+        return metadata
 
     def encode(self, vectors: np.ndarray) -> pa.FixedSizeListArray:
         """Return the column that holds vectors float32 [n, d]."""

@@ -186,7 +186,9 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     _compare(path, hashlib.sha256(data).hexdigest(), sha256)
     parquet = pq.ParquetFile(pa.BufferReader(data))
     names = parquet.schema_arrow.names
-    return parquet.read(names if columns is None else [name for name in columns if name in names])
+    if columns is not None:
+        names = [name for name in columns if name in names]
+    return parquet.read(names)
 
 
 def check_shard(path: str, sha256: str | None) -> None:

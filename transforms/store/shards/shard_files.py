@@ -43,12 +43,12 @@ class _ShardFiles(fs.FileSystemHandler):
         return path
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return [
-            fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
-            if path in self._sizes
-            else fs.FileInfo(path, fs.FileType.NotFound)
-            for path in paths
-        ]
+        return list(map(self._file_info, paths))
+
+    def _file_info(self, path: str) -> fs.FileInfo:
+        if path not in self._sizes:
+            return fs.FileInfo(path, fs.FileType.NotFound)
+        return fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         if path not in self._sizes:

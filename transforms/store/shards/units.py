@@ -143,7 +143,8 @@ class UnitStore:
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = self._located(record, unit, data)
-        return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
+        figures = watch.figures if watch else {}
+        return self._write_sidecar(unit, replace(record, measures=figures))
 
     def _form_of(self, unit: PreparedUnit) -> str | None:
         kept = None
@@ -283,9 +284,10 @@ COUNTED = (
 def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
     """Return whether a sidecar is of this unit: whole numbers that add up to its rows."""
     made = record.embedded + record.reused + record.duplicates
+    path = unit.shard if record.rows else None
     return (
         all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
-        and record.path == (unit.shard if record.rows else None)
+        and record.path == path
         and (record.rejects is None) == (record.rejected == 0)
         and record.read == record.written + record.rejected
         and (record.documents is None) == (unit.rows.pieces is None)
@@ -311,12 +313,13 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
 
 def _record(unit: PreparedUnit, vectors: Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
     rows = unit.rows
+    documents = None if rows.pieces is None else rows.documents
     return UnitRecord(
         path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
         read=rows.documents + rejected, rejected=rejected, rejects=None,
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(),
-        **vars(counts), documents=None if rows.pieces is None else rows.documents,
+        **vars(counts), documents=documents,
         **sums_of(rows.pieces), blank=blank_lines(rows.rejects),
     )  # fmt: skip
 
@@ -343,23 +346,30 @@ def read_written(
     """
     table = reading.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
     own = own_columns(table.column_names)
-    is_cut = "piece" in table.column_names
-    kept = table.select([name for name in table.column_names if name not in own])
+    kept = None
+    kept_names = [name for name in table.column_names if name not in own]
+    if kept_names:
+        kept = table.select(kept_names)
+    pieces = None
+    if "piece" in table.column_names:
+        pieces = table.select(PIECE_COLUMNS)
+    file = None
+    if unit.file:
+        file = InputFile("", unit.file, "", "", 0, "", "")
+    rejects = []
+    if unit.rejects:
+        rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
     rows = UnitRows(
         name=unit.unit,
-        file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
+        file=file,
         start=unit.range[0],
         stop=unit.range[1],
         ids=table.column("id").to_pylist(),
         texts=[],
         positions=[],
-        kept=kept if kept.num_columns else None,
-        rejects=(
-            read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
-            if unit.rejects
-            else []
-        ),
-        pieces=table.select(PIECE_COLUMNS) if is_cut else None,
+        kept=kept,
+        rejects=rejects,
+        pieces=pieces,
     )
     hashes = table.column("row_hash").to_pylist()
     digest = writing.unit_digest(store.space, rows, hashes, generation, store.ranges)

@@ -28,10 +28,9 @@ PAGE_BYTES = 64 << 10
 def with_text(rows: UnitRows) -> UnitRows:
     """Return the rows with their texts as the first kept column; for pieces, their own text."""
     text = pa.table({TEXT: pa.array(own_texts(rows), pa.string())})
-    for field, column in (
-        zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ()
-    ):
-        text = text.append_column(field, column)
+    if rows.kept is not None:
+        for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True):
+            text = text.append_column(field, column)
     return replace(rows, kept=text)
 
 
@@ -53,8 +52,12 @@ def unit_digest(
     else:
         kept = pa.schema([])
     schema = schema_of(space, kept, rows.pieces is not None)
-    identity = [space.id, str(schema), *([generation] if generation else [])]
-    digest = hashlib.sha256(json.dumps([*identity, *([ranges.digest] if ranges else [])]).encode())
+    identity: list[object] = [space.id, str(schema)]
+    if generation:
+        identity.append(generation)
+    if ranges is not None:
+        identity.append(ranges.digest)
+    digest = hashlib.sha256(json.dumps(identity).encode())
     if rows.ids:
         digest.update(_ids_and_hashes(rows.ids, hashes))
     if rows.pieces is not None:
