@@ -73,16 +73,14 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     for run in _unfinished(entries, now):
         plan = read_plan(root, run) if layout.plan(run) in entries else None
         named.add_unfinished(run, plan)
-    gone = [
-        path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)
-    ]
-    gone.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
-    runs = [layout.snapshot_run(path) for path in gone]
+    old = [path for path, entry in entries.items() if entry.modified < cutoff]
+    unused = [path for path in old if _is_rubbish(path, named)]
+    unused.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
     return Rubbish(
         root=root,
-        snapshots=tuple(run for run in runs if run is not None),
+        snapshots=tuple(name for path in unused if (name := layout.snapshot_run(path))),
         kept=tuple(named.runs),
-        files=tuple(entries[path] for path in gone),
+        files=tuple(entries[path] for path in unused),
         version=current.version,
     )
 

@@ -56,19 +56,17 @@ def _work(
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     rows = sum(rows for _, rows, _ in shards)
-    lack = None
-    if remembered:
-        lack = index_choice.lack_of_rows(request.index, rows)
+    last = before.index if before else None
+    required = not remembered and request.target_recall is not None
+    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
     if lack:
         request = replace(request, index="auto")
-    asked = not remembered and request.target_recall is not None
-    why = why_retrain(run, before, request, rows)
-    if lack:
-        why = f"{lack}; from now on it is as auto chooses"
-    last = before.index if before else None
+        why: str | None = f"{lack}; from now on it is as auto chooses"
+    else:
+        why = why_retrain(run, before, request, rows)
     if why is not None or before is None or last is None:
         yield from index_build.begin(
-            job, shards, request, last, why or "", unit=unit, required=asked
+            job, shards, request, last, why or "", unit=unit, required=required
         )
         return
     update = _update(before, last, shards, request, merge, unit)
@@ -167,25 +165,40 @@ def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: 
     current = before.index if before else None
     if before is None or current is None:
         return ""
+    return (
+        _other_vectors(run, before)
+        or _other_index(run, before, request, current, rows)
+        or _damage(run.root, current)
+        or resized(current.trained.corpus, rows)
+    )
+
+
+def _other_vectors(run: Run, before: Manifest) -> str | None:
+    """Return why the vectors of a run are not those of the last index."""
     if before.space.id != run.space.id:
         return "the vectors are of another space"
     if before.generation != run.generation:
         return "everything was embedded anew"
     if before.ranges != run.ranges:
         return "the vectors are stored between other bounds"
-    last = current.request
-    same_metric = _compared_alike(metric_of(request, run, before), current.metric, before.space)
-    if request.kind != last.kind or not same_metric:
+    return None
+
+
+def _other_index(
+    run: Run, before: Manifest, request: IndexRequest, current: IndexEntry, rows: int
+) -> str | None:
+    """Return why a request is not for the kind of the current index."""
+    metric = metric_of(request, run, before)
+    if request.kind != current.request.kind:
+        return "another index was asked for"
+    if not _compared_alike(metric, current.metric, before.space):
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"
-    if (
-        request.index in ("auto", "compact")
-        and current.factory == "Flat"
-        and rows >= index_choice.FLAT_BELOW
-    ):
+    is_chosen = request.index in ("auto", "compact")
+    if is_chosen and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
-    return _damage(run.root, current) or resized(current.trained.corpus, rows)
+    return None
 
 
 def _damage(root: str, index: IndexEntry) -> str | None:

@@ -127,12 +127,12 @@ def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, s
     """
     was = {entry.path: entry for entry in before if entry.size}
     new = [file for file in files if file.relative not in was and file.size]
-    left = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
+    missing = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
     now_at = {file.path: file.relative for file in new}
-    moved = {entry.path: now_at[entry.source] for entry in left if entry.source in now_at}
-    taken = set(moved.values())
-    copies = _copies([file for file in new if file.relative not in taken])
-    for entry in left:
+    moved = {entry.path: now_at[entry.source] for entry in missing if entry.source in now_at}
+    used = set(moved.values())
+    copies = _copies([file for file in new if file.relative not in used])
+    for entry in missing:
         same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
         if same and entry.path not in moved:
             moved[entry.path] = same.pop()

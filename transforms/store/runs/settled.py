@@ -200,13 +200,7 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
     the first fault, and LedgerError if the sums do not add up.
     """
     found = sorted(stretches, key=lambda stretch: stretch.number)
-    faults = [stretch.fault for stretch in found if stretch.fault]
-    if faults:
-        raise faults[0].error()
-    if [stretch.number for stretch in found] != list(range(STRETCHES)):
-        raise LedgerError(
-            f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed"
-        )
+    _check_complete(found)
     tally = reduce(lambda total, stretch: total + stretch.tally, found, Tally())
     tally.ledger.check()
     check_apart(tally.pieces_apart)
@@ -224,6 +218,17 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
         measures=summaries(stretch.figures for stretch in found),
         ms=sum(stretch.ms for stretch in found),
     )
+
+
+def _check_complete(found: list[SettledStretch]) -> None:
+    """Raise the error of the first fault, or LedgerError unless every stretch is there."""
+    for stretch in found:
+        if stretch.fault is not None:
+            raise stretch.fault.error()
+    if [stretch.number for stretch in found] != list(range(STRETCHES)):
+        raise LedgerError(
+            f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed"
+        )
 
 
 def _in_parts(root: str, plan: RecordedPlan, stretch: SettledStretch) -> SettledStretch:
