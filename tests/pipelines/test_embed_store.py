@@ -127,7 +127,7 @@ def test_a_disk_that_fills_up_behind_the_commit(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.store.runs.commit.record_result", _raise(errno.ENOSPC, "result.json")
+            "transforms.store.runs.finish.record_result", _raise(errno.ENOSPC, "result.json")
         )
         outcome = embed(glob, *ALL)
     assert outcome.status == 0

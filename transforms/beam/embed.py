@@ -112,7 +112,7 @@ class EmbedFn(beam.DoFn):
         """
         # the run is lost already; a rerun goes on from what is finished
         if self._problem is not None:
-            # again: what a bundle that is retried said is forgotten
+            # again: the outputs of a retried bundle are lost
             yield TaggedOutput(PROBLEMS, self._problem)
             return
         try:

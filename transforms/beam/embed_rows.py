@@ -84,20 +84,20 @@ class EmbedRows(beam.PTransform):
         deterministic: bool = False,
     ):
         super().__init__()
-        said: dict[str, Any] = {
+        options: dict[str, Any] = {
             "model": model,
             "revision": revision,
             "pooler": pooler,
             "dtype": dtype,
         }
-        said |= {
+        options |= {
             "calibration": calibration,
             "prompt": prompt,
             "prompt_name": prompt_name,
             "max_tokens": max_tokens,
         }
         recipe = Recipe.of(
-            {**said, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
+            {**options, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
         )
         self._job = RowsJob.of(
             recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix
@@ -140,7 +140,7 @@ class EmbedRowsFn(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = RowEmbedder(self._job, self._load, beam.Row, self._measured)
 
-    # Beam gives an element of several windows once for each if a window is asked for.
+    # Beam gives an element of several windows once for each if a DoFn requests the window.
     def process(
         self,
         element: Any,

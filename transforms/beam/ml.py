@@ -52,10 +52,10 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[EncoderOptions],
+        **options: Unpack[EncoderOptions],
     ):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
-        job = RowsJob.of(Recipe.of({"model": model, **said}), Machine(device), "")
+        job = RowsJob.of(Recipe.of({"model": model, **options}), Machine(device), "")
         # Plain values: MLTransform keeps handlers as JSON.
         self._recipe = vars(job.recipe)
         self._device = device
@@ -115,7 +115,7 @@ class TextEmbeddings(EmbeddingsManager):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[EncoderOptions],
+        **options: Unpack[EncoderOptions],
     ):
         super().__init__(
             columns=columns,
@@ -128,7 +128,7 @@ class TextEmbeddings(EmbeddingsManager):
             min_batch_size=min_batch_size,
             max_batch_size=max_batch_size,
             device=device,
-            **said,
+            **options,
         )
 
     def get_model_handler(self) -> ModelHandler:

@@ -276,10 +276,10 @@ def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
         name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
     ]
     if lacking:
-        said = "being pairs of id and text"
+        existing = "being pairs of id and text"
         if known:
-            said = f"but {', '.join(known)}"
-        raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")
+            existing = f"but {', '.join(known)}"
+        raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
 
 
 def _decoded(text: bytes | None) -> str | None:

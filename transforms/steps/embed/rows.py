@@ -74,14 +74,16 @@ class RowsJob:
         if os.path.isdir(recipe.model):
             recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
-        said = recipe.as_exported(files)
-        said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
-        if said.calibration:
-            fitted = read_calibration(said.calibration)
-            space = said.space(files, fitted.digest, fitted.dim)
+        exported = recipe.as_exported(files)
+        exported = replace(
+            exported, dtype=resolve_dtype(exported.dtype, machine.device, files.family)
+        )
+        if exported.calibration:
+            fitted = read_calibration(exported.calibration)
+            space = exported.space(files, fitted.digest, fitted.dim)
         else:
-            space = said.space(files)
-        return cls(said, machine, text, space, prefix, chunks)
+            space = exported.space(files)
+        return cls(exported, machine, text, space, prefix, chunks)
 
     @property
     def before_pieces(self) -> Template | None:

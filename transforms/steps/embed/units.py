@@ -136,11 +136,11 @@ class UnitEmbedder:
             )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
-            found = self._found(rows, taken(hashes, first))
+            found = self._found(rows, items_at(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
         inputs = None
         if len(new):
-            inputs = self._inputs(rows, taken(first, new.tolist()), watch)
+            inputs = self._inputs(rows, items_at(first, new.tolist()), watch)
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         if inputs is None:
             return UnitWork(unit, inverse, found, None, watch)
@@ -249,7 +249,7 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     return first, inverse
 
 
-def taken(items: list[Item], places: list[int]) -> list[Item]:
+def items_at(items: list[Item], places: list[int]) -> list[Item]:
     """Return the items at these places, each once and in order."""
     if len(places) == len(items):
         return items

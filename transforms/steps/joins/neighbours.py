@@ -234,18 +234,18 @@ class NeighbourSearch:
     def compare(self, block: str, group: Group) -> Problem | None:
         """Leave the best candidates that a group of rows has for a block's queries."""
         try:
-            queries, coarse = self._taken(block)
+            queries, coarse = self._read_queries(block)
             with progress.stage("comparing", len(queries.names), "queries"):
                 gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
-            _leave(self._found(block, group), gains=gains, positions=positions)
+            _leave(self._candidates_path(block, group), gains=gains, positions=positions)
         except SentenceBeamError as error:
             return Problem.of(_mended(error))
         return None
 
-    def _found(self, block: str, group: Group) -> str:
+    def _candidates_path(self, block: str, group: Group) -> str:
         return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
 
-    def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
+    def _read_queries(self, block: str) -> tuple[Queries, Coarse | None]:
         path = self._job.work(f"{block}.npz")
         arrays = _take(path)
         with _refuse_damage(path):
@@ -276,10 +276,11 @@ class NeighbourSearch:
         queries = Queries([], none, none, none)
         hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
-            queries, _ = self._taken(work.block)
+            queries, _ = self._read_queries(work.block)
             with progress.stage("scoring again", len(queries.names), "queries"):
                 hits = rows.hits(
-                    queries.vectors, _best(self._found(work.block, group) for group in work.groups)
+                    queries.vectors,
+                    _best(self._candidates_path(work.block, group) for group in work.groups),
                 )
             if self._job.itself:
                 hits = _without_itself(hits, queries)
@@ -288,7 +289,7 @@ class NeighbourSearch:
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
         path = self._job.path(work.block)
         storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
-        left = [self._found(work.block, group) for group in work.groups]
+        left = [self._candidates_path(work.block, group) for group in work.groups]
         if left:
             storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
         return BlockRecord(path, len(queries.names), len(table), work.rejected)

@@ -156,8 +156,8 @@ def remove(folder: str) -> None:
     storage.delete_below(folder)
 
 
-def _write(output: str, said: dict[str, Any]) -> None:
+def _write(output: str, content: dict[str, Any]) -> None:
     storage.overwrite(
         storage.join(output, RESULT),
-        (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode(),
+        (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(),
     )

@@ -70,18 +70,20 @@ class Paired:
     how: str
 
 
-def find_pairs(asked: PairsOptions) -> Paired:
+def find_pairs(options: PairsOptions) -> Paired:
     """Return the most similar pairs that the options ask for.
 
     Raises the errors that `embed` raises for files.
     """
     with tempfile.TemporaryDirectory() as folder:
-        if asked.store is not None:
-            collection = read_store(open_store(asked.store, asked.snapshot).manifest, Path(folder))
+        if options.store is not None:
+            collection = read_store(
+                open_store(options.store, options.snapshot).manifest, Path(folder)
+            )
         else:
-            collection = embed_files(asked, Path(folder))
-        pairs, how = most_similar(collection, asked)
-        rows = _as_rows(pairs, collection, asked.distinct)
+            collection = embed_files(options, Path(folder))
+        pairs, how = most_similar(collection, options)
+        rows = _as_rows(pairs, collection, options.distinct)
         return Paired(rows, len(collection.ids), len(collection.distinct), collection.rejected, how)
 
 
@@ -103,15 +105,15 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
     return Collection(ids, stored.vectors, first_copies(stored.hashes), stored.texts, pieces=pieces)
 
 
-def embed_files(asked: PairsOptions, folder: Path) -> Collection:
+def embed_files(options: PairsOptions, folder: Path) -> Collection:
     """Return the rows of the files, each text embedded once.
 
     The vectors are put into a file of the folder. Rows whose text has no finite vector are
     rejected.
     """
     with progress.stage("reading", things="rows"):
-        ids, texts, of, rejected = _read_texts(asked)
-    vectors = _embed(asked, texts, folder)
+        ids, texts, of, rejected = _read_texts(options)
+    vectors = _embed(options, texts, folder)
     finite = np.isfinite(vectors).all(axis=1)
     rows = np.flatnonzero(finite[of])
     of = of[rows]
@@ -126,15 +128,17 @@ def embed_files(asked: PairsOptions, folder: Path) -> Collection:
     )
 
 
-def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
+def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
     """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
-    columns = Columns(asked.text_column or "text", asked.id_column or None)
+    columns = Columns(options.text_column or "text", options.id_column or None)
     ids: list[str] = []
     texts: list[str] = []
     of: list[int] = []
     number: dict[bytes, int] = {}
     rejected = 0
-    for rows in read_files(list_files(asked.input or (), asked.format, asked.delimiter), columns):
+    for rows in read_files(
+        list_files(options.input or (), options.format, options.delimiter), columns
+    ):
         progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)
@@ -146,7 +150,7 @@ def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, 
     return ids, texts, np.array(of, np.int64), rejected
 
 
-def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
+def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
     """Return vectors of length 1, float32 [texts, d], mapped from a file.
 
     They are not finite for texts that have none.
@@ -154,7 +158,9 @@ def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
     with progress.stage(progress.LOADING):
         from transforms.encoder import Encoder
 
-        encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
+        encoder = Encoder.of(
+            Recipe.of(vars(options)), Machine(options.device, options.tokens_per_batch)
+        )
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     shape = (max(1, len(texts)), encoder.dim)
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)[: len(texts)]
@@ -173,22 +179,22 @@ def _of_length_1(vectors: np.ndarray) -> np.ndarray:
 
 
 def most_similar(
-    collection: Collection, asked: PairsOptions, exact_below: int = EXACT_BELOW
+    collection: Collection, options: PairsOptions, exact_below: int = EXACT_BELOW
 ) -> tuple[TopPairs, str]:
     """Return the k most similar pairs of rows, and how they were found.
 
     They are pairs of vectors if pairs are to be distinct.
     """
     vectors = collection.vectors
-    least = -np.inf if asked.min_score is None else asked.min_score
+    least = -np.inf if options.min_score is None else options.min_score
     exact = len(collection.distinct) < exact_below
     near = one_list(len(vectors)) if exact else _lists(vectors, least)
     copies = np.ones(len(vectors), bool)
     copies[collection.of] = False
     near[copies] = -1  # in no list: the first row of their text represents them
-    pairs = top_pairs(vectors, near, asked.k, least=least)
-    if not asked.distinct:
-        pairs = with_copies(pairs, vectors, collection.of, asked.k)
+    pairs = top_pairs(vectors, near, options.k, least=least)
+    if not options.distinct:
+        pairs = with_copies(pairs, vectors, collection.of, options.k)
     if exact:
         return pairs, "every pair compared"
     share = share_of_nearest(vectors, near)

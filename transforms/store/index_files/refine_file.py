@@ -11,7 +11,7 @@ from transforms.base.errors import DamagedIndexError
 from transforms.index.refine import check_rows, decoded, row_type
 from transforms.store.index_files import files as index_files
 
-GAP = 32 << 10  # bytes between rows that are rather read than asked for apart
+GAP = 32 << 10  # bytes between rows: a smaller gap is read, not skipped
 REQUESTS = 16  # at once
 
 

@@ -173,9 +173,9 @@ def checked_result(root: str, run: str) -> Result | None:
     with refuse_damage(
         f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"
     ):
-        said = json.loads(found[0])
-        result: Result = dataclass_of(Result, said)
-        check_digest(said, [item.name for item in fields(Result)])
+        content = json.loads(found[0])
+        result: Result = dataclass_of(Result, content)
+        check_digest(content, [item.name for item in fields(Result)])
         return result
 
 
