@@ -45,7 +45,7 @@ from transforms.index.faiss_module import use_threads
 from transforms.index.kmeans import kmeans
 from transforms.index.recall import segment_base
 from transforms.steps.index.files import Folder
-from transforms.steps.index.train import leave_rows, read_rows
+from transforms.steps.index.sample import leave_rows, read_rows
 
 BLOCK = 25_000
 QUERIES = 1000

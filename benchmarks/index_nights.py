@@ -26,7 +26,8 @@ from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from transforms.store.shards.vectors import Vectors

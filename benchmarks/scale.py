@@ -182,7 +182,8 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Commit the planned night: the plan read back, the units' records, ledger, manifest,
     pointer.
     """
-    from transforms.store.runs.commit import finish, settle
+    from transforms.store.runs.commit import settle
+    from transforms.store.runs.finish import finish
     from transforms.store.runs.settled import Settler
 
     job = resolved(where, unit_tokens).job

@@ -16,7 +16,8 @@ from transforms.base.memory import release_memory
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs import lease
-from transforms.store.runs.commit import Run, failed
+from transforms.store.runs.commit import Run
+from transforms.store.runs.finish import failed
 from transforms.store.runs.plan import has_plan
 from transforms.store.runs.result import (
     COMMITTED,

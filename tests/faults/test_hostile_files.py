@@ -48,11 +48,11 @@ from transforms.search import Searcher
 from transforms.space import parse_pooler, row_hashes
 from transforms.store import layout, open_store
 from transforms.store.calibrations import read_calibration
-from transforms.store.manifest import sealed, to_bytes
 from transforms.store.runs import lease
 from transforms.store.runs.canary import Canary
 from transforms.store.runs.result import read_result
 from transforms.store.runs.reuse import LastSnapshot
+from transforms.store.sealed_json import sealed, to_bytes
 from transforms.store.shards.precision import Ranges
 from transforms.store.shards.reading import read_shard, take_rows
 from transforms.store.verify import faults

@@ -17,7 +17,7 @@ import zstandard
 from helpers.tiny_models import WORDS
 
 from transforms.store import open_store
-from transforms.store.manifest import sealed, to_bytes
+from transforms.store.sealed_json import sealed, to_bytes
 from transforms.store.verify import faults
 
 COMPRESSORS = {

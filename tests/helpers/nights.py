@@ -23,8 +23,13 @@ from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import (
     build as index_build,
 )
+from transforms.steps.index import find_lists
+from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
+)
+from transforms.steps.index import (
+    update_decision as index_update_decision,
 )
 from transforms.steps.index import (
     update_recall as index_update_recall,
@@ -43,7 +48,8 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now
 from transforms.store.shards.units import PreparedUnit, UnitCounts, UnitStore
 from transforms.store.shards.vectors import Vectors
@@ -198,10 +204,10 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
     if found and isinstance(found[0], tuple):
         found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
     if found and isinstance(found[0], tuple):
-        targets = index_update_segments.decide(_done(index_update_rows.match, found))
+        targets = index_update_decision.decide(_done(index_update_rows.match, found))
         found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
     if found and isinstance(found[0], index_build.TrainingGroup):
-        works = train_steps([index_train.sample(group) for group in found])
+        works = train_steps([index_sample.sample(group) for group in found])
         if isinstance(works[0], RunFact):
             return works[0]
         return next(index_build.conclude([index_build.build(work) for work in works]))
@@ -210,13 +216,13 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
 
 def train_steps(sampled: list[Any]) -> list[Any]:
     """What the training of sampled groups gives, every step called once in order."""
-    works = list(index_train.divide(sampled))
+    works = list(find_lists.divide(sampled))
     clustered: list[Any] = []
     for turn in range(1 + PASSES if works else 0):
-        works = list(index_train.again(clustered)) if turn else works
+        works = list(find_lists.again(clustered)) if turn else works
         clustered = [
-            index_train.cluster(work)
-            for work in index_train.allot([index_train.assign(w) for w in works])
+            find_lists.cluster(work)
+            for work in find_lists.allot([find_lists.assign(w) for w in works])
         ]
     return list(index_train.finish([*sampled, *clustered]))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from transforms.steps.commit.commit_run import settle_run
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs import commit
+from transforms.store.runs import finish as finish_run
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.record_bytes import pack
@@ -36,4 +36,4 @@ def finish(
     fact = settled(run, units, problems)
     found = fact.settled or fact.problem
     assert found is not None
-    return commit.finish(run, found, **known)
+    return finish_run.finish(run, found, **known)

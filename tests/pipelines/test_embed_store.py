@@ -127,7 +127,7 @@ def test_a_disk_that_fills_up_behind_the_commit(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(
-            "transforms.store.runs.commit.record_result", _raise(errno.ENOSPC, "result.json")
+            "transforms.store.runs.finish.record_result", _raise(errno.ENOSPC, "result.json")
         )
         outcome = embed(glob, *ALL)
     assert outcome.status == 0
@@ -266,12 +266,12 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
 ) -> None:
     embed(glob, *ALL).ok()
     theirs: list[bytes] = []
-    from transforms.store.runs import commit
+    from transforms.store.runs import finish
 
-    original = commit.commit
+    original = finish.commit
 
     def late(*args: Any) -> Any:
-        monkeypatch.setattr(commit, "commit", original)
+        monkeypatch.setattr(finish, "commit", original)
         (store / "lease.json").unlink()  # as if it had gone stale
         (glob.parent / "9.txt").write_text("theirs\n")
         options = ["--input", str(glob), "--store", str(store), "--max-rejects", "1"]
@@ -280,7 +280,7 @@ def test_a_commit_in_between_stands_and_the_later_run_says_so(
         capfd.readouterr()
         return original(*args)
 
-    monkeypatch.setattr(commit, "commit", late)
+    monkeypatch.setattr(finish, "commit", late)
     (glob.parent / "8.txt").write_text("ours\n")
     line = embed(glob, *ALL).failed(1, store, "committed while this run worked", "run again")
     assert json.loads(theirs[0])["run"] in line

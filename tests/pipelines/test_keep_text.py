@@ -21,7 +21,7 @@ from helpers.corpora import (
 
 import sentence_beam as sb
 from transforms.store import open_store
-from transforms.store.manifest import sealed
+from transforms.store.sealed_json import sealed
 
 TEXTS = sentences(12)
 

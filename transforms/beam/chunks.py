@@ -21,7 +21,7 @@ PIECE_TYPES = {"piece": int, "pieces": int, "start": int, "end": int, "headings"
 
 
 def fields_of(element_type: Any) -> dict[str, Any] | None:
-    """The fields of rows with a schema, with their types; None for all other elements."""
+    """Return the fields of rows with a schema, with their types; None for other elements."""
     is_row = isinstance(element_type, RowTypeConstraint)
     if is_row:
         row = element_type
@@ -31,17 +31,17 @@ def fields_of(element_type: Any) -> dict[str, Any] | None:
 
 
 def row_type(fields: Mapping[str, Any], added: Mapping[str, Any]) -> RowTypeConstraint:
-    """The type of rows that have these fields more."""
+    """Return the type of rows with added fields."""
     return RowTypeConstraint.from_fields([*{**fields, **added}.items()])
 
 
 class Chunks(beam.PTransform):
-    """Documents, as dicts or `beam.Row`s with a text, -> one for each piece, in order.
+    """Documents, as dicts or `beam.Row`s with a text, -> one element for each piece, in order.
 
-    A piece has what its document has, its own text, and `piece` (from 0), `pieces`, `start` and
-    `end` in characters, `headings`. `spec` as `--chunks` takes it; `text` names the field; the
-    tokens are those of `model`. A blank document has no piece. Raises `OptionError` for a SPEC that
-    is none, or that cuts nothing.
+    A piece has the fields of its document, its own text, and `piece` (from 0), `pieces`, `start`
+    and `end` in characters, `headings`. `spec` as `--chunks` takes it; `text` names the field;
+    tokens are counted with the tokenizer of `model`. A blank document has no piece. Raises
+    OptionError for a malformed SPEC, or one that cuts nothing.
     """
 
     def __init__(self, spec: str = "budget", *, model: StrPath = DEFAULT_MODEL, text: str = "text"):
@@ -90,7 +90,10 @@ class CutFn(beam.DoFn):
                 "headings": headings,
             }
             made = {**fields, self._text: text[start:end], **place}
-            yield beam.Row(**made) if named else made
+            if named:
+                yield beam.Row(**made)
+            else:
+                yield made
 
     def _load(self) -> "Cutter":
         from transforms.corpus import Cutter

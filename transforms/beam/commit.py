@@ -1,4 +1,4 @@
-"""Commit: everything a run found out, in one list, and one conditional write."""
+"""Commit: all facts about a run in one list, and one conditional write."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,12 +18,10 @@ Hashes = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 
 
 class Commit(beam.PTransform):
-    """The RunFact of `Settle`, and those of other steps -> the one Result of the run, once it is on
-    record.
+    """The RunFact of `Settle`, and those of other steps -> the run's Result, once recorded.
 
-    `ids` says that ids which occur twice are counted; else there are as many as in the last
-    snapshot. Where nobody waits for the job, `raises` makes a failed run a failed job; the result
-    is on record before.
+    `ids` says that duplicate ids are counted; else their number is the last snapshot's. If nobody
+    waits for the job, `raises` makes a failed run a failed job; the result is recorded before.
     """
 
     def __init__(self, run: Run, raises: bool = False, ids: bool = False):
@@ -61,12 +59,11 @@ class CommitFn(beam.DoFn):
 
 
 class CountRows(beam.PTransform):
-    """The RunFact of `Settle` -> the same, and those of changes, the gate's deleted rows and, for
-    `ids`, duplicate ids.
+    """The RunFact of `Settle` -> the same, and the counts of changed and deleted rows.
 
-    16 bytes a row of changed units travel, and eight bytes a row for the ids, packed by bucket. Of
-    ids nothing is read if the last snapshot has the same rows; else a shard's are read once, and
-    their hashes kept. Where the run is to fail nothing is read.
+    With `ids` also that of duplicate ids. 16 bytes a row of changed units travel, and eight bytes a
+    row for the ids, packed by bucket. No ids are read if the last snapshot has the same rows; else
+    a shard's ids are read once, and their hashes kept. If the run is to fail, nothing is read.
     """
 
     def __init__(self, run: Run, ids: bool):

@@ -1,6 +1,4 @@
-"""The steps of `--partition content` that read input files: opening them, counting rows, packing
-these by bucket.
-"""
+"""The steps of `--partition content` that read input files: open, count rows, pack by bucket."""
 
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -24,9 +22,7 @@ from transforms.store.runs.plan import PlannedFile
 
 
 class OpenFilesFn(beam.DoFn):
-    """Files -> the same, with what the footers say of those that were not opened; what is none
-    passes.
-    """
+    """Files -> the same with the footers of unopened ones; other elements pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -48,7 +44,7 @@ class OpenFilesFn(beam.DoFn):
 
 
 class CountFn(beam.DoFn):
-    """A span -> the span with its rows counted; what is none to be counted passes."""
+    """A span -> the span with its rows counted; other elements pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -73,8 +69,9 @@ class CountFn(beam.DoFn):
 
 
 class ReadRowsFn(beam.DoFn):
-    """Spans -> (group of buckets, PackedRows) for all their rows; an empty block for every group of
-    the run.
+    """Spans -> (group of buckets, PackedRows) for all their rows.
+
+    Every group of the run gets an empty block.
     """
 
     def __init__(self, job: EmbedJob):

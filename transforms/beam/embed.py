@@ -39,11 +39,10 @@ COUNTED = (
 
 
 class Embed(beam.PTransform):
-    """Plan's `spans` -> `units`, a UnitRecord for each once it is written; `problems`, which end
-    the run instead.
+    """Plan's `spans` -> `units`, a UnitRecord for each once written, and `problems`.
 
-    Where ranges are to be fitted, `ranges` has what the commit is to say of them, and is None
-    otherwise. `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
+    Problems end the run. If ranges are fitted, `ranges` has the RunFact for the commit; otherwise
+    it is None. `hints` are Beam resource hints (`accelerator`, `min_ram`) for this step alone.
     """
 
     def __init__(self, job: EmbedJob, hints: dict[str, str] | None = None):
@@ -105,13 +104,15 @@ class EmbedFn(beam.DoFn):
         self._embedder = UnitEmbedder.of_job(self._job, self._load, progress.advance)
 
     def embed(self, name: str, units: Units, read_ms: float = 0.0) -> Iterator[Any]:
-        """The records of an element's units as they are written, or the problem that ends the run.
+        """Yield an element's records as its units are written, or the problem that ends the run.
+
+        `read_ms` is the time in which their rows were read before.
 
         `read_ms` is the time in which their rows were read before.
         """
         # the run is lost already; a rerun goes on from what is finished
         if self._problem is not None:
-            # again: what a bundle that is retried said is forgotten
+            # again: the outputs of a retried bundle are lost
             yield TaggedOutput(PROBLEMS, self._problem)
             return
         try:
@@ -126,12 +127,12 @@ class EmbedFn(beam.DoFn):
             yield TaggedOutput(PROBLEMS, self._problem)
 
     def embed_one_by_one(self, units: Units, tell: Callable[[str], None]) -> None:
-        """Write the units, one at a time, and tell each before it is begun."""
+        """Write the units one at a time, and report each before it begins."""
         for rows in units():
-            tell(
-                f"unit {rows.name}"
-                + (f" ({rows.relative}, {rows.start} to {rows.stop})" if rows.file else "")
-            )
+            place = ""
+            if rows.file:
+                place = f" ({rows.relative}, {rows.start} to {rows.stop})"
+            tell(f"unit {rows.name}{place}")
             for _ in self._embedder.embed(iter([rows])):
                 self._renew()
 
@@ -164,9 +165,7 @@ class EmbedSpansFn(EmbedFn):
 
 
 class EmbedBucketsFn(EmbedFn):
-    """(group of buckets, its blocks) -> the units; `pieces` has what the heavy buckets among them
-    hold.
-    """
+    """(group of buckets, its blocks) -> units, and `pieces` of the heavy buckets."""
 
     def process(self, grouped: tuple[Key, Iterable[PackedRows]]) -> Iterator[Any]:
         key, blocks = grouped
@@ -186,7 +185,7 @@ class EmbedPieceFn(EmbedFn):
 
 
 def one_by_one(job: EmbedJob, units: Units, tell: Callable[[str], None]) -> None:
-    """Write an element's units as a process does that has nothing else to do."""
+    """Write an element's units as a process that has nothing else to do."""
     fn = EmbedFn(job, JobsObject(job.run.space.id))
     fn.setup()
     fn.embed_one_by_one(units, tell)

@@ -31,7 +31,7 @@ COUNTED = (
 
 
 class EmbeddedRows(dict[str, beam.PCollection]):
-    """The two outputs, by name as Beam YAML wants them and as attributes."""
+    """The two outputs, by name for Beam YAML and as attributes."""
 
     @property
     def rows(self) -> beam.PCollection:
@@ -45,23 +45,22 @@ class EmbeddedRows(dict[str, beam.PCollection]):
 
 
 class EmbedRows(beam.PTransform):
-    """Rows -> `rows`, the same with their vectors, and `rejected`, those that cannot have one, with
-    a `reason`.
+    """Rows -> `rows`, the same with vectors, and `rejected`, those without one, with a `reason`.
 
     A row is a dict or a `beam.Row` (or NamedTuple) whose field `text` has the text, an (id, text)
     pair, or many in an Arrow batch. Dicts and rows get `embedding` (float32 [d]), `norm`, `tokens`
     and `truncated`, batches the same as columns; pairs become (id, embedding), rejected ones (id,
     text, reason).
 
-    With `chunks` rows are documents: each becomes a row for each piece, with the piece as its text,
+    With `chunks` rows are documents. Each becomes a row for each piece, with the piece as its text,
     and `piece`, `pieces`, `start`, `end`, `headings`; pairs become ((id, piece), embedding). Names
     in `chunk_prefix` are those of fields; a document whose prefix leaves no token for its pieces is
     rejected.
 
-    `model`, `pooler` and what follows them mean what the flags of `embed` mean. Rows are held until
-    they have the tokens of a unit or their bundle ends. Where another machine does the work its
-    files must make the same `space`, or it fails. Raises OptionError, when the graph is made, for
-    options or a model that do not work.
+    `model`, `pooler` and the keywords after them mean the same as the flags of `embed`. Rows are
+    held until they have the tokens of a unit or their bundle ends. If another machine does the
+    work, its files must make the same `space`, or it fails. Raises OptionError, when the graph is
+    made, for options or a model that do not work.
     """
 
     def __init__(
@@ -85,20 +84,20 @@ class EmbedRows(beam.PTransform):
         deterministic: bool = False,
     ):
         super().__init__()
-        said: dict[str, Any] = {
+        options: dict[str, Any] = {
             "model": model,
             "revision": revision,
             "pooler": pooler,
             "dtype": dtype,
         }
-        said |= {
+        options |= {
             "calibration": calibration,
             "prompt": prompt,
             "prompt_name": prompt_name,
             "max_tokens": max_tokens,
         }
         recipe = Recipe.of(
-            {**said, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
+            {**options, "normalize": normalize, "truncate_dim": truncate_dim, "chunks": chunks}
         )
         self._job = RowsJob.of(
             recipe, Machine(device, tokens_per_batch, deterministic), text, chunk_prefix
@@ -124,8 +123,9 @@ class EmbedRows(beam.PTransform):
 
 
 class EmbedRowsFn(beam.DoFn):
-    """Elements of a bundle -> elements with vectors, each in its own window; one model a
-    process.
+    """Elements of a bundle -> elements with vectors, each in its own window.
+
+    A process has one model.
     """
 
     def __init__(self, job: RowsJob, shared: Shared):
@@ -140,7 +140,7 @@ class EmbedRowsFn(beam.DoFn):
     def start_bundle(self) -> None:
         self._rows = RowEmbedder(self._job, self._load, beam.Row, self._measured)
 
-    # Beam gives an element of several windows once for each if a window is asked for.
+    # Beam gives an element of several windows once for each if a DoFn requests the window.
     def process(
         self,
         element: Any,
@@ -165,7 +165,7 @@ class EmbedRowsFn(beam.DoFn):
 
 
 def _sent(result: EmbeddedElement) -> Any:
-    """A result if it belongs, with the window and time of what it was made of."""
+    """Return a result for its output, with the window and time of its element."""
     value = result.place.with_value(result.value)
     if result.rejected:
         return TaggedOutput(REJECTED, value)
@@ -173,7 +173,9 @@ def _sent(result: EmbeddedElement) -> Any:
 
 
 def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
-    """The types of embedded and rejected elements, by the type of those that are given.
+    """Return the types of embedded and rejected elements for a type of elements.
+
+    Raises OptionError for rows without the text, or with a field that is to be added.
 
     Raises OptionError if that is a row without the text, or with a field that is to be added.
     """
@@ -202,8 +204,7 @@ def _types_of_rows(fields: dict[str, Any], job: RowsJob) -> tuple[Any, Any]:
     job.check_names(list(fields))
     job.check_prefix(list(fields))
     added: dict[str, Any] = {"norm": float, "tokens": int, "truncated": bool}
-    added |= {
-        **(PIECE_TYPES if job.adds_pieces else {}),
-        "embedding": typehints.Sequence[np.float32],
-    }
+    if job.adds_pieces:
+        added |= PIECE_TYPES
+    added["embedding"] = typehints.Sequence[np.float32]
     return row_type(fields, added), row_type(fields, {REASON: str})

@@ -1,6 +1,4 @@
-"""FitCalibration: shards of a store -> a calibration. FitTokenStatistics: files of a corpus ->
-counts of tokens.
-"""
+"""FitCalibration and FitTokenStatistics: a store's shards, or files, -> a fitted file."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,8 +20,9 @@ from transforms.store.records import Problem
 
 
 class FitCalibration(beam.PTransform):
-    """Numbered parts of a store's shards -> one FitResult; a success leaves the calibration in the
-    job's output.
+    """Numbered parts of a store's shards -> one FitResult.
+
+    A success leaves the calibration in the job's output.
     """
 
     def __init__(self, job: FitJob):
@@ -37,7 +36,7 @@ class FitCalibration(beam.PTransform):
 class Gather(beam.PTransform):
     """Numbered parts of a store's shards -> one Gathered of all of them.
 
-    Moments are exact for any number of shards: what order and split change is rounding (about 1e-15
+    Moments are exact for any number of shards; order and split change only rounding (about 1e-15
     relative).
     """
 
@@ -55,8 +54,9 @@ class Gather(beam.PTransform):
 
 
 class FitTokenStatistics(beam.PTransform):
-    """Input files -> one FitResult; the statistics are in the job's output folder if it is a
-    success.
+    """Input files -> one FitResult.
+
+    A success leaves the statistics in the job's output folder.
     """
 
     def __init__(self, job: CountJob):

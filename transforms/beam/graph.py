@@ -1,12 +1,11 @@
-"""What the graphs of all jobs share: outputs by type, everything in one list, one collection of
-several, coders.
+"""Parts of all jobs' graphs: outputs by type, everything in one list, merging, coders.
 
 Why most steps have one output: for every output of a step that it writes down, Flink reserves 512
-network buffers (16 MB) in each slot, and what runs at once in a slot has three at most
-(`deploy/flink/README.md`). So a problem or a fact that ends the work early does not leave by an
-output of its own. It travels with the work as another field of one dataclass (`RunFact`,
-`Counting`, `IndexElement`), and each step hands it on. Work that takes another way has an output of
-its own, by `flat_map`.
+network buffers (16 MB) in each slot, and a slot runs three such steps at most
+(`deploy/flink/README.md`). So a problem or a fact that ends the work early has no output of its
+own. It travels with the work as another field of one dataclass (`RunFact`, `Counting`,
+`IndexElement`), and each step passes it on. Work that takes another way has an output of its own,
+by `flat_map`.
 """
 
 import functools
@@ -67,7 +66,7 @@ def _handle(name: str) -> Shared:
 def flat_map(
     function: Callable[..., Iterable[Any]], *arguments: Any, outputs: Outputs, main: str
 ) -> Any:
-    """A step that gives each element's results to outputs by their type."""
+    """Return a step that sends each element's results to outputs by their type."""
     step = beam.FlatMap(_call_by_type, function, outputs, *arguments)
     return step.with_outputs(*dict.fromkeys(outputs.values()), main=main)
 
@@ -75,19 +74,22 @@ def flat_map(
 def _call_by_type(
     element: Any, function: Callable[..., Iterable[Any]], outputs: Outputs, *arguments: Any
 ) -> Iterator[Any]:
-    """The results, each tagged with the output of its type."""
+    """Yield the results, each tagged with the output of its type."""
     for item in function(element, *arguments):
         tag = outputs.get(type(item))
-        yield item if tag is None else TaggedOutput(tag, item)
+        if tag is None:
+            yield item
+        else:
+            yield TaggedOutput(tag, item)
 
 
 def keeping_lease(
     element: Any, key: tuple[str, str], step: Callable[..., Any], *arguments: Any
 ) -> Any:
-    """What the step makes of an element, a list if that is several; the lease of the run of a
-    key is renewed then.
+    """Return what the step makes of an element, and renew the run's lease meanwhile.
 
-    Where nobody waits for the job nobody else renews it, however short each element's work is.
+    Several results are a list. If nobody waits for the job, nobody else renews the lease, however
+    short each element's work is.
     """
     with kept_alive(*key):
         made = step(element, *arguments)
@@ -95,9 +97,7 @@ def keeping_lease(
 
 
 def typed(outputs: AnyOutputs, **types: Any) -> AnyOutputs:
-    """The outputs of a step that has several, each with the type of its elements, which Beam cannot
-    find out.
-    """
+    """Return the outputs of a step with several, each with its type, which Beam cannot infer."""
     for name, kind in types.items():
         getattr(outputs, name).element_type = kind
     return outputs
@@ -116,10 +116,9 @@ class Together(beam.PTransform):
 
 
 class Spread(beam.PTransform):
-    """The same elements, spread over the workers: steps before it are not fused with those after
-    it.
+    """The same elements, spread over the workers: separates the steps before and after.
 
-    Where they are worked off one after the other there is nothing to spread, and a shuffle would
+    If elements are processed one after the other there is nothing to spread, and a shuffle would
     only take time.
     """
 
@@ -132,9 +131,9 @@ class Spread(beam.PTransform):
 class Merge(beam.PTransform):
     """Collections of a few descriptions each -> one collection.
 
-    Where one of them is made of another, Flink's translation refuses a bare Flatten: some of these
-    must then be materialised, and it takes that only if all are. The runner in this process takes
-    it, and starts in half the time.
+    If one of them is made of another, Flink's translation refuses a bare Flatten: some of these
+    must then be materialised, and it accepts that only if all are. The runner in this process
+    accepts it, and starts in half the time.
     """
 
     def expand(self, parts: Any) -> beam.PCollection:
@@ -151,26 +150,24 @@ class MergeAll(beam.CombineFn):
         self._nothing = nothing
 
     def create_accumulator(self) -> Any:
-        """The value of no input."""
+        """Return the value of no input."""
         return self._nothing
 
     def add_input(self, total: Any, value: Any) -> Any:
-        """The total and one value more."""
+        """Return the total with one more value."""
         return total.merge(value)
 
     def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
-        """The totals of several workers as one."""
+        """Return the totals of several workers as one."""
         return reduce(self.add_input, accumulators, self._nothing)
 
     def extract_output(self, total: Any) -> Any:
-        """The total as it is."""
+        """Return the total."""
         return total
 
 
 def check_worker(run: Run) -> None:
-    """Raise SentenceBeamError if this worker has another Beam than the machine that submitted
-    the job.
-    """
+    """Raise SentenceBeamError if worker and submitter have different versions of Beam."""
     wanted = run.versions.get("apache-beam")
     found = beam.__version__
     if wanted not in (None, found):
@@ -181,7 +178,7 @@ def check_worker(run: Run) -> None:
 
 
 def slots_of(pipeline: beam.Pipeline) -> int | None:
-    """The number of elements that are worked off at once, None if that is not known.
+    """Return the number of elements that are processed at once, None if it is not known.
 
     In process: the workers. On Flink: the parallelism. On Dataflow: the most workers there may be,
     times their threads.
@@ -211,5 +208,5 @@ class UnitRecordCoder(beam.coders.Coder):
 
 
 def register_coders() -> None:
-    """Have Beam write UnitRecords packed: a large run has a million of them."""
+    """Register a coder that packs UnitRecords: a large run has a million of them."""
     beam.coders.registry.register_coder(UnitRecord, UnitRecordCoder)

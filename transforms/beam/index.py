@@ -1,8 +1,7 @@
-"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall
-measured.
+"""BuildIndex: written units -> one index in segments that share a quantizer, with its recall.
 
-An index that exists is updated with what has changed (`UpdateIndex`); if it cannot be, or its
-quantizer serves its rows no longer, one is trained and built (`TrainIndex`).
+An existing index is updated with the changes (`UpdateIndex`). If that is impossible, or its
+quantizer no longer fits its rows, an index is trained and built (`TrainIndex`).
 """
 
 from collections.abc import Callable, Iterator
@@ -18,8 +17,13 @@ from transforms.index.cells import PASSES
 from transforms.steps.index import (
     build as index_build,
 )
+from transforms.steps.index import find_lists
+from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
+)
+from transforms.steps.index import (
+    update_decision as index_update_decision,
 )
 from transforms.steps.index import (
     update_recall as index_update_recall,
@@ -45,13 +49,12 @@ OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
 
 
 class BuildIndex(beam.PTransform):
-    """The RunFact of `Settle` -> that of the index for the run's manifest, or of why it cannot be
-    built.
+    """The RunFact of `Settle` -> the RunFact of the index, or of why it cannot be built.
 
-    Where the run is to fail anyway, or nothing has changed since the last snapshot, nothing is
-    built. `merge` makes one segment of an index that has several; a `remembered` request, which
-    nobody made for this run, becomes `auto` if the rows are too few for it. `hints` are Beam
-    resource hints (`accelerator`) for the steps that find its lists.
+    If the run is to fail, or nothing has changed since the last snapshot, nothing is built. `merge`
+    makes one segment of an index that has several. A `remembered` request was not made for this
+    run; it becomes `auto` if the rows are too few for it. `hints` are Beam resource hints
+    (`accelerator`) for the steps that find its lists.
     """
 
     def __init__(
@@ -85,11 +88,10 @@ class BuildIndex(beam.PTransform):
 
 
 class UpdateIndex(beam.PTransform):
-    """Rows to read -> on `done` the RunFact of the index, on `retrain` the groups of an index to
-    train instead.
+    """Rows to read -> on `done` the RunFact of the index, on `retrain` groups to train.
 
-    What is given is spread over the workers already; a RunFact among it comes out on `done`. `key`
-    is the run's.
+    The rows are spread over the workers already; a RunFact among them passes to `done`. `key` is
+    the run's.
     """
 
     def __init__(self, key: tuple[str, str]):
@@ -118,7 +120,7 @@ class UpdateIndex(beam.PTransform):
             | "Match" >> beam.Map(timed, self._key, "match_ms", with_job, index_update_rows.match)
             | "Matched" >> Together()
             | "Decide"
-            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_segments.decide)
+            >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_decision.decide)
             | "SpreadTargets" >> Spread()
             | "Build"
             >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
@@ -138,8 +140,7 @@ class UpdateIndex(beam.PTransform):
 
 
 class TrainIndex(beam.PTransform):
-    """Groups of shards -> the RunFact of an index trained and built over them, or of a damaged
-    shard.
+    """Groups of shards -> the RunFact of an index built over them, or of a damaged shard.
 
     `key` is the run's, `hints` are Beam resource hints for the steps that find the lists.
     """
@@ -155,7 +156,7 @@ class TrainIndex(beam.PTransform):
             | "Groups" >> beam.Flatten()
             | "Elements" >> beam.Map(IndexElement.of)
             | "SpreadSample" >> Spread()
-            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_train.sample)
+            | "Sample" >> beam.Map(timed, self._key, "sample_ms", index_sample.sample)
         )
         trained = (
             sampled,
@@ -175,9 +176,7 @@ class TrainIndex(beam.PTransform):
 
 
 class FindLists(beam.PTransform):
-    """Sampled groups -> the cells whose lists have been found by their rows; nothing if an index
-    has no lists.
-    """
+    """Sampled groups -> the cells, with their lists found; nothing without lists."""
 
     def __init__(self, key: tuple[str, str], hints: Hints):
         super().__init__()
@@ -190,7 +189,7 @@ class FindLists(beam.PTransform):
             | "Alone" >> beam.Map(without_figures)
             | "Samples" >> Together()
             | "Divide"
-            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", index_train.divide))
+            >> self._hinted(beam.FlatMap(timed_together, self._key, "train_ms", find_lists.divide))
         )
         clustered = self._pass(works, 0)
         for turn in range(1, 1 + PASSES):
@@ -198,23 +197,23 @@ class FindLists(beam.PTransform):
                 clustered
                 | f"Clustered{turn}" >> Together()
                 | f"Again{turn}"
-                >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.again)
+                >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.again)
             )
             clustered = self._pass(works, turn)
         return clustered
 
     def _pass(self, works: beam.PCollection, turn: int) -> beam.PCollection:
-        """Parts, or the one cell that is all -> cells whose lists have been found."""
+        """Return parts, or the one cell -> cells whose lists have been found."""
         return (
             works
             | f"SpreadParts{turn}" >> Spread()
-            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", index_train.assign)
+            | f"Assign{turn}" >> beam.Map(timed, self._key, "train_ms", find_lists.assign)
             | f"Assigned{turn}" >> Together()
             | f"Allot{turn}"
-            >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.allot)
+            >> beam.FlatMap(timed_together, self._key, "train_ms", find_lists.allot)
             | f"SpreadCells{turn}" >> Spread()
             | f"Cluster{turn}"
-            >> self._hinted(beam.Map(timed, self._key, "train_ms", index_train.cluster))
+            >> self._hinted(beam.Map(timed, self._key, "train_ms", find_lists.cluster))
         )
 
     def _hinted(self, step: beam.PTransform) -> beam.PTransform:
@@ -223,11 +222,10 @@ class FindLists(beam.PTransform):
 
 @dataclass(frozen=True)
 class IndexElement:
-    """One element between two steps of an index: work for the next one, or the fact that the index
-    ended with.
+    """One element between two steps of an index: work, or the fact that ended the index.
 
-    A fact passes all further steps (`graph`: why it has no output of its own). `figures` say what
-    the steps before took that no other element tells.
+    A fact passes all further steps (`graph`: why it has no output of its own). `figures` are those
+    of the steps before that no other element has.
     """
 
     work: Any = None
@@ -236,7 +234,7 @@ class IndexElement:
 
     @classmethod
     def of(cls, made: Any, figures: tuple[Figures, ...] = ()) -> "IndexElement":
-        """The element of what a step made."""
+        """Return the element for a result of a step."""
         if not isinstance(made, RunFact):
             return cls(made, figures=figures)
         if made.index is None or not figures:
@@ -251,7 +249,7 @@ def timed(
     step: Callable[..., Any],
     *arguments: Any,
 ) -> IndexElement:
-    """What the step makes of an element; the run's lease is renewed meanwhile."""
+    """Return what the step makes of an element, and renew the run's lease meanwhile."""
     if element.fact is not None:
         return element
     watch = Stopwatch()
@@ -262,7 +260,7 @@ def timed(
 
 
 def without_figures(element: IndexElement) -> IndexElement:
-    """The element alone: its figures are told by another."""
+    """Return the element without its figures, which another element has."""
     return IndexElement(element.work)
 
 
@@ -272,7 +270,7 @@ def timed_together(
     figure: str,
     step: Callable[[list[Any]], Iterator[Any]],
 ) -> Iterator[IndexElement]:
-    """What the step makes of all elements; the index's record tells what everything took."""
+    """Yield what the step makes of all elements; the index's record has all figures."""
     ended = [element for element in given if element.fact is not None]
     if ended:
         yield from ended
@@ -288,17 +286,19 @@ def timed_together(
 
 
 def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
-    """As `timed_together`; groups of an index to train are for an output of their own."""
+    """Yield as `timed_together`; groups of an index to train come bare, for their output."""
     for element in timed_together(*arguments):
-        is_group = isinstance(element.work, TrainingGroup)
-        yield element.work if is_group else element
+        if isinstance(element.work, TrainingGroup):
+            yield element.work
+        else:
+            yield element
 
 
 def facts_of(element: IndexElement) -> list[RunFact]:
-    """The fact that an index ended with."""
+    """Return the fact that an index ended with."""
     return [] if element.fact is None else [element.fact]
 
 
 def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:
-    """The job of an element, which comes first in it, and what the step makes of the element."""
+    """Return the job of an element, which is its first item, and the step's result."""
     return work[0], step(*work)

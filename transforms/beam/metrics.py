@@ -1,6 +1,4 @@
-"""What a run measures, as Beam's metrics, for whoever watches a job; what an engine does twice
-counts twice there.
-"""
+"""Figures of a run as Beam's metrics, to watch a job; they count retries twice."""
 
 from collections.abc import Mapping
 
@@ -12,8 +10,9 @@ NAMESPACE = "sentence_beam"
 
 
 class StageMetrics:
-    """Counters, and a distribution for each figure of a stage (in whole numbers), under the
-    figure's name.
+    """Counters, and a distribution for each figure of a stage, by the figure's name.
+
+    Distributions have whole numbers.
     """
 
     def __init__(self, stage: str, counted: tuple[str, ...] = ()):
@@ -28,7 +27,7 @@ class StageMetrics:
             self._counters[name].inc(number)
 
     def update(self, figures: Mapping[str, float]) -> None:
-        """Note the figures of one unit, file or step; others than the stage's are left out."""
+        """Add the figures of one unit, file or step; other stages' figures are left out."""
         for name, value in figures.items():
             if name in self._distributions:
                 self._distributions[name].update(round(value))

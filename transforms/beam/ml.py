@@ -1,5 +1,4 @@
-"""Beam's own interfaces for models around the encoder: RunInference, and MLTransform with what
-builds on it.
+"""Beam's own interfaces for models around the encoder: RunInference and MLTransform.
 
 Importing this imports torch, since Beam's do.
 """
@@ -24,7 +23,7 @@ from transforms.steps.embed.rows import RowsJob
 
 
 class EncoderOptions(TypedDict, total=False):
-    """What may be said of an encoder beside its model, as `EmbedRows` takes it."""
+    """The options of an encoder beside its model, as `EmbedRows` takes them."""
 
     pooler: str
     dtype: str
@@ -38,12 +37,12 @@ class EncoderOptions(TypedDict, total=False):
 
 
 class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
-    """The encoder as a handler for `RunInference`: texts -> PredictionResults whose `inference` is
-    float32 [d].
+    """The encoder as a handler for `RunInference`.
 
-    A batch is cut by tokens again inside, so that large ones (`min_batch_size`) are good. A text
-    that is none fails its batch. Where workers are other machines their files must make the same
-    space, or loading the model fails. Raises OptionError for options or a model that do not work.
+    Texts -> PredictionResults whose `inference` is float32 [d]. A batch is cut by tokens again
+    inside, so that large ones (`min_batch_size`) are good. An element that is not a text fails its
+    batch. Workers on other machines need files that make the same space, or loading the model
+    fails. Raises OptionError for options or a model that do not work.
     """
 
     def __init__(
@@ -53,24 +52,27 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[EncoderOptions],
+        **options: Unpack[EncoderOptions],
     ):
         super().__init__(min_batch_size=min_batch_size, max_batch_size=max_batch_size)
-        job = RowsJob.of(Recipe.of({"model": model, **said}), Machine(device), "")
+        job = RowsJob.of(Recipe.of({"model": model, **options}), Machine(device), "")
         # Plain values: MLTransform keeps handlers as JSON.
         self._recipe = vars(job.recipe)
         self._device = device
         self._space = job.space.to_json()
 
     def load_model(self) -> Encoder:
-        """The encoder. Raises SpaceMismatchError if the files here make another space."""
+        """Return the encoder.
+
+        Raises SpaceMismatchError if the files here make another space.
+        """
         space = Space.from_json(self._space)
         return RowsJob(Recipe(**self._recipe), Machine(self._device), "", space).load()
 
     def run_inference(
         self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
     ) -> Iterable[Any]:
-        """The texts with their vectors."""
+        """Return the texts with their vectors."""
         vectors = model.encode(list(batch))
         return [
             PredictionResult(text, vector, self._space["id"])
@@ -78,29 +80,30 @@ class EncoderModelHandler(ModelHandler[str, PredictionResult, Encoder]):
         ]
 
     def get_num_bytes(self, batch: Sequence[str]) -> int:
-        """The characters of the texts: Beam would pickle them to know."""
+        """Return the characters of the texts; Beam would pickle them to know."""
         return sum(map(len, batch))
 
     def get_metrics_namespace(self) -> str:
-        """The namespace of Beam's metrics of inference."""
+        """Return the namespace of Beam's metrics of inference."""
         return "sentence_beam"
 
 
 class VectorsHandler(EncoderModelHandler):
-    """The same with bare vectors float32 [n, d], as what embeds for `MLTransform` gives them."""
+    """The same with bare vectors float32 [n, d], as `MLTransform` needs them."""
 
     def run_inference(
         self, batch: Sequence[str], model: Encoder, inference_args: dict[str, Any] | None = None
     ) -> np.ndarray:
-        """The vectors of the texts."""
+        """Return the vectors of the texts."""
         return model.encode(list(batch))
 
 
 class TextEmbeddings(EmbeddingsManager):
-    """The encoder for `MLTransform`: each of the `columns` becomes its vector, a list of floats.
+    """The encoder for `MLTransform`: each of the `columns` becomes its vector, floats.
 
-    Or by `type_adapter`, as `create_text_adapter()` of `apache_beam.ml.rag` for its
-    EmbeddableItems. The artifact has the space: what reads it later and loads another model fails.
+    Instead of columns, a `type_adapter` may name the texts, as `create_text_adapter()` of
+    `apache_beam.ml.rag` does for its EmbeddableItems. The artifact has the space; a job that reads
+    it later and loads another model fails.
     """
 
     def __init__(
@@ -112,7 +115,7 @@ class TextEmbeddings(EmbeddingsManager):
         min_batch_size: int | None = None,
         max_batch_size: int | None = None,
         device: str = "auto",
-        **said: Unpack[EncoderOptions],
+        **options: Unpack[EncoderOptions],
     ):
         super().__init__(
             columns=columns,
@@ -125,13 +128,13 @@ class TextEmbeddings(EmbeddingsManager):
             min_batch_size=min_batch_size,
             max_batch_size=max_batch_size,
             device=device,
-            **said,
+            **options,
         )
 
     def get_model_handler(self) -> ModelHandler:
-        """The handler of the encoder."""
+        """Return the handler of the encoder."""
         return self._handler
 
     def get_ptransform_for_processing(self, **kwargs: Any) -> beam.PTransform:
-        """The step that embeds."""
+        """Return the step that embeds."""
         return RunInference(_TextEmbeddingHandler(self), inference_args=self.inference_args)

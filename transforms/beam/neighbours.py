@@ -23,11 +23,10 @@ DONE = "done"
 
 
 class Neighbours(beam.PTransform):
-    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file, or the
-    Problem that ends it.
+    """Blocks of stored rows, and spans of files -> a BlockRecord for each block's file.
 
-    Groups of a store's rows are shared among the workers, and a block is put together if it is
-    written.
+    A Problem takes the place of a block that fails. Groups of a store's rows are shared among the
+    workers, and a block is put together when its file is written.
     """
 
     def __init__(self, job: NeighboursJob):
@@ -68,35 +67,33 @@ class NeighboursFn(beam.DoFn):
 
 
 class PrepareFn(NeighboursFn):
-    """A source of queries -> (comparison, group) for each group of rows that a block is to be
-    compared with.
-    """
+    """A source of queries -> (comparison, group) for each group of rows to compare with."""
 
     def process(self, source: StoredBlock | Span) -> Iterator[Any]:
-        for made in self._steps.prepare(source):
-            if isinstance(made, Problem):
-                yield TaggedOutput(PROBLEMS, made)
-            elif isinstance(made, BlockRecord):
-                yield TaggedOutput(DONE, made)
-            elif made.groups:
-                yield from ((made, group) for group in made.groups)
-            else:
-                yield TaggedOutput(DONE, self._steps.finish(made))
+        for block in self._steps.prepare(source):
+            if block.problem is not None:
+                yield TaggedOutput(PROBLEMS, block.problem)
+            elif block.record is not None:
+                yield TaggedOutput(DONE, block.record)
+            elif block.comparison is not None:
+                yield from ((block.comparison, group) for group in block.comparison.groups)
 
 
 class CompareFn(NeighboursFn):
-    """(comparison, group) -> the block's name and both, once what the group has is left in a
-    file.
-    """
+    """(comparison, group) -> the block's name and both, once the candidates are in a file."""
 
     def process(self, work: tuple[Comparison, Group]) -> Iterator[Any]:
         problem = self._steps.compare(work[0].block, work[1])
-        yield (work[0].block, work) if problem is None else TaggedOutput(PROBLEMS, problem)
+        if problem is not None:
+            yield TaggedOutput(PROBLEMS, problem)
+        else:
+            yield work[0].block, work
 
 
 class FinishFn(NeighboursFn):
-    """All of a block -> the BlockRecord of its file; nothing if a group is missing, which has a
-    Problem.
+    """All of a block -> the BlockRecord of its file; nothing if a group had a Problem.
+
+    A Problem of this step travels with the records: `Ended.of` tells them apart.
     """
 
     def process(
@@ -109,9 +106,7 @@ class FinishFn(NeighboursFn):
 
 
 class Conclude(beam.PTransform):
-    """BlockRecords and Problems of a job -> how it ended, as the file beside the neighbours says
-    it.
-    """
+    """BlockRecords and Problems of a job -> how it ended, as its result file has it."""
 
     def __init__(self, output: str, run: str):
         super().__init__()

@@ -1,6 +1,4 @@
-"""Plan: globs -> files -> spans, checked as a whole and put on record before anything is
-embedded.
-"""
+"""Plan: globs -> files -> spans, checked as a whole and recorded before anything is embedded."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -40,10 +38,10 @@ OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED}
 
 
 class Plan(beam.PTransform):
-    """Globs -> `spans`, lists of spans to embed; `carried`, units taken over; `problems`, which end
-    the run instead.
+    """Globs -> `spans`, lists of spans to embed, `carried` units and `problems`.
 
-    By content, the lists are `ToRead`, which know the buckets that their rows go into.
+    Problems end the run. With `--partition content`, the lists are `ToRead`, which know the buckets
+    that their rows fall into.
     """
 
     def __init__(self, job: EmbedJob):
@@ -106,9 +104,7 @@ class Planned(NamedTuple):
 
 
 class PlanFilesFn(beam.DoFn):
-    """Files -> what to do with each: carried over unchanged, or cut into spans; what is no list of
-    files passes.
-    """
+    """Files -> each with its spans or its carried units; other elements pass."""
 
     def __init__(self, job: EmbedJob):
         self._job = job
@@ -128,8 +124,8 @@ class PlanFilesFn(beam.DoFn):
         except SentenceBeamError as error:
             yield Problem.of(error)
             return
-        # One file may take longer than ten minutes: its checksum, or all of it where unreadable
-        # ones are left out.
+        # One file may take longer than ten minutes: for its checksum, or to read all of it if
+        # unreadable files are left out.
         with kept_alive(self._job.root, self._job.run.id):
             found = self._planner.plan_all(listed.files)
         yield from (item for item in found if isinstance(item, Problem))

@@ -1,6 +1,4 @@
-"""Quantize: units of floats -> the same units in whole numbers, between bounds fitted on all of
-them.
-"""
+"""Quantize: units of floats -> the same units in whole numbers, between fitted bounds."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,10 +15,9 @@ from transforms.store.runs.lease import Renewal
 
 
 class Made(NamedTuple):
-    """Units as they are to be committed; problems, which end the run instead.
+    """Units to commit, and problems, which end the run.
 
-    `ranges` has the one RunFact of the ranges of a run that fits some and has rows; it is None for
-    every other run.
+    `ranges` has one RunFact if the run fits ranges and has rows; for every other run it is None.
     """
 
     units: beam.PCollection
@@ -29,16 +26,14 @@ class Made(NamedTuple):
 
 
 def quantized(made: Any, run: Run) -> Made:
-    """`made.units` and `made.problems`, quantised where ranges are to be fitted for that."""
+    """Return `made.units` and `made.problems`, quantized if the run fits ranges."""
     if not run.fits_ranges:
         return Made(made.units, made.problems)
     return (made.units, made.problems) | "Quantize" >> Quantize(run)
 
 
 class Quantize(beam.PTransform):
-    """(units of floats, problems so far) -> `Made`; if there is a problem, nothing is
-    written.
-    """
+    """(units of floats, problems so far) -> `Made`; writes nothing if there is a problem."""
 
     def __init__(self, run: Run):
         super().__init__()
@@ -73,9 +68,7 @@ class Quantize(beam.PTransform):
 
 
 class QuantizeFn(beam.DoFn):
-    """A unit of floats -> the same unit between the ranges, with the counts of how its rows were
-    made.
-    """
+    """A unit of floats -> the same unit between the ranges, with its counts."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -89,7 +82,9 @@ class QuantizeFn(beam.DoFn):
         if measured.problem is not None or any(True for _ in problems):
             return
         try:
-            yield quantize_unit(unit, self._run, measured.ranges) if unit.path else unit
+            if unit.path:
+                unit = quantize_unit(unit, self._run, measured.ranges)
+            yield unit
             self._renew()
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))

@@ -1,6 +1,4 @@
-"""Recalibrate: written units -> the same rows under another calibration, from their pooled vectors
-alone.
-"""
+"""Recalibrate: written units -> the same rows under another calibration, without the model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,8 +15,9 @@ from transforms.store.runs.lease import Renewal
 
 
 class Recalibrate(beam.PTransform):
-    """Units of the last snapshot -> a UnitRecord for each, once it is in the store; `problems` ends
-    the run.
+    """Units of the last snapshot -> a UnitRecord for each, once it is stored.
+
+    `problems` end the run.
     """
 
     def __init__(self, job: RecalibrateJob):

@@ -1,6 +1,4 @@
-"""Settle: written units -> all that a snapshot will say of them, checked; their records go to a key
-once.
-"""
+"""Settle: written units -> all of a snapshot's units, checked, by 64 keys."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -25,8 +23,7 @@ Numbered = typehints.Tuple[int, bytes]
 
 
 class Settle(beam.PTransform):
-    """Units and problems of a run -> one RunFact: all units, settled, or the problem that ends the
-    run.
+    """Units and problems of a run -> one RunFact: all units, settled, or a problem.
 
     `BuildIndex` and `Commit` take it. Units are checked by stretches of their names, which are 64
     keys; one key sums.
@@ -55,8 +52,9 @@ class Settle(beam.PTransform):
 
 
 class SettleFn(beam.DoFn):
-    """(stretch, its units packed) -> the stretch, settled; problems, which have a key of their own,
-    as they were.
+    """(stretch, its units packed) -> the stretch, settled.
+
+    Problems, which have a key of their own, pass.
     """
 
     def __init__(self, run: Run):
@@ -76,8 +74,9 @@ class SettleFn(beam.DoFn):
 
 
 def packed_by_stretch(found: UnitRecord | Problem) -> tuple[int, bytes]:
-    """(stretch, packed) of a unit; problems have a key of their own, and need no exchange of their
-    own so.
+    """Return (stretch, packed) of a unit; problems have a key of their own.
+
+    So they need no exchange of their own.
     """
     if isinstance(found, Problem):
         return PROBLEMS_KEY, json.dumps(asdict(found)).encode()

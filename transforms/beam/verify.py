@@ -10,8 +10,9 @@ from transforms.store.verify import Check, Finding
 
 
 class Verify(beam.PTransform):
-    """Anything that is one element -> None, once the file of the job is written; the parts are
-    shared among workers.
+    """One element -> None, once the file of the job is written.
+
+    The parts of the check are shared among the workers.
     """
 
     def __init__(self, job: VerifyJob):
@@ -31,7 +32,7 @@ class Verify(beam.PTransform):
 
 
 class VerifyFn(beam.DoFn):
-    """Parts of the check -> what comes of them."""
+    """Parts of the check -> their findings."""
 
     def __init__(self, job: VerifyJob):
         self._job = job
@@ -39,5 +40,5 @@ class VerifyFn(beam.DoFn):
     def setup(self) -> None:
         self._verification = Verification(self._job)
 
-    def process(self, check: Check | Finding) -> Iterator[Finding]:
+    def process(self, check: Check) -> Iterator[Finding]:
         yield self._verification.finding(check)

@@ -191,7 +191,7 @@ def change_chart(more: Series, less: Series) -> Chart:
     """Return the chart of additions (`more`, above zero) and removals (`less`, below)."""
     if not more.known:
         return Chart()
-    negative = replace(less, values=[None if value is None else -value for value in less.values])
+    negative = replace(less, values=[value and -value for value in less.values])
     axis = _bar_axis([*more.known, *negative.known], more.whole)
     return Chart(
         _bands_of_change(more, less),

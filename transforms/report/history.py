@@ -11,10 +11,11 @@ from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Measures
 from transforms.store import layout
 from transforms.store.entries import IndexEntry
-from transforms.store.manifest import Manifest, check_digest, read_manifest, snapshots
+from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs import lease
 from transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
 from transforms.store.runs.run_ids import in_order, start_of
+from transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")

@@ -15,7 +15,8 @@ from transforms.report.history import (
 )
 from transforms.report.page import page
 from transforms.store import layout
-from transforms.store.manifest import read_manifest, sealed, to_bytes
+from transforms.store.manifest import read_manifest
+from transforms.store.sealed_json import sealed, to_bytes
 
 FORMAT = 1
 _LOGGER = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ from transforms.store.entries import CalibrationEntry
 
 
 def read_calibration(folder: str) -> Calibration:
-    """The calibration in a folder, wherever that is; `OptionError` naming the file that is missing
-    or damaged.
+    """Return the calibration in a folder of any storage.
+
+    Raises OptionError that names the file that is missing or damaged.
     """
     root = storage.absolute(folder)
     store = storage.storage_of(root)
@@ -21,9 +22,11 @@ def read_calibration(folder: str) -> Calibration:
 
 
 def keep_calibration(root: str, calibration: Calibration) -> None:
-    """Write a calibration into a store, if its copy is not there or is damaged."""
+    """Write a calibration into a store, if its copy is missing or damaged."""
     folder = storage.join(root, layout.calibration(calibration.digest))
-    for name, data in calibration.to_files().items() if not _is_whole(folder) else ():
+    if _is_whole(folder):
+        return
+    for name, data in calibration.to_files().items():
         storage.replace(storage.join(folder, name), data)
 
 

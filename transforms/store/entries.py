@@ -1,6 +1,4 @@
-"""What a manifest says, part by part, with what is checked of it; a path may be nowhere but where
-`layout` has it.
-"""
+"""The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
 import sys
 from dataclasses import dataclass, field
@@ -13,10 +11,15 @@ from transforms.store import layout
 
 
 def stored(kind: str) -> Reader:
-    """The path of a file of one kind, relative to the store."""
-    return lambda value, where: (
-        value if layout.is_a(kind, value) else fail(where, f"a path of this store's {kind}")
-    )
+    """Return the reader of a path of a file of one kind, relative to the store."""
+
+    def read(value: Any, where: str) -> str:
+        if not layout.is_a(kind, value):
+            fail(where, f"a path of this store's {kind}")
+        path: str = value
+        return path
+
+    return read
 
 
 def _run(value: Any, where: str) -> str:
@@ -34,51 +37,10 @@ IndexPath = Annotated[str, stored("index")]
 
 
 @dataclass(frozen=True)
-class RowCounts(JsonEntry):
-    """The rows of a snapshot's input; if these are documents, with the `pieces` that they were
-    cut into.
-    """
-
-    read: int
-    written: int
-    rejected: int
-    pieces: int | None = field(default=None, metadata=SPARSE)
-
-    @property
-    def stored(self) -> int:
-        """The rows of all shards."""
-        return self.written if self.pieces is None else self.pieces
-
-
-@dataclass(frozen=True)
-class WorkCounts(JsonEntry):
-    """How the written rows came by their vectors in this run."""
-
-    embedded: int
-    reused: int
-    duplicates: int
-    carried: int
-
-
-@dataclass(frozen=True)
-class TokenCounts(JsonEntry):
-    """The tokens that went through the model in this run, without and with padding; rows cut off,
-    and tokens lost.
-
-    `unknown` tokens stand for text that the vocabulary lacks; None if an earlier version wrote it.
-    """
-
-    real: int
-    padded: int
-    truncated_rows: int
-    lost: int
-    unknown: int | None = field(default=None, metadata=SPARSE)
-
-
-@dataclass(frozen=True)
 class RememberedOptions(JsonEntry):
-    """The options that a store remembers; the defaults are those of a new store, but for
-    `keep_text`.
+    """The options that a store remembers.
+
+    The defaults are those of a new store, except `keep_text`.
 
     `keep_types` are the words for the types of kept columns that were given, or found in JSON, by
     name.
@@ -123,13 +85,14 @@ class RememberedOptions(JsonEntry):
 
     @classmethod
     def of_a_new_store(cls) -> Self:
-        """What a store remembers before its first run."""
+        """Return the options of a store before its first run."""
         return cls(keep_text=True)
 
     @property
     def kept_text(self) -> str | None:
-        """The column of a shard that has the rows' text: the kept column itself, else `text`; None
-        if none has.
+        """The column of a shard with the rows' text; None if none has it.
+
+        This is the kept column itself, else `text`.
         """
         if self.keeps_text_column:
             return self.text_column
@@ -160,8 +123,9 @@ class InputEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class Input(JsonEntry):
-    """The patterns that name a snapshot's input, and its files; none here if they are in the
-    manifest's parts.
+    """The patterns that name a snapshot's input, and its files.
+
+    `files` is empty if the manifest's parts list the files.
 
     `tables` are the versions of those patterns that name a table.
     """
@@ -173,7 +137,7 @@ class Input(JsonEntry):
 
 @dataclass(frozen=True)
 class PartEntry(JsonEntry):
-    """A part of a manifest, which is a file with some of its units.
+    """A part of a manifest: a file with some of its units.
 
     The names of these are from `first` to `last`; both are "" in a manifest of an earlier version.
     """
@@ -195,8 +159,9 @@ class ManifestPart(JsonEntry):
 
 @dataclass(frozen=True)
 class RangesEntry(JsonEntry):
-    """The bounds between which whole numbers count: their file, their digest, and the id of the
-    floats' space.
+    """The bounds between which whole numbers count.
+
+    `digest` is that of the file, `space` the id of the floats' space.
     """
 
     path: Annotated[str, stored("ranges")]
@@ -206,7 +171,7 @@ class RangesEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class CanaryEntry(JsonEntry):
-    """The file of the texts by which a store notices that its model has moved."""
+    """The file of the texts by which a store notices a changed model."""
 
     path: Annotated[str, stored("canary")]
     sha256: str
@@ -222,13 +187,12 @@ class CalibrationEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexRequest(JsonEntry):
-    """What index to build: `auto`, `compact` or a faiss factory string; the metric; the recall to
-    tune for.
+    """The index to build: `auto`, `compact` or a faiss factory string.
 
-    `metric` is `cosine`, `ip`, `l2`, or `auto`: that of the index there is, else what the model's
-    vectors are for. `merge` makes one segment of all rows. Where `max_bytes_per_row` or
-    `max_latency_ms` are given, kinds of index are compared. A build that misses a `target_recall`
-    that is given (None: 0.95 is tuned for) fails.
+    `metric` is `cosine`, `ip`, `l2` or `auto`: the metric of the current index, else the one that
+    the model's vectors are for. `target_recall` is the recall to tune for (None: 0.95); a build
+    that misses a given one fails. `merge` makes one segment of all rows. If `max_bytes_per_row` or
+    `max_latency_ms` is given, kinds of index are compared.
     """
 
     index: str = "auto"
@@ -247,15 +211,13 @@ class IndexRequest(JsonEntry):
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What decides the kind of index and how it is tuned: requests that differ in it ask for
-        different ones.
-        """
+        """The fields that decide the kind of index and its tuning."""
         return self.index, self.target, self.max_bytes_per_row, self.max_latency_ms
 
 
 @dataclass(frozen=True)
 class IndexFileEntry(JsonEntry):
-    """A file of an index; "" if an earlier version has none."""
+    """A file of an index; its fields are "" if an earlier version has none."""
 
     path: IndexPath = ""
     sha256: str = ""
@@ -265,12 +227,12 @@ class IndexFileEntry(JsonEntry):
 class SegmentEntry(JsonEntry):
     """A written segment and its locator.
 
-    `number` never changes and is not given again before the quantizer is retrained; it orders the
-    segments. `kind` is base, delta or held-out; `rows` counts deleted ones too; `closeness` is the
-    mean score with the nearest centroid; the checksums are what the storage says of both files, ""
-    if it says nothing. `locator_bytes` and the sha256 of its footer are those of a locator that
-    can be read in parts: 0 and "" for one of an earlier version. `refine` has the rows' vectors
-    where candidates are scored again.
+    `number` never changes. It orders the segments and is not used again before the quantizer is
+    retrained. `kind` is base, delta or held-out; `rows` includes deleted rows; `closeness` is the
+    mean score with the nearest centroid. The checksums are the storage's for both files, "" if it
+    has none. `locator_bytes` and `locator_footer` (sha256) belong to a locator that can be read in
+    parts; an earlier version left 0 and "". `refine` has the rows' vectors if candidates are scored
+    again.
     """
 
     number: int
@@ -297,8 +259,9 @@ class SegmentEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class TrainedEntry(IndexFileEntry):
-    """The quantizer: trainings up to this one, rows it was trained on and for, and how well it
-    served them then.
+    """The quantizer: its number of trainings, its rows, and how well it served them then.
+
+    It was trained on `rows` rows, for a corpus of `corpus` rows.
 
     Texts are held out whose key is below `held_out_below` (hex).
     """
@@ -314,7 +277,7 @@ class TrainedEntry(IndexFileEntry):
 
 @dataclass(frozen=True)
 class RecallEntry(JsonEntry):
-    """Recall at `k` with its 95 % interval, over so many queries."""
+    """Recall at `k` with its 95 % interval over `queries` queries."""
 
     k: int
     value: float
@@ -325,7 +288,7 @@ class RecallEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class TunedRecallEntry(RecallEntry):
-    """Recall of an index as it is searched, and the one it was tuned for."""
+    """Recall of an index at its search settings, and the recall that it was tuned for."""
 
     nprobe: int = 0
     rerank: int = 0
@@ -334,7 +297,7 @@ class TunedRecallEntry(RecallEntry):
 
 @dataclass(frozen=True)
 class ChangeEntry(JsonEntry):
-    """What became of an index in a run: "trained", "followed" or "compacted", why, and its rows."""
+    """A run's change of an index: "trained", "followed" or "compacted", why, and its rows."""
 
     what: str
     why: str
@@ -345,8 +308,9 @@ class ChangeEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class TriedEntry(JsonEntry):
-    """A kind of index as it did on a sample: bytes held for a row and read for a query, recall at
-    10 and at 100.
+    """A kind of index on a sample: its recall at 10 and at 100.
+
+    `row_bytes` is its size for a row, `query_bytes` what a query reads.
     """
 
     factory: str
@@ -359,9 +323,7 @@ class TriedEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class ChoiceEntry(JsonEntry):
-    """Why an index is of its kind, the bytes it holds for a row and reads for a query, and the
-    kinds compared.
-    """
+    """Why an index has its kind, the kinds compared, and its bytes for a row and a query."""
 
     why: str
     row_bytes: int
@@ -390,14 +352,18 @@ class IndexEntry(JsonEntry):
 
     @classmethod
     def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:
-        """The entry, whose paths are the layout's whatever names a later version has for them."""
+        """Return the entry, once every path in it is one of the layout.
+
+        This includes paths under names that only a later version knows.
+        """
         found = super().from_json(value, where, **beside)
         _check_paths(value, where)
         return found
 
     def nprobe_for(self, k: int) -> int:
-        """How many lists to search for k rows: as tuned for 10, or for 100 where more than 10 are
-        wanted.
+        """Return the number of lists to search for k rows.
+
+        It was tuned for 10 rows, and for 100 if k is above 10.
         """
         if k > 10 and self.recall_100:
             return max(self.nprobe, self.recall_100.nprobe)
@@ -415,9 +381,11 @@ class IndexEntry(JsonEntry):
 
 
 def _check_paths(value: Any, where: str) -> None:
-    for name, item in value.items() if isinstance(value, dict) else ():
-        if name in ("path", "locator") or name.endswith("_path"):
-            stored("index")(item, f"{where}.{name}")
-        _check_paths(item, f"{where}.{name}")
-    for place, item in enumerate(value) if isinstance(value, list) else ():
-        _check_paths(item, f"{where}[{place}]")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name in ("path", "locator") or name.endswith("_path"):
+                stored("index")(item, f"{where}.{name}")
+            _check_paths(item, f"{where}.{name}")
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            _check_paths(item, f"{where}[{place}]")

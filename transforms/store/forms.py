@@ -1,5 +1,4 @@
-"""Forms: what all shards of a snapshot have in common beside their rows, as a digest in each unit's
-record.
+"""Forms: a digest in each unit's record of all that the shards of a snapshot share beside rows.
 
 The first half of a form follows from a run's options, the second from the columns that a unit was
 written with. The commit compares both, so it opens no shard. What they cover must stay the same
@@ -30,8 +29,10 @@ def run_form(space: Space, generation: int, options: RememberedOptions) -> str:
 
 
 def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
-    """The form of a shard, 16 hex digits: that of its run, and one of its kept columns and the
-    bounds of its steps.
+    """Return the form of a shard, 16 hex digits.
+
+    The first half is the run's form, the second covers its kept columns and the bounds of its
+    steps.
 
     `ranges` is the digest of those bounds.
     """
@@ -42,8 +43,7 @@ def shard_form(of_run: str, kept: pa.Schema | None, ranges: str | None) -> str:
 
 
 def check_forms(of_run: str, found: dict[str, str]) -> None:
-    """Raise LedgerError for a shard of another form than the run's, and for two shards whose
-    columns differ.
+    """Raise LedgerError if a shard has another form than the run, or other kept columns.
 
     `found` has a shard of each form. Of shards of an earlier version only the first half is known.
     """
@@ -67,8 +67,9 @@ def _digest(covered: object) -> str:
 
 @lru_cache(256)
 def kind_of(kind: pa.DataType) -> str:
-    """The name of a type, without what readers of Parquet may change: units of time, names in
-    lists, encodings.
+    """Return the name of a type without what readers of Parquet may change.
+
+    They may change units of time, names in lists and encodings.
     """
     if isinstance(kind, pa.BaseExtensionType):
         return kind_of(kind.storage_type)

@@ -12,9 +12,11 @@ from transforms.store.runs.run_ids import last_run, start_of
 from transforms.store.shards.columns import own_columns
 from transforms.store.shards.reading import open_shard
 
-RUNNING, UNFINISHED = "running", "unfinished"
+RUNNING = "running"
+UNFINISHED = "unfinished"
 NO_RESULT = "its result is missing"
-ROWS, WORK = ("read", "written", "rejected"), ("embedded", "reused", "duplicates", "carried")
+ROWS = ("read", "written", "rejected")
+WORK = ("embedded", "reused", "duplicates", "carried")
 OF_A_RUN = (
     "run",
     "status",
@@ -29,10 +31,10 @@ OF_A_RUN = (
 
 
 def info_of(manifest: Manifest) -> dict[str, Any]:
-    """Facts about a snapshot and its store, as JSON has them; `faults` name files that are missing
-    or damaged.
+    """Return facts about a snapshot and its store, as JSON values.
 
-    Reads the manifest, the footer of one shard and the result of the last run.
+    `faults` name files that are missing or damaged. Reads the manifest, the footer of one shard and
+    the result of the last run.
     """
     faults: list[str] = []
     units = manifest.units
@@ -68,8 +70,9 @@ def info_of(manifest: Manifest) -> dict[str, Any]:
 
 
 def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | None:
-    """Name and type of every column of the first shard, kept ones marked; None without a shard that
-    can be read.
+    """Return name and type of every column of the first shard, kept columns marked.
+
+    Returns None if there is no shard, or it cannot be read.
     """
     if not manifest.shard_paths:
         return None
@@ -80,18 +83,15 @@ def _columns(manifest: Manifest, faults: list[str]) -> list[dict[str, str]] | No
         faults.append(str(error))
         return None
     own = own_columns(schema.names)
-    return [
-        {
-            "name": field.name,
-            "type": str(field.type),
-            "kind": "own" if field.name in own else "kept",
-        }
-        for field in schema
-    ]
+    columns = []
+    for field in schema:
+        kind = "own" if field.name in own else "kept"
+        columns.append({"name": field.name, "type": str(field.type), "kind": kind})
+    return columns
 
 
 def _index(index: IndexEntry | None) -> dict[str, Any] | None:
-    """What an index is, and its recall; its files are in the manifest."""
+    """Return the kind and recall of an index, without its files."""
     if index is None:
         return None
     names = (
@@ -105,8 +105,8 @@ def _index(index: IndexEntry | None) -> dict[str, Any] | None:
         "recall_100",
         "recall_changed",
     )
-    told = index.to_json()
-    return {"segments": len(index.segments), **{name: told.get(name) for name in names}}
+    entry = index.to_json()
+    return {"segments": len(index.segments), **{name: entry.get(name) for name in names}}
 
 
 def _index_bytes(index: IndexEntry | None) -> int:
@@ -115,9 +115,7 @@ def _index_bytes(index: IndexEntry | None) -> int:
 
 
 def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
-    """The last run of the store, whether it committed or not: how it ended, and its counts of
-    rows.
-    """
+    """Return how the last run of the store ended, committed or not, and its counts of rows."""
     run = max(manifest.run, last_run(manifest.root) or "")
     try:
         result = checked_result(manifest.root, run)
@@ -135,7 +133,7 @@ def _last_run(manifest: Manifest, faults: list[str]) -> dict[str, Any]:
 
 
 def _ended(result: Result) -> dict[str, Any]:
-    told = asdict(result)
+    fields = asdict(result)
     rows = {name: result.ledger[name] for name in ROWS if name in result.ledger}
     work = {name: result.ledger[name] for name in WORK if name in result.ledger}
-    return {**{name: told[name] for name in OF_A_RUN}, "rows": rows, "work": work}
+    return {**{name: fields[name] for name in OF_A_RUN}, "rows": rows, "work": work}

@@ -1,6 +1,4 @@
-"""What many threads and steps of one process read, read once: a snapshot's lists and the store's
-listing are large.
-"""
+"""Values that threads and steps of one process share, so that large lists are read once."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -11,14 +9,14 @@ T = TypeVar("T")
 
 
 class Kept(Generic[T]):
-    """Values by key, each made once and shared by all that ask while any of them holds it."""
+    """Values by key; each is made once and shared while anybody holds it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: WeakValueDictionary[Hashable, T] = WeakValueDictionary()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key, made if nobody holds one. Raises what `make` raises."""
+        """Return the value of a key; make it if nobody holds one. Raises what `make` raises."""
         with self._lock:
             found = self._values.get(key)
             if found is None:

@@ -1,20 +1,24 @@
 """Every file and folder that a store may hold, named once.
 
-manifest.json                       the current snapshot manifests/<run>.json                every
-snapshot manifests/parts/<sha256>.json       the units of a snapshot with very many
-embeddings/<unit>-<digest>.parquet  rows and vectors sidecars/<unit>-<digest>.json       the unit's
-record ids/<unit>-<digest>.xxh3           hashes of its rows' ids, once they were counted
-rejects/<unit>-<digest>.parquet     rows that could not be embedded ranges/<digest>.json
-the bounds of the components of int8 and uint8 vectors calibrations/<digest>/              copies of
-the calibrations of snapshots canary/<pooled id>-<n>.parquet      texts and vectors, to notice when
-the model makes other ones index/<sha256>.faiss .parquet       trained quantizer, segments, locators
-index/<sha256>.refine               vectors of a segment's rows, by which candidates are scored
-again runs/<run>/plan.parquet             what a run reads and what it carries over
-runs/<run>/result.json              how it ended runs/<run>/rejected.json            its reject
-files, if they were too many runs/<run>/index/                   what the steps of its index leave
-for each other, removed as one when it committed runs/<run>/                         marks of units
-that were begun, lines of verify report.json report.html             the counts of every run, and a
-page with them lease.json                          the run that is writing
+manifest.json                       the current snapshot
+manifests/<run>.json                every snapshot
+manifests/parts/<sha256>.json       some units of a snapshot with very many
+embeddings/<unit>-<digest>.parquet  rows and vectors
+sidecars/<unit>-<digest>.json       the unit's record
+ids/<unit>-<digest>.xxh3            hashes of its rows' ids, once they were counted
+rejects/<unit>-<digest>.parquet     rows that could not be embedded
+ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
+calibrations/<digest>/              copies of the calibrations of snapshots
+canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
+index/<sha256>.faiss .parquet       trained quantizer, segments, locators
+index/<sha256>.refine               vectors by which candidates of a segment are scored again
+runs/<run>/plan.parquet             what a run reads and what it carries over
+runs/<run>/result.json              how the run ended
+runs/<run>/rejected.json            its reject files, if they were too many
+runs/<run>/index/                   files between the steps of its index, removed by the commit
+runs/<run>/                         marks of begun units, lines of verify
+report.json report.html             the counts of every run, and a page with them
+lease.json                          the run that is writing
 """
 
 import re
@@ -89,8 +93,9 @@ def calibration(digest: str) -> str:
 
 
 def canary(pooled_id: str, generation: int) -> str:
-    """The path of the canary for pooled vectors; `generation` counts how often the whole store was
-    embedded again.
+    """Return the path of the canary for pooled vectors.
+
+    `generation` counts how often the whole store was embedded again.
     """
     return f"canary/{pooled_id[:16]}-{generation}.parquet"
 
@@ -126,15 +131,17 @@ def ranges(digest: str) -> str:
 
 
 def index_file(sha256: str, suffix: str) -> str:
-    """The path of a quantizer or segment, of a locator table or of exact vectors, by its suffix;
-    its bytes name it.
+    """Return the path of a file of the index, named by its bytes.
+
+    The suffix tells quantizers and segments, locators, and exact vectors apart.
     """
     return f"index/{sha256}.{suffix}"
 
 
 def kind(path: str) -> str | None:
-    """What a file is, by its path within the store; None for the files beside the folders and for
-    foreign ones.
+    """Return the class of a file by its path within the store.
+
+    Returns None for the files beside the folders and for foreign files.
 
     >>> kind("embeddings/0123456789abcdef-000000000000-fedcba9876543210.parquet")
     'shards'
@@ -167,7 +174,7 @@ def is_run(name: object) -> bool:
 
 
 def snapshot_run(path: str) -> str | None:
-    """The run that a file is the manifest of by its place, whatever its name; None for other files.
+    """Return the run whose manifest has this path, whatever its name; None for other files.
 
     >>> snapshot_run("manifests/x.json"), snapshot_run("manifests/parts/x.json")
     ('x', None)
@@ -177,7 +184,7 @@ def snapshot_run(path: str) -> str | None:
 
 
 def result_run(path: str) -> str | None:
-    """The run that a file is the result of; None for other files."""
+    """Return the run whose result has this path; None for other files."""
     found = re.fullmatch(r"runs/([^/]+)/result\.json", path)
     return found[1] if found else None
 
@@ -193,7 +200,7 @@ def run_of(path: str) -> str | None:
 
 
 def unit(path: str) -> str:
-    """The name of the unit that a shard, sidecar or reject file is of.
+    """Return the name of the unit of a shard, sidecar or reject file.
 
     >>> unit("embeddings/0123456789abcdef-000000000000.2-fedcba9876543210.parquet")
     '0123456789abcdef-000000000000.2'
@@ -202,5 +209,5 @@ def unit(path: str) -> str:
 
 
 def stem(path: str) -> str:
-    """`<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
+    """Return `<unit>-<digest>`, which a unit's shard, sidecar and reject file share."""
     return path.rpartition("/")[2].rpartition(".")[0]

@@ -1,6 +1,4 @@
-"""The ledger: every planned row is written or rejected, and it is known how every written row got
-its vector.
-"""
+"""The ledger: every planned row is written or rejected, every written row has one origin."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,16 +15,14 @@ LEAST_UNKNOWN_FIRST = 10  # tokens, of a store's first run
 
 @dataclass(frozen=True)
 class Ledger:
-    """Counts over the units of one run: rows, tokens (`real`, `padded`, `lost`), splits of batches,
-    and pieces.
+    """Counts over the units of one run: rows, tokens, splits of batches, and pieces.
 
-    `known` and `unknown` are the texts' own tokens that the vocabulary has and those that stand for
-    text it lacks.
+    `real`, `padded` and `lost` count tokens. `known` and `unknown` are the texts' own tokens that
+    the vocabulary has, and those for text that it lacks. `blank` of the rejected rows are blank
+    lines of text files.
 
-    `blank` of the rejected rows are blank lines of text files.
-
-    Where rows are pieces, `read`, `written` and `rejected` count documents, and `pieces` is what
-    `embedded`, `reused`, `duplicates` and `carried` make up; else it is None.
+    If rows are pieces, `read`, `written` and `rejected` count documents, and `embedded`, `reused`,
+    `duplicates` and `carried` sum to `pieces`; else `pieces` is None.
     """
 
     read: int = 0
@@ -49,8 +45,9 @@ class Ledger:
 
     @classmethod
     def of(cls, units: Iterable[UnitRecord]) -> "Ledger":
-        """The sums over units. Carried ones count as rows; their tokens were counted by the run
-        that made them.
+        """Return the sums over units.
+
+        Carried units count as rows only; the run that made them counted their tokens.
         """
         total: dict[str, int] = defaultdict(int)
         for unit in units:
@@ -81,11 +78,14 @@ class Ledger:
     def __add__(self, other: "Ledger") -> "Ledger":
         sums = {name: getattr(self, name) + getattr(other, name) for name in COUNTED}
         known = [pieces for pieces in (self.pieces, other.pieces) if pieces is not None]
-        return Ledger(**sums, pieces=sum(known) if known else None)
+        if not known:
+            return Ledger(**sums)
+        return Ledger(**sums, pieces=sum(known))
 
     def rejects_too_many(self, share: float) -> bool:
-        """Whether more than this share of the rows was rejected; blank lines of text files do not
-        count.
+        """Return whether too large a share of the rows was rejected.
+
+        Blank lines of text files do not count.
 
         Fewer than LEAST_REJECTED rows are too many only if the share is 0 or no row is left.
         """
@@ -95,12 +95,13 @@ class Ledger:
         return rejected >= LEAST_REJECTED or share == 0 or self.written == 0
 
     def has_too_many_unknown(self, share: float, least: int) -> bool:
-        """Whether more than this share of the tokens is unknown, and at least so many are."""
+        """Return whether at least `least` tokens and more than `share` are unknown."""
         return self.unknown >= least and self.unknown > share * (self.known + self.unknown)
 
     def check(self) -> None:
-        """Raise LedgerError unless read = written + rejected and written = embedded + reused +
-        duplicates + carried.
+        """Raise LedgerError unless the counts add up.
+
+        read = written + rejected, and written = embedded + reused + duplicates + carried.
         """
         if self.read != self.written + self.rejected:
             raise LedgerError(
@@ -108,7 +109,11 @@ class Ledger:
                 " rejected; nothing committed"
             )
         made = self.embedded + self.reused + self.duplicates + self.carried
-        rows, what = (self.written, "rows") if self.pieces is None else (self.pieces, "pieces")
+        rows = self.written
+        what = "rows"
+        if self.pieces is not None:
+            rows = self.pieces
+            what = "pieces"
         if rows != made:
             raise LedgerError(
                 f"ledger: {rows} {what} written are not {self.embedded} embedded + {self.reused}"
@@ -122,9 +127,7 @@ COUNTED = tuple(f.name for f in fields(Ledger) if f.name != "pieces")
 
 @dataclass(frozen=True)
 class PlannedSpan:
-    """What the plan promised of one span: its range must be tiled by units, its rows (if known)
-    must all be read.
-    """
+    """A span of the plan: units must tile its range, and all its rows (if known) must be read."""
 
     name: str
     file: str
@@ -138,9 +141,7 @@ PLAN_FIELDS = tuple(f.name for f in fields(PlannedSpan))
 
 
 def check_plan(planned: Iterable[PlannedSpan], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless the units are exactly the planned ones: each once, none missing,
-    none made up.
-    """
+    """Raise LedgerError unless every planned unit is there exactly once, and no other."""
     by_span: dict[str, list[UnitRecord]] = defaultdict(list)
     for unit in units:
         by_span[span_name(unit.unit)].append(unit)
@@ -160,9 +161,7 @@ def check_counted(uncounted: list[str]) -> None:
 
 
 def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless each bucket of these numbers is there, whole or in all its pieces,
-    and no other is.
-    """
+    """Raise LedgerError unless exactly these buckets are there, whole or in all pieces."""
     pieces: dict[int, list[int | None]] = {bucket: [] for bucket in numbers}
     for unit in units:
         bucket = parse_name(unit.unit)
@@ -178,7 +177,7 @@ def check_buckets(planned: Buckets, numbers: Iterable[int], units: Iterable[Unit
 
 
 def pieces_apart(units: Iterable[UnitRecord]) -> int:
-    """What the pieces of some units are away from those that their documents have, modulo 2**64."""
+    """Return the sum of the units' pieces less that of their documents' pieces, modulo 2**64."""
     there = wanted = 0
     for unit in units:
         there += int(unit.pieces_sum or "0", 16)
@@ -187,20 +186,18 @@ def pieces_apart(units: Iterable[UnitRecord]) -> int:
 
 
 def check_bucket_rows(planned: Buckets, read: int) -> None:
-    """Raise LedgerError unless so many rows were read as the buckets were planned for."""
+    """Raise LedgerError unless the planned number of rows was read."""
     if read != planned.rows:
         raise LedgerError(f"ledger: {read} rows read of {planned.rows} planned; nothing committed")
 
 
 def check_pieces(units: Iterable[UnitRecord]) -> None:
-    """Raise LedgerError unless the documents of all units have their pieces, each once, and no
-    other rows are there.
-    """
+    """Raise LedgerError unless each document has its pieces once, and no other row exists."""
     check_apart(pieces_apart(units))
 
 
 def check_apart(pieces: int) -> None:
-    """Raise LedgerError where `pieces_apart`, summed over all units in any parts, is not 0."""
+    """Raise LedgerError if `pieces_apart`, summed over all units in any parts, is not 0."""
     if pieces % (1 << 64):
         raise LedgerError("ledger: a document lacks pieces or has some twice; nothing committed")
 
@@ -211,9 +208,15 @@ def span_name(unit: str) -> str:
 
 
 def place_of(unit: UnitRecord) -> tuple[int, float]:
-    """What units of one span are sorted by."""
+    """Return the sort key of a unit within its span."""
     start, stop = unit.range
-    return start, float("inf") if stop is None else stop
+    if stop is None:
+        return start, float("inf")
+    return start, stop
+
+
+def _end_of(stop: int | None) -> int:
+    return -1 if stop is None else stop
 
 
 def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
@@ -226,8 +229,8 @@ def _check_span(span: PlannedSpan, units: list[UnitRecord]) -> None:
                 f"ledger: {span.file}: unit {unit.unit} is doubled or out of place; nothing"
                 " committed"
             )
-        expected = unit.range[1] if unit.range[1] is not None else -1
-    if not units or expected != (span.stop if span.stop is not None else -1):
+        expected = _end_of(unit.range[1])
+    if not units or expected != _end_of(span.stop):
         raise LedgerError(
             f"ledger: {span.file}: planned unit {span.name} was not finished; nothing committed"
         )

@@ -1,19 +1,15 @@
-"""The manifest: one committed state of a store, and the only list of what counts.
+"""The manifest: one committed state of a store, and the only list of its files.
 
-Above 20 000 units or files the lists move into parts, named by their sha256, and are read when
-somebody needs them: all of them, or by a worker those alone that can have the units that it asks
-for.
+Above 20 000 units or files the lists move into parts, named by their sha256. Parts are read when
+they are needed: all of them, or, by a worker, only those that can have the units it looks for.
 """
 
 import contextlib
-import hashlib
-import itertools
 import json
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from transforms import storage
@@ -21,40 +17,38 @@ from transforms.base.entries import BESIDE, JsonEntry, one_of, time
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
-from transforms.space import Space, canonical_json, sha256_text
-from transforms.store import layout
+from transforms.space import Space
+from transforms.store import layout, manifest_parts
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
     IndexEntry,
     Input,
     InputEntry,
-    ManifestPart,
     PartEntry,
     RangesEntry,
     RememberedOptions,
-    RowCounts,
     RunName,
-    TokenCounts,
-    WorkCounts,
-)  # fmt: skip
+)
 from transforms.store.forms import run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import span_name
+from transforms.store.manifest_parts import (
+    AFTER,
+    PARTS_AT_ONCE,
+    read_parts,
+    units_named,
+    units_of_part,
+)
 from transforms.store.records import UnitRecord
+from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
 FORMATS = (1, FORMAT)
-FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
 UNITS_IN_ONE_FILE = 20_000
-UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
-PARTS_AT_ONCE = 8  # read or written, since storage may be far away
-PARTS_HELD = 8  # in a process that looks for single units
-AFTER = "\x7f"  # comes after every character of a unit's name
-# what a manifest's digest does not cover: itself, and what is in manifest.json alone
-UNSEALED = ("digest", FENCE)
 WITHOUT_DIGEST = frozenset(
     (
         "format",
@@ -87,8 +81,9 @@ WITHOUT_DIGEST = frozenset(
 
 @dataclass(frozen=True)
 class Manifest(JsonEntry):
-    """One snapshot: what its manifest says (`data` is the JSON), and the `root` of the store it was
-    read from.
+    """One snapshot: the fields of its manifest.
+
+    `data` is the manifest's JSON, `root` the store it was read from.
     """
 
     root: str = field(kw_only=True, metadata=BESIDE)
@@ -121,8 +116,9 @@ class Manifest(JsonEntry):
 
     @classmethod
     def of(cls, root: str, data: dict[str, Any], version: str | None = None) -> "Manifest":
-        """The snapshot of a manifest's JSON. Raises ValueError or OptionError naming a field that
-        no manifest has.
+        """Return the snapshot of a manifest's JSON.
+
+        Raises ValueError or OptionError naming a field that no manifest has.
         """
         return cls.from_json(data, root=root, data=data, version=version)
 
@@ -133,8 +129,9 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _lists(self) -> tuple[list[UnitRecord], list[InputEntry]]:
-        """All units and files. What parts say of a unit is not held beside its record, which is a
-        third of that.
+        """All units and files.
+
+        The JSON of a unit from a part is not kept beside its record, which is a third of its size.
         """
         if self.parts:
             return self._listed(self.parts)
@@ -151,26 +148,28 @@ class Manifest(JsonEntry):
         )
 
     def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
-        part = _read_part(self.root, entry)
+        part = manifest_parts.read_part(self.root, entry)
         return self._records(part.shards), part.files
 
     @property
     def units(self) -> list[UnitRecord]:
-        """The records of all units of the snapshot, sorted by name. Raises SentenceBeamError for
-        one that is none.
+        """The records of all units of the snapshot, sorted by name.
+
+        Raises SentenceBeamError for an entry that is no unit's record.
         """
         return self._lists[0]
 
     @property
     def unit_count(self) -> int:
-        """The number of units of the snapshot; no part is read for it."""
+        """The number of units of the snapshot; reads no part."""
         if self.parts:
             return sum(part.units for part in self.parts)
         return len(self.shards)
 
     def units_but(self, parts: Collection[PartEntry]) -> list[UnitRecord]:
-        """The records of all units but those in some of its parts, which are not read. Raises as
-        `units` does.
+        """Return the records of all units except those in some of its parts.
+
+        These parts are not read. Raises as `units` does.
         """
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
@@ -179,10 +178,7 @@ class Manifest(JsonEntry):
         # of shards whose records lack theirs
         form = run_form(self.space, self.generation, self.options)
         try:
-            units = [
-                UnitRecord.from_dict(unit if "form" in unit else {**unit, "form": form})
-                for unit in listed
-            ]
+            units = [UnitRecord.from_dict({"form": form, **unit}) for unit in listed]
             return sorted(units, key=lambda unit: unit.unit)
         except SentenceBeamError as error:
             raise SentenceBeamError(
@@ -191,17 +187,18 @@ class Manifest(JsonEntry):
             ) from error
 
     def units_of(self, name: str) -> list[UnitRecord]:
-        """The records of one unit, and of those whose names go on with `-` or `.` after it: of a
-        file, a span, a group.
+        """Return the records of a unit, and of all units of a file, span or group.
+
+        Their names continue `name` with `-` or `.`.
 
         Of the parts only those are read that can have them. Raises SentenceBeamError as `units`
         does.
         """
         if not self.parts or any(part.units and not part.first for part in self.parts):
-            return _named(self._by_name, name)
+            return units_named(self._by_name, name)
         parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
         return self._records(
-            unit for part in parts for unit in _named(_units_of_part(self.root, part), name)
+            unit for part in parts for unit in units_named(units_of_part(self.root, part), name)
         )
 
     @cached_property
@@ -221,8 +218,9 @@ class Manifest(JsonEntry):
 
     @cached_property
     def units_by_file(self) -> dict[str, list[UnitRecord]]:
-        """The units by the relative path of the file that they are of alone; groups and buckets are
-        of none.
+        """The units of each file that has units of its own, by its relative path.
+
+        Units of groups and buckets belong to no single file.
         """
         found: dict[str, list[UnitRecord]] = {}
         for unit in self.units:
@@ -256,11 +254,11 @@ class Manifest(JsonEntry):
 
     @cached_property
     def _has_groups_unrecorded(self) -> bool:
-        """Whether an earlier version wrote it, which did not record which files are in a group."""
+        """Whether an earlier version wrote groups without listing their files."""
         return bool(self.units_by_group) and not any(file.group for file in self.files)
 
     def group_of(self, file: InputEntry) -> str:
-        """The name of the group whose units have the rows of a file; "" if it is in none.
+        """Return the name of the group whose units have a file's rows; "" if it is in none.
 
         Of a store by an earlier version, it is that of every file that was not left out and has no
         units of its own.
@@ -271,8 +269,9 @@ class Manifest(JsonEntry):
         return name if name in self.units_by_group else ""
 
     def counts(self, path: str) -> bool:
-        """Whether a unit counts the rows of an input file: one of its own, of its group, or any if
-        they are buckets.
+        """Return whether a unit counts the rows of an input file.
+
+        The unit may be one of its own, of its group, or any bucket.
         """
         if self.partition == "content" or path in self.units_by_file:
             return True
@@ -285,7 +284,7 @@ class Manifest(JsonEntry):
 
     @property
     def content(self) -> list[dict[str, Any]]:
-        """All of the snapshot's JSON: the manifest's own, then that of its parts."""
+        """All JSON of the snapshot: the manifest's own, then that of its parts."""
         return [self.data, *(part.to_json() for part in read_parts(self.root, self.parts))]
 
     @property
@@ -301,67 +300,13 @@ class Manifest(JsonEntry):
         return [storage.join(self.root, unit.path) for unit in self.units if unit.path]
 
 
-def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
-    """The content of parts of a manifest, in their order. Raises SentenceBeamError for one that is
-    not as written.
-    """
-    waiting = iter(parts)
-    # which would read on, however slowly they are taken
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
-            yield from pool.map(partial(_read_part, root), some)
-
-
-def _read_part(root: str, part: PartEntry) -> ManifestPart:
-    path = storage.join(root, part.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
-    if hashlib.sha256(found[0]).hexdigest() != part.sha256:
-        raise SentenceBeamError(
-            f"{path} is not the part that the manifest names (sha256 differs); restore it"
-        )
-    with refuse_damage(f"{path} is no part of a manifest", "restore it"):
-        return ManifestPart.from_json(json.loads(found[0]))
-
-
-@lru_cache(PARTS_HELD)
-def _units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str, Any]]]:
-    """The names of a part's units, sorted, and their JSON."""
-    units = sorted(_read_part(root, part).shards, key=lambda unit: str(unit.get("unit")))
-    return [str(unit.get("unit")) for unit in units], units
-
-
-def _named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
-    """The units of a list, sorted by name, whose names are this one or go on after it with `-` or
-    `.`.
-    """
-    names, units = listed
-    found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
-    return [
-        units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")
-    ]
-
-
-def digest_of(data: dict[str, Any]) -> str:
-    """sha256 in hex over the canonical JSON of a manifest, without the fields that it does not
-    cover.
-    """
-    return sha256_text(
-        canonical_json({name: value for name, value in data.items() if name not in UNSEALED})
-    )
-
-
-def sealed(data: dict[str, Any]) -> dict[str, Any]:
-    """The manifest's JSON with its digest."""
-    return {**data, "digest": digest_of(data)}
-
-
 def read_manifest(root: str, run: str | None = None) -> Manifest | None:
-    """The current snapshot, or that of a run; None if there is none. Raises SentenceBeamError if
-    it is corrupt.
+    """Return the current snapshot, or that of a run; None if it does not exist.
+
+    Raises SentenceBeamError if the manifest is corrupt.
     """
-    path = storage.join(root, layout.snapshot(run) if run else layout.MANIFEST)
+    name = layout.snapshot(run) if run else layout.MANIFEST
+    path = storage.join(root, name)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
         return None
@@ -376,34 +321,20 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         return Manifest.of(root, data, found[1])
 
 
-def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
-    """Raise ValueError if the fields of some JSON do not give its digest.
-
-    JSON without a digest is of a version that wrote none, and has no other fields than those named
-    in `without`.
-    """
-    if "digest" not in data:
-        unknown = sorted(data.keys() - set(without))
-        if unknown:
-            raise ValueError(f"it has a field {unknown[0][:80]!r} and no digest")
-    elif data["digest"] != digest_of(data):
-        raise ValueError("it was changed after it was written, its digest differs")
-
-
 def read_resolved(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """The snapshot that a run began with, as it was then; None if it began with none.
+    """Return the snapshot with which a run began; None if it began with none.
 
-    `digest` is the snapshot's (None: not known). Where its own manifest is damaged, missing or says
-    something else, `manifest.json` is read, which is what the run began with. Raises
-    SentenceBeamError where neither is that snapshot.
+    `digest` is the snapshot's (None: not known). If the snapshot's own manifest is damaged, missing
+    or different, `manifest.json` is read, which the run began with. Raises SentenceBeamError if
+    neither is that snapshot.
     """
-    for named in (run, None) if run is not None else ():
-        with contextlib.suppress(SentenceBeamError):
-            found = read_manifest(root, named)
-            if found is not None and found.run == run and digest in (None, found.digest):
-                return found
     if run is None:
         return None
+    for snapshot in (run, None):
+        with contextlib.suppress(SentenceBeamError):
+            found = read_manifest(root, snapshot)
+            if found is not None and found.run == run and digest in (None, found.digest):
+                return found
     raise SentenceBeamError(
         f"{root}: the snapshot {run}, with which this run began, is missing or was changed; see"
         " verify, and run again"
@@ -414,9 +345,7 @@ _SHARED: Kept[Manifest] = Kept()
 
 
 def read_shared(root: str, run: str | None, digest: str | None) -> Manifest | None:
-    """As `read_resolved`; one that is held in this process already is not read again, if the
-    digest is known.
-    """
+    """Return the snapshot as `read_resolved` does, once for a process if the digest is known."""
     if run is None:
         return None
     if digest is None:
@@ -430,8 +359,9 @@ def _there(manifest: Manifest | None) -> Manifest:
 
 
 def snapshots(root: str) -> list[str]:
-    """The runs that have a manifest, the latest first; one of them may never have become
-    current.
+    """Return the runs that have a manifest, the latest first.
+
+    One of them may never have become current.
     """
     folder = storage.join(root, layout.MANIFESTS)
     paths = (
@@ -442,49 +372,8 @@ def snapshots(root: str) -> list[str]:
 
 
 def with_units(manifest: Manifest, units: list[UnitRecord], files: list[InputEntry]) -> Manifest:
-    """The manifest with its units and files in place, which are not too many for that."""
+    """Return the manifest with its units and files in place, not in parts."""
     listed = [unit.to_manifest() for unit in sorted(units, key=lambda u: u.unit)]
     return replace(
         manifest, shards=tuple(listed), input=replace(manifest.input, files=tuple(files)), parts=()
     )
-
-
-def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files; none where
-    there is neither.
-
-    Groups of small files have parts of their own: their names lie among those of files, and what a
-    part has should be told by its first and last name.
-    """
-    kinds = (
-        list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
-    )
-    listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
-    lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
-    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
-
-
-def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
-    """The items, in order, in runs of about equal length."""
-    count = -(-len(items) // UNITS_IN_A_PART)
-    ends = []
-    if count:
-        ends = [len(items) * number // count for number in range(count + 1)]
-    return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
-
-
-def _write_part(root: str, part: ManifestPart) -> PartEntry:
-    data = to_bytes(part.to_json())
-    sha256 = hashlib.sha256(data).hexdigest()
-    storage.ensure(storage.join(root, layout.part(sha256)), data)
-    if part.shards:
-        names = [part.shards[place]["unit"] for place in (0, -1)]
-    else:
-        names = ["", ""]
-    return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)
-
-
-def to_bytes(content: dict[str, Any]) -> bytes:
-    """The bytes of JSON as stores hold it: readable, keys sorted."""
-    return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

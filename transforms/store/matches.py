@@ -1,4 +1,4 @@
-"""Which rows of a snapshot a filter wants, found by reading the columns alone that it names."""
+"""Rows of a snapshot that match a filter, found by reading only the columns that it names."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ REQUESTS = 16  # shards of a remote store that are read at once
 
 @dataclass(frozen=True)
 class Matches:
-    """The rows that a filter wants: for each shard, in the manifest's order, bool [rows]."""
+    """The rows that a filter matches: for each shard, in the manifest's order, bool [rows]."""
 
     where: pc.Expression
     shards: tuple[np.ndarray, ...]
 
     @cached_property
     def count(self) -> int:
-        """The number of rows that are wanted."""
+        """The number of matching rows."""
         return sum(int(np.count_nonzero(shard)) for shard in self.shards)
 
 
 def matches(manifest: Manifest, where: pc.Expression) -> Matches:
-    """The rows of a snapshot for which a filter, which `where.checked` has passed, is true.
+    """Return the rows of a snapshot that match a filter, which `where.checked` has passed.
 
     Raises SentenceBeamError naming a shard that cannot be read.
     """
@@ -56,7 +56,7 @@ def matches(manifest: Manifest, where: pc.Expression) -> Matches:
 def _matching(
     fragment: "ds.Fragment", schema: pa.Schema, where: pc.Expression, threads: bool
 ) -> np.ndarray:
-    """bool [rows of a shard], True if the filter is."""
+    """Return bool [rows of a shard], True for rows that match."""
     try:
         table = fragment.to_table(schema=schema, columns={"wanted": where}, use_threads=threads)
     except (pa.ArrowException, OSError) as error:

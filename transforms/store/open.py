@@ -51,7 +51,7 @@ class SearchKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Store:
-    """One snapshot of a store; readers hold on to it while later runs commit others."""
+    """One snapshot of a store, which stays the same while later runs commit others."""
 
     manifest: Manifest
 
@@ -66,14 +66,13 @@ class Store:
         return self.manifest.space
 
     def dataset(self) -> "ds.Dataset":
-        """The snapshot's rows as a pyarrow dataset (columns: docs/store.md); an empty one without
-        any shard.
+        """Return the snapshot's rows as a pyarrow dataset (columns: docs/store.md).
 
-        What is read is compared with the checksum of its page; pyarrow raises OSError if it
-        differs.
+        It is empty if the snapshot has no shard. Pages are compared with their checksums when they
+        are read; pyarrow raises OSError if one differs.
 
-        Of a remote store the first shard's footer is read at once, each shard when its rows are,
-        and nothing is kept.
+        Of a remote store the first shard's footer is read at once, each shard when its rows are
+        read, and nothing is kept.
         """
         return dataset_of(self.manifest)
 
@@ -90,16 +89,17 @@ class Store:
         )
 
     def vectors(self, column: pa.ChunkedArray | pa.FixedSizeListArray | None = None) -> np.ndarray:
-        """Vectors float32 [n, dim], whatever the precision: of a column `embedding`, or without one
-        of all rows.
+        """Return vectors float32 [n, dim] of a column `embedding`, or of all rows.
+
+        The column may have any precision.
         """
         if column is None:
             return self.numpy()[1]
         entry = self.manifest.ranges
-        coding = Coding(self.space, kept_ranges(self.root, entry) if entry else None)
-        return coding.decode(
-            column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        )
+        ranges = kept_ranges(self.root, entry) if entry else None
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        return Coding(self.space, ranges).decode(column)
 
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of all rows, strings [n], and their vectors, float32 [n, dim]."""
@@ -109,8 +109,9 @@ class Store:
         return table["id"].to_numpy(), self.vectors(table["embedding"])
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a data frame (columns: docs/store.md). Raises MissingExtraError if pandas is
-        not installed.
+        """Return all rows as a data frame (columns: docs/store.md).
+
+        Raises MissingExtraError if pandas is not installed.
         """
         if importlib.util.find_spec("pandas") is None:
             raise MissingExtraError(
@@ -119,24 +120,28 @@ class Store:
         return self.dataset().to_table().to_pandas()
 
     def rows(self, ids: Sequence[str]) -> pa.Table:
-        """The rows with these ids, in the order of the ids. Raises OptionError for an id that no
-        row has.
+        """Return the rows with these ids, in the order of the ids.
+
+        Raises OptionError for an id that no row has.
         """
         import pyarrow.compute as pc
 
-        asked = pa.array(dict.fromkeys([ids] if isinstance(ids, str) else ids), pa.string())
-        found = self.dataset().to_table(filter=pc.field("id").isin(asked))
-        place = pc.index_in(found["id"], asked).to_numpy()
-        missing = np.setdiff1d(np.arange(len(asked)), place)
+        if isinstance(ids, str):
+            ids = [ids]
+        wanted = pa.array(dict.fromkeys(ids), pa.string())
+        rows = self.dataset().to_table(filter=pc.field("id").isin(wanted))
+        place = pc.index_in(rows["id"], wanted).to_numpy()
+        missing = np.setdiff1d(np.arange(len(wanted)), place)
         if len(missing):
             raise OptionError(
-                f"{self.root} has no row with the id {asked[int(missing[0])].as_py()!r}"
+                f"{self.root} has no row with the id {wanted[int(missing[0])].as_py()!r}"
             )
-        return found.take(np.argsort(place, kind="stable"))
+        return rows.take(np.argsort(place, kind="stable"))
 
     def info(self) -> dict[str, Any]:
-        """Facts about the store, as `sentence-beam info --json` prints them: model, space, rows,
-        columns, last run.
+        """Return facts about the store, as `sentence-beam info --json` prints them.
+
+        They include model, space, rows, columns and the last run.
         """
         return info_of(self.manifest)
 
@@ -199,46 +204,54 @@ class Store:
 
 
 def open_store(path: StrPath, snapshot: str | None = None) -> Store:
-    """Open the current snapshot of a store, or another one as `named_run` takes it. OptionError
-    if there is none.
+    """Open the current snapshot of a store, or the one that `snapshot` names for `named_run`.
+
+    Raises OptionError if it does not exist.
     """
     root = storage.absolute(path)
-    manifest = read_manifest(root, None if snapshot is None else named_run(root, snapshot))
+    run = None if snapshot is None else named_run(root, snapshot)
+    manifest = read_manifest(root, run)
     if manifest is None:
         raise no_snapshot(root, snapshot)
     return Store(manifest)
 
 
 def named_run(root: str, name: str, others: Collection[str] = ()) -> str:
-    """The run of a snapshot that a person names: its id or the beginning of it, `latest`, or `-1`
-    for the one before.
+    """Return the run of a snapshot that a person names.
 
-    `others` are runs without a snapshot that may be named too. Raises OptionError for a name of
-    none, and for the beginning of several.
+    The name is an id or the beginning of one, `latest`, or `-1` for the one before. `others` are
+    runs without a snapshot that may be named too. Raises OptionError for a name of no run, and for
+    the beginning of several.
     """
-    if name == LATEST_NAME or re.fullmatch(r"-[1-9]\d{0,5}", name):
-        manifest = read_manifest(root)
-        for _ in range(0 if name == LATEST_NAME else -int(name)):
-            earlier = manifest.previous if manifest is not None else None
-            manifest = read_manifest(root, earlier) if earlier else None
-        if manifest is None:
-            raise no_snapshot(root, name)
-        return manifest.run
+    if name == LATEST_NAME:
+        return _run_before(root, 0, name)
+    if re.fullmatch(r"-[1-9]\d{0,5}", name):
+        return _run_before(root, -int(name), name)
     runs = sorted({*snapshots(root), *others}, reverse=True)
     if name in runs:
-        found = [name]
-    else:
-        found = [run for run in runs if name and run.startswith(name)]
-    if len(found) > 1:
+        return name
+    matches = [run for run in runs if name and run.startswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         what = "runs" if others else "snapshots"
         raise OptionError(
-            f"{root}: {name} begins the names of {len(found)} {what} ({_some(found)}); say more"
+            f"{root}: {name} begins the names of {len(matches)} {what} ({_some(matches)}); say more"
         )
-    if found:
-        return found[0]
     if others:
         raise OptionError(f"{root} has no run {name}; the latest are {_some(runs)}")
     raise no_snapshot(root, name)
+
+
+def _run_before(root: str, steps: int, name: str) -> str:
+    """Return the run so many snapshots before the current one, which `name` asks for."""
+    manifest = read_manifest(root)
+    for _ in range(steps):
+        earlier = manifest.previous if manifest is not None else None
+        manifest = read_manifest(root, earlier) if earlier else None
+    if manifest is None:
+        raise no_snapshot(root, name)
+    return manifest.run
 
 
 def _some(runs: Sequence[str]) -> str:
@@ -246,7 +259,7 @@ def _some(runs: Sequence[str]) -> str:
 
 
 def no_snapshot(root: str, snapshot: str | None) -> OptionError:
-    """The error of a store that is not there, or that has no such snapshot."""
+    """Return the error for a store that does not exist, or has no such snapshot."""
     runs = snapshots(root) if snapshot is not None else []
     if runs:
         return OptionError(f"{root} has no snapshot {snapshot}; the latest are {_some(runs)}")

@@ -1,6 +1,4 @@
-"""The record of a unit: its sidecar in the store, and its lines in a manifest; and the reason why a
-run must end.
-"""
+"""Records of units (sidecars, entries in a manifest), and the reason why a run must end."""
 
 import builtins
 import json
@@ -45,7 +43,7 @@ COUNTS = (
 
 
 def _range(value: Any, where: str) -> tuple[int, int | None]:
-    """A first place and one after the last, None for the end."""
+    """Return a first place and one after the last, None for the end."""
     if not isinstance(value, list | tuple) or len(value) != 2:
         fail(where, "a start and a stop")
     start = count(value[0], where)
@@ -56,12 +54,12 @@ def _range(value: Any, where: str) -> tuple[int, int | None]:
 
 
 def _file(value: Any, where: str) -> str:
-    """A relative path; None in a manifest, for a group of files, is ""."""
+    """Return a relative path; None in a manifest, for a group of files, is ""."""
     return "" if value is None else text(value, where)
 
 
 def _run(value: Any, where: str) -> str:
-    """The name of a run, or ""."""
+    """Return the name of a run, or ""."""
     if value == "" or layout.is_run(value):
         return value
     return fail(where, "the name of a run")
@@ -78,25 +76,32 @@ Figure = Annotated[float, finite]
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """One unit of a snapshot. The first thirteen fields and `ADDED_FIELDS` are a manifest's; the
-    rest say how the rows were made.
+    """One unit of a snapshot.
 
-    `path` and `rejects` are relative to the store and None if there is no such file; `range` is
-    [start, stop) in rows (Parquet) or bytes of the uncompressed text, stop None for "to the end";
-    of a group of small files `file` is "", and `range` counts rows. `tokens` counts before
-    truncation, `lost` is what truncation cut off. `embedded`, `reused`, `duplicates` sum to `rows`.
-    `real` and `padded` are tokens that went through the model, without and with padding; of those
-    that are the texts' own, neither special tokens nor a prompt, `known` are in the vocabulary and
-    `unknown` stand for text that it lacks (both 0 in sidecars of earlier versions). `worker` is
-    host and process id, `run` the run that computed it ("" where only the shard is left to tell, or
-    if an earlier snapshot has it). `damaged` are old shards (by path) whose vectors could not be
-    reused. `checksum` is the shard's as listings of its storage have it, None if they have none.
-    Where rows are pieces, `documents` of these begin here, `pieces_sum` and `documents_sum` are the
+    The first thirteen fields and `ADDED_FIELDS` are in a manifest; the others say how the rows were
+    made.
+
+    Files: `path` and `rejects` are relative to the store, None if there is no such file. `sha256`
+    and `checksum` are the shard's, the latter from listings of its storage (None if they have
+    none). `range` is [start, stop) in rows (Parquet) or bytes of the uncompressed text, stop None
+    for "to the end". For a group of small files `file` is "", and `range` counts rows. `form` is
+    the shard's (`store.forms`); if an earlier version wrote the shard, only the first half is
+    known, and manifests leave it out.
+
+    Tokens: `tokens` counts before truncation, `lost` what truncation cut off. `real` and `padded`
+    went through the model, without and with padding. `known` and `unknown` are the texts' own
+    tokens, without special tokens and prompt, that the vocabulary has, and those for text that it
+    lacks (both 0 in sidecars of earlier versions).
+
+    Rows: `embedded`, `reused`, `duplicates` sum to `rows`. `blank` rejected rows are blank lines of
+    text files. If rows are pieces, `documents` begin here, `pieces_sum` and `documents_sum` are the
     sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
-    `blank` rejected rows are blank lines of text files. `measures` say what its work took, by the
-    names of `measures.STAGES`; they make no two records differ. `moved` are sums that say how far
-    its rows are from those of the calibration's fit. `form` is the shard's (`store.forms`); only
-    its first half is known if an earlier version wrote the shard, and that is not written down.
+
+    Work: `worker` is host and process id, `run` the run that computed the unit ("" if only the
+    shard is left, or an earlier snapshot has it). `damaged` are old shards, by path, whose vectors
+    could not be reused. `measures` are figures of its work by the names of `measures.STAGES`;
+    records that differ only in them are equal. `moved` are sums that compare its rows with those of
+    the calibration's fit.
     """
 
     path: ShardPath | None
@@ -137,14 +142,12 @@ class UnitRecord:
 
     @property
     def written(self) -> int:
-        """The rows of the input that are in the shard: its rows, or the documents that begin
-        there.
-        """
+        """The input rows that are in the shard: its rows, or the documents that begin there."""
         return self.rows if self.documents is None else self.documents
 
     @property
     def figures(self) -> dict[str, float]:
-        """What was measured of the unit's work, with its size; empty if nothing was."""
+        """The measures of the unit's work, with its size; empty if nothing was measured."""
         size = {"unit_rows": self.rows, "unit_tokens": self.real, "unit_bytes": self.bytes}
         if self.measures:
             return {**self.measures, **size, **tokens_a_second(self.measures | size)}
@@ -171,10 +174,10 @@ class UnitRecord:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "UnitRecord":
-        """The record of an entry or a sidecar.
+        """Return the record of an entry or a sidecar.
 
-        Raises SentenceBeamError if a field is missing, unknown or of another type, or a path is
-        none of the layout.
+        Raises SentenceBeamError if a field is missing, unknown or of another type, or a path is not
+        one of the layout.
         """
         if not isinstance(values, dict) or not _NEEDED <= values.keys() <= _NAMES:
             raise SentenceBeamError(f"not a unit's record: {str(values)[:80]}")
@@ -195,13 +198,14 @@ _NAMES = frozenset(item.name for item in fields(UnitRecord))
 
 
 def carried(unit: UnitRecord) -> UnitRecord:
-    """The record of a unit that is taken over unchanged from the last snapshot."""
+    """Return the record of a unit that is carried over unchanged from the last snapshot."""
     return UnitRecord(**{**unit.to_manifest(), "carried": unit.rows, "form": unit.form})
 
 
 def reused(unit: UnitRecord) -> UnitRecord:
-    """The record of a unit that was read again and equals one of an earlier snapshot: nothing was
-    computed for it.
+    """Return the record of a unit that was read again and equals one of an earlier snapshot.
+
+    Nothing was computed for it.
     """
     found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
     return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
@@ -209,9 +213,7 @@ def reused(unit: UnitRecord) -> UnitRecord:
 
 @dataclass(frozen=True)
 class Problem:
-    """A reason why a run must end without a commit: one line, and the exit status that goes with
-    it.
-    """
+    """A reason why a run must end without a commit: one line, and its exit status."""
 
     message: str
     exit_code: int = 1
@@ -222,5 +224,5 @@ class Problem:
         return cls(error.line or str(error), error.exit_code)
 
     def error(self) -> SentenceBeamError:
-        """The error with which to end the run, of the class that has this exit status."""
+        """Return the error with which to end the run, of the class with this exit status."""
         return BY_EXIT_STATUS.get(self.exit_code, SentenceBeamError)(self.message)

@@ -12,9 +12,10 @@ from transforms.corpus.buckets import parse_name
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
-from transforms.store.manifest import FENCE, Manifest, read_manifest, to_bytes
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.plan import RecordedPlan, read_plan
 from transforms.store.runs.result import timestamp
+from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
 # how long the work of a run that did not end is kept for another to take up
@@ -25,9 +26,9 @@ UNFINISHED_SECONDS = 86_400
 class Rubbish:
     """The files of a store that can be removed.
 
-    `snapshots` are runs whose manifest goes, `kept` those whose snapshot stays. `files` are in the
-    order in which to remove them: manifests first, so that no manifest ever names a file that is
-    gone. `version` is the current manifest's.
+    `snapshots` are runs whose manifest is removed, `kept` those whose snapshot stays. `files` are
+    in order of removal: manifests first, so that no manifest ever names a missing file. `version`
+    is the current manifest's.
     """
 
     root: str
@@ -48,14 +49,14 @@ class Rubbish:
 
 
 def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> Rubbish:
-    """The files of a store that no snapshot needs of the `keep` newest or of the last `older_than`
-    seconds.
+    """Return the files that none of the kept snapshots needs.
 
-    A snapshot's age counts from when another took its place. A file that no kept snapshot names
-    goes if it is older than that, or, if no age is given, than the run that made the current
-    snapshot: a younger one may be the work of a run that another one will take up. What a run that
-    began within a day and did not end has planned stays too. Raises SentenceBeamError if a
-    manifest that has to be kept cannot be read.
+    Kept are the `keep` newest snapshots and those of the last `older_than` seconds; a snapshot's
+    age counts from when another replaced it. A file that no kept snapshot names is removed if it is
+    older than that, or, if no age is given, older than the run that made the current snapshot:
+    another run may take up the work of a younger one. The files that an unfinished run planned also
+    stay if the run began within a day. Raises SentenceBeamError if a manifest that has to be kept
+    cannot be read.
     """
     with progress.stage("listing the store's files"):
         entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
@@ -70,28 +71,27 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     for manifest in _kept(current, entries, keep, cutoff, older_than is not None):
         named.add(manifest)
     for run in _unfinished(entries, now):
-        named.add_unfinished(run, read_plan(root, run) if layout.plan(run) in entries else None)
-    gone = [
-        path for path in entries if entries[path].modified < cutoff and _is_rubbish(path, named)
-    ]
-    gone.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
-    runs = [layout.snapshot_run(path) for path in gone]
+        plan = read_plan(root, run) if layout.plan(run) in entries else None
+        named.add_unfinished(run, plan)
+    old = [path for path, entry in entries.items() if entry.modified < cutoff]
+    unused = [path for path in old if _is_rubbish(path, named)]
+    unused.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
     return Rubbish(
         root=root,
-        snapshots=tuple(run for run in runs if run is not None),
+        snapshots=tuple(name for path in unused if (name := layout.snapshot_run(path))),
         kept=tuple(named.runs),
-        files=tuple(entries[path] for path in gone),
+        files=tuple(entries[path] for path in unused),
         version=current.version,
     )
 
 
 def remove(rubbish: Rubbish) -> None:
-    """Remove the files. Raises SentenceBeamError, and removes nothing, if a run committed since
-    they were found.
+    """Remove the files.
 
-    First the version of `manifest.json` moves, by a field that is nowhere else: a run that began
-    before, and stood still between its last look at the lease and its commit, cannot commit any
-    more, since it may name what goes.
+    First the version of `manifest.json` changes, by a field that is nowhere else. A run that began
+    before, and paused between its last look at the lease and its commit, can then not commit any
+    more, since it may name removed files. Raises SentenceBeamError, and removes nothing, if a run
+    committed since the files were found.
     """
     if not rubbish.files:
         return
@@ -123,7 +123,7 @@ def remove(rubbish: Rubbish) -> None:
 
 
 def _is_fenced(root: str, fence: str) -> bool:
-    """Whether the current manifest is still the one into which this was written."""
+    """Return whether the current manifest is still the one that has this fence."""
     current = read_manifest(root)
     return current is not None and current.data.get(FENCE) == fence
 
@@ -137,11 +137,10 @@ def _is_rubbish(path: str, named: "_Named") -> bool:
 def _kept(
     current: Manifest, entries: dict[str, Entry], keep: int, cutoff: float, by_age: bool
 ) -> Iterator[Manifest]:
-    """The current snapshot and those before it that stay, newest first; then others that are too
-    young to go.
+    """Yield the current snapshot, then the kept ones before it, newest first, then young others.
 
-    `by_age` keeps a snapshot, too, whose successor was written after the cutoff. One at a time: a
-    manifest may list very many units.
+    `by_age` also keeps a snapshot whose successor was written after the cutoff. Snapshots are read
+    one at a time, since a manifest may list very many units.
     """
     written = {
         run: entries[path].modified for path in entries if (run := layout.snapshot_run(path))
@@ -163,7 +162,7 @@ def _kept(
 
 
 def _unfinished(entries: dict[str, Entry], now: float) -> list[str]:
-    """The runs that left no result and wrote into their folder within a day."""
+    """Return the runs that left no result and wrote into their folder within a day."""
     youngest: dict[str, float] = {}
     ended = {run for path in entries if (run := layout.result_run(path))}
     for path, entry in entries.items():
@@ -183,8 +182,10 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """The files that the kept snapshots name, and the sidecars and calibrations that belong to
-    these.
+    """The files that the kept snapshots name, and their sidecars and calibrations.
+
+    For runs that did not end: everything in their folders, and the files of the units that they
+    planned.
 
     Of runs that did not end, everything in their folders, and the files of the units that they
     planned.
@@ -219,9 +220,7 @@ class _Named:
         if plan is not None:
             self._spans |= {span.name for span in plan.spans}
             if plan.buckets:
-                self._bits |= {plan.buckets.bits}
-            else:
-                self._bits |= set()
+                self._bits.add(plan.buckets.bits)
 
     def __call__(self, path: str) -> bool:
         kind = layout.kind(path)
@@ -231,8 +230,9 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
-        # named by its folder
-        return (path.rpartition("/")[0] if kind == "calibrations" else path) in self._paths
+        if kind == "calibrations":  # named by its folder
+            return path.rpartition("/")[0] in self._paths
+        return path in self._paths
 
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)
@@ -243,8 +243,11 @@ def _words(value: Any) -> Iterator[str]:
     """Every string in some JSON."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, (list, dict)):
-        for item in value.values() if isinstance(value, dict) else value:
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _words(item)
+    elif isinstance(value, list):
+        for item in value:
             yield from _words(item)
 
 

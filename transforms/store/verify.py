@@ -1,8 +1,8 @@
-"""Verification: the files that a snapshot names compared with those that are in the store.
+"""Verification: compare the files that a snapshot names with those in the store.
 
-A snapshot is checked in parts that know nothing of each other (`checks`, `finding`), by the threads
-of one process (`faults`) or by the workers of a pipeline, and `conclude` makes the same lines of
-what either of them found.
+A snapshot is checked in independent parts (`checks`, `finding`), by the threads of one process
+(`faults`) or by the workers of a pipeline. `conclude` makes the same lines from the findings of
+either.
 """
 
 import hashlib
@@ -24,26 +24,28 @@ from transforms.store.calibrations import kept_calibration
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.ledger import Ledger, check_pieces
-from transforms.store.manifest import UNSEALED, Manifest, read_manifest
-from transforms.store.records import SUMS, UnitRecord
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.records import UnitRecord
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.result import checked_result
+from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards import reading
 from transforms.store.shards.precision import kept_ranges
-from transforms.store.shards.rejects import rejects_from_bytes
-from transforms.store.shards.units import sums_of
+from transforms.store.verify_files import index_file_faults, unit_faults
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
-REST, INDEX_FILE, SEGMENT = "rest", "index file", "segment"
+REST = "rest"
+INDEX_FILE = "index file"
+SEGMENT = "segment"
+UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
 
 Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What is read of a snapshot: the part `sample` of its shards, and all that the snapshot
-    `since` does not have.
+    """The part of a snapshot that is read: a `sample` of its shards, and those that `since` lacks.
 
     Each snapshot has another sample, so that nights of them read every shard in time. Shards that
     are not read are looked for in a listing.
@@ -58,7 +60,7 @@ class Extent:
         return self.sample >= 1
 
     def read(self, manifest: Manifest) -> list[UnitRecord]:
-        """The units of a snapshot whose files are read."""
+        """Return the units of a snapshot whose files are read."""
         if self.since is None:
             before = None
         else:
@@ -75,14 +77,15 @@ WHOLE = Extent()
 
 
 def place(name: str) -> float:
-    """A number from 0 to below 1 that is a name's own."""
+    """Return a name's own number from 0 to below 1."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6]) / (1 << 48)
 
 
 @dataclass(frozen=True)
 class Check:
-    """A part of the check of a snapshot, at `place` among all: some `units`, or `what` it is
-    `about` instead.
+    """A part of the check of a snapshot, at `place` among all.
+
+    It covers some `units`, or the kind `what` of thing that it is `about`.
     """
 
     what: str = ""
@@ -93,8 +96,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of the check at `place`: a line for each fault; whether a file of the index is
-    `broken`.
+    """The result of the check at `place`: its faults, and whether an index file is `broken`.
+
+    A segment's finding has the rows of each shard that are in it, by path, None if its locator
+    cannot be read.
 
     Of a segment: the rows of each shard, by path, that it has, None if its locator cannot be
     read.
@@ -107,26 +112,27 @@ class Finding:
 
 
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
-    """The parts of the check of a snapshot; those of its index, if that is read, come last."""
+    """Return the parts of the check of a snapshot; those of its index, if read, come last."""
     units = extent.read(manifest)
     index = manifest.index if extent.is_whole else None
     starts = range(0, len(units), UNITS_IN_A_CHECK)
     parts = [Check(units=tuple(units[start : start + UNITS_IN_A_CHECK])) for start in starts]
     parts.append(Check(REST))
-    parts += [Check(INDEX_FILE, file) for file in (index.files if index else ())]
-    parts += [Check(SEGMENT, segment) for segment in (index.segments if index else ())]
+    if index is not None:
+        parts += [Check(INDEX_FILE, file) for file in index.files]
+        parts += [Check(SEGMENT, segment) for segment in index.segments]
     return [replace(part, place=place) for place, part in enumerate(parts)]
 
 
 def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
-    """What comes of one part."""
+    """Return the finding of one part."""
     if check.units:
         lines = (
-            line for unit in check.units for line in _with_reading(_unit_faults(manifest, unit))
+            line for unit in check.units for line in _with_reading(unit_faults(manifest, unit))
         )
         return Finding(check.place, tuple(lines))
     if check.what == INDEX_FILE:
-        found = tuple(_with_reading(_index_file_faults(manifest, *check.about)))
+        found = tuple(_with_reading(index_file_faults(manifest, *check.about)))
         return Finding(check.place, found, broken=bool(found))
     if check.what == SEGMENT:
         return _segment_finding(manifest, check.place, check.about)
@@ -134,8 +140,9 @@ def finding(manifest: Manifest, extent: Extent, check: Check) -> Finding:
 
 
 def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
-    """A line for every fault of a snapshot, with its place, by threads of this process; none for a
-    sound one.
+    """Return a line for every fault of a snapshot, checked by threads of this process.
+
+    Each line names the place of the fault; a sound snapshot has none.
     """
     every = checks(manifest, extent)
     index = [check for check in every if check.what == INDEX_FILE]
@@ -155,7 +162,7 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
 def _side_by_side(
     manifest: Manifest, extent: Extent, some: list[Check], what: str
 ) -> list[Finding]:
-    """What comes of some parts, several of which are checked side by side."""
+    """Return the findings of some parts, several of which are checked at once."""
     found = []
     total = sum(len(check.units) or 1 for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
@@ -168,7 +175,7 @@ def _side_by_side(
 
 
 def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) -> Iterator[str]:
-    """The lines of all parts, in order, and what only all segments together can tell."""
+    """Yield the lines of all parts, in order, and those that need all segments together."""
     found = sorted(findings, key=lambda one: one.place)
     for one in found:
         yield from one.faults
@@ -177,7 +184,7 @@ def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) ->
 
 
 def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
-    """The faults of all but units and index."""
+    """Yield the faults of everything but units and index."""
     if not extent.is_whole:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
@@ -187,8 +194,9 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 
 
 def _small_faults(manifest: Manifest) -> Iterator[str]:
-    """The faults of the small files that all rows need: bounds of codes, the calibration, the
-    canary.
+    """Yield the faults of the small files that all rows need.
+
+    These are the bounds of codes, the calibration and the canary.
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
@@ -199,7 +207,7 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
-    """Shards not read that are missing or of another size."""
+    """Yield a line for each shard not read that is missing or of another size."""
     folder = storage.join(manifest.root, layout.EMBEDDINGS)
     sizes = {entry.path: entry.size for entry in storage.storage_of(folder).below(folder)}
     for unit in manifest.units:
@@ -212,8 +220,9 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
 
 
 def _manifest_faults(manifest: Manifest) -> Iterator[str]:
-    """What is wrong with the manifest of the run, or of `manifest.json` if that is to be the
-    same.
+    """Yield a line if the run's manifest is missing or differs from `manifest.json`.
+
+    They are compared if `manifest.json` is of the same run.
     """
     path = storage.join(manifest.root, layout.snapshot(manifest.run))
     own = read_manifest(manifest.root, manifest.run)
@@ -234,88 +243,34 @@ def _manifest_faults(manifest: Manifest) -> Iterator[str]:
         )
 
 
+def _known_sizes(manifest: Manifest) -> dict[str, int | None]:
+    """Return the size of every shard, reject file and index file, by path; None if unknown."""
+    sizes: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
+    sizes |= {unit.rejects: None for unit in manifest.units if unit.rejects}
+    if manifest.index:
+        sizes |= {path: None for path, _ in manifest.index.files}
+        sizes |= {segment.path: segment.bytes for segment in manifest.index.segments}
+        sizes |= {
+            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
+        }
+    return sizes
+
+
 def faults_without_reading(manifest: Manifest) -> Iterator[str]:
-    """A line for each fault that a listing of the store and the small files that all rows need can
-    tell.
+    """Yield a line for each fault that a listing and the small files tell.
 
     Files that the snapshot names are missing, or have another size than the manifest says.
     """
-    named: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
-    named |= {unit.rejects: None for unit in manifest.units if unit.rejects}
-    if manifest.index:
-        named |= {path: None for path, _ in manifest.index.files}
-        named |= {segment.path: segment.bytes for segment in manifest.index.segments}
-        named |= {
-            segment.locator: segment.locator_bytes or None for segment in manifest.index.segments
-        }
     sizes = {
         entry.path: entry.size for entry in storage.storage_of(manifest.root).below(manifest.root)
     }
-    for path, wanted in named.items():
+    for path, wanted in _known_sizes(manifest).items():
         full = storage.join(manifest.root, path)
         if full not in sizes:
             yield f"{full} is missing"
         elif wanted not in (None, sizes[full]):
             yield f"{full} has {sizes[full]:,} bytes, not {wanted:,}"
     yield from _small_faults(manifest)
-
-
-def _unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
-    if unit.rejected:
-        yield from _reject_faults(manifest, unit)
-    if unit.path is None:
-        if unit.rows:
-            yield f"unit {unit.unit}: {unit.rows} rows but no shard"
-        return
-    path = storage.join(manifest.root, unit.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        yield f"{path}: the shard is missing"
-    elif hashlib.sha256(found[0]).hexdigest() != unit.sha256:
-        yield f"{path}: the shard was changed after it was written (sha256 differs)"
-    else:
-        yield from _shard_faults(manifest, unit, path, found[0])
-
-
-def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
-    try:
-        info = reading.inspect_shard(data)
-    except SentenceBeamError as error:
-        yield f"{path}: {error}"
-        return
-    if info.space_id != manifest.space.id:
-        yield (
-            f"{path}: the shard is of another space ({info.space_id[:12]}, not"
-            f" {manifest.space.id[:12]})"
-        )
-    if info.ranges != (manifest.ranges.digest if manifest.ranges else None):
-        yield f"{path}: the shard counts between other ranges than those of the manifest"
-    if info.rows != unit.rows:
-        yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
-    if sums_of(info.pieces) != {
-        name: value for name in SUMS if (value := getattr(unit, name)) is not None
-    }:
-        yield f"{path}: other pieces of documents than the manifest says"
-
-
-def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
-    path = storage.join(manifest.root, unit.rejects or "")
-    found = None
-    if unit.rejects:
-        found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        yield f"{path}: the reject file of unit {unit.unit} is missing"
-        return
-    if unit.rejects_sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
-        yield f"{path}: the reject file was changed after it was written (sha256 differs)"
-        return
-    try:
-        rows = len(rejects_from_bytes(found[0]))
-    except SentenceBeamError as error:
-        yield f"{path}: {error}"
-        return
-    if rows != unit.rejected:
-        yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
 
 
 def _ledger_faults(manifest: Manifest) -> Iterator[str]:
@@ -348,37 +303,26 @@ def _ledger_faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:
-    """No fault; the file of the store is read, and a fault is what that raises."""
+    """Read a file of the store; yield no fault, raise what the reading raises."""
     read(*arguments)
     yield from ()
 
 
 def _with_reading(faults: Iterator[str]) -> Iterator[str]:
-    """The faults, and last that by which a file cannot be read: what else the snapshot names is
-    still looked at.
-    """
+    """Yield the faults, and last the error if a file cannot be read."""
     try:
         yield from faults
     except SentenceBeamError as error:
         yield str(error)
     except OSError as error:
-        yield (
-            f"{error.filename}: cannot be read ({error.strerror})" if error.filename else str(error)
-        )
-
-
-def _index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
-    path = storage.join(manifest.root, relative)
-    if storage.storage_of(path).stat(path) is None:
-        yield f"{path}: the index file is missing"
-    elif storage.sha256_of(path)[0] != sha256:
-        yield f"{path}: the index file was changed after it was written (sha256 differs)"
+        if error.filename:
+            yield f"{error.filename}: cannot be read ({error.strerror})"
+        else:
+            yield str(error)
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
-    """The faults of a segment's locator, and which rows of which shards it has under their ids and
-    texts' hashes.
-    """
+    """Return the faults of a segment's locator, and the rows of each shard that it has."""
     try:
         table = locators.from_bytes(
             storage.read_bytes(storage.join(manifest.root, segment.locator))
@@ -411,7 +355,7 @@ def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> F
 
 
 def _ranges(row: np.ndarray) -> Ranges:
-    """The numbers of rows as ranges; one that is there twice has a range of its own.
+    """Return the numbers of rows as ranges; a row that occurs twice has a range of its own.
 
     >>> _ranges(np.array([4, 0, 1, 1, 2]))
     ((0, 2), (1, 3), (4, 5))
@@ -424,7 +368,7 @@ def _ranges(row: np.ndarray) -> Ranges:
 
 
 def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]) -> Iterator[str]:
-    """Every row of every shard must be in exactly one segment."""
+    """Yield a line for each shard with a row that is not in exactly one segment."""
     if any(one.rows is None for one in found):
         return
     covered: dict[str, list[tuple[int, int]]] = {}
@@ -445,8 +389,9 @@ def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]
 
 
 def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Whether a locator's ids and hashes are those of the shard's rows; a damaged shard is a fault
-    of its own.
+    """Return whether a locator's ids and hashes are those of the shard's rows.
+
+    A damaged shard is a fault of its own.
     """
     try:
         found = reading.take_rows(path, row, ["id", "row_hash"])

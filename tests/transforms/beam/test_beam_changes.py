@@ -10,7 +10,7 @@ from helpers.settled import finish, settled
 
 from transforms.beam.commit import CountRows
 from transforms.steps.commit.count_changes import Counting, rows_to_count
-from transforms.store import manifest
+from transforms.store import manifest, manifest_parts
 from transforms.store.records import Problem
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.commit import Run
@@ -122,9 +122,11 @@ def test_parts_that_the_last_manifest_has_too_are_not_read(
     nights.commit_without_index(corpus)
     parts = {part.path for part in nights.manifest.parts}
     read: list[str] = []
-    call = manifest._read_part
+    call = manifest_parts.read_part
     monkeypatch.setattr(
-        manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1]
+        manifest_parts,
+        "read_part",
+        lambda root, part: (read.append(part.path), call(root, part))[1],
     )
     run, units = nights.begin(corpus)
     assert list(rows_to_count(settled(run, units), run, ids=True))[1:] == [

@@ -16,7 +16,7 @@ from transforms.beam import Embed, Plan
 from transforms.encoder import Encoder
 from transforms.space import Recipe
 from transforms.steps.options.job import EmbedJob
-from transforms.store import manifest, open_store
+from transforms.store import manifest, manifest_parts, open_store
 from transforms.store.records import UnitRecord
 
 TEXTS = [*sentences(11), sentences(1)[0], None]  # one twice, one that is rejected
@@ -132,9 +132,11 @@ def test_an_embedding_worker_reads_of_a_long_manifest_what_has_its_units(
     job = embed_job(store, model, tmp_path / "in" / "*", run="run2", unit_tokens=60)
     spans = eager.outputs(Plan(job), list(job.run.globs), names=("spans",))["spans"]
     read: list[str] = []
-    call = manifest._read_part
+    call = manifest_parts.read_part
     monkeypatch.setattr(
-        manifest, "_read_part", lambda root, part: (read.append(part.path), call(root, part))[1]
+        manifest_parts,
+        "read_part",
+        lambda root, part: (read.append(part.path), call(root, part))[1],
     )
     units: list[UnitRecord] = eager.outputs(Embed(job), spans, names=OUTPUTS)["units"]
     assert {unit.file: (unit.reused, unit.embedded) for unit in units} == {

@@ -15,14 +15,15 @@ from helpers.snapshots import SPACE, run_name
 from transforms.beam import Commit, Settle
 from transforms.corpus import InputFile
 from transforms.corpus.buckets import Buckets
-from transforms.store import layout, manifest
+from transforms.store import layout, manifest, manifest_parts
 from transforms.store.entries import RememberedOptions
 from transforms.store.forms import run_form
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import settled as store_settled
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
-from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now
 from transforms.store.runs.settled import Settler
 
@@ -154,7 +155,7 @@ def test_all_units_of_one_file_are_cut_into_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 10)
-    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 10)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 10)
     run, (unit,) = run_of(tmp_path, 1)
     empty = replace(unit, rows=0, read=0, embedded=0)
     units = [

@@ -13,7 +13,7 @@ from transforms.base.errors import DamagedIndexError
 from transforms.beam import IndexRequest
 from transforms.index import upkeep
 from transforms.search.opened import SnapshotIndex
-from transforms.store.manifest import sealed
+from transforms.store.sealed_json import sealed
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")

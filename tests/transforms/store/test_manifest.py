@@ -18,8 +18,9 @@ from helpers.units import make_unit, make_vectors
 from transforms.base.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import open_store
-from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest, to_bytes
+from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest
 from transforms.store.records import UnitRecord
+from transforms.store.sealed_json import to_bytes
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 

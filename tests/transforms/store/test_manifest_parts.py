@@ -10,9 +10,10 @@ import pytest
 
 from transforms.corpus import InputFile, Span
 from transforms.corpus.groups import AnySpan, GroupSpan, group_name
-from transforms.store import manifest as module
+from transforms.store import manifest_parts as module
 from transforms.store.entries import InputEntry
-from transforms.store.manifest import Manifest, read_manifest, write_parts
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest_parts import write_parts
 from transforms.store.records import UnitRecord
 from transforms.store.runs.reuse import Known, with_before
 
@@ -41,15 +42,15 @@ def unit(name: str, relative: str = "") -> UnitRecord:
 def parts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Manifests have a part for ten units; the parts that were read, by path."""
     read: list[str] = []
-    original = module._read_part
+    original = module.read_part
 
     def noted(root: str, part: Any) -> Any:
         read.append(part.path)
         return original(root, part)
 
     monkeypatch.setattr(module, "UNITS_IN_A_PART", 10)
-    monkeypatch.setattr(module, "_read_part", noted)
-    module._units_of_part.cache_clear()
+    monkeypatch.setattr(module, "read_part", noted)
+    module.units_of_part.cache_clear()
     return read
 
 

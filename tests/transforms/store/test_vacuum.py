@@ -13,8 +13,9 @@ from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.base.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
-from transforms.store import layout, manifest, open_store
+from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.manifest import read_manifest
+from transforms.store.sealed_json import to_bytes
 from transforms.store.shards.id_hashes import id_hashes
 from transforms.store.vacuum import Rubbish, find_rubbish, remove
 from transforms.store.verify import faults
@@ -164,7 +165,7 @@ def test_work_of_a_run_that_did_not_end_stays_for_a_day(store: Path) -> None:
 
 def test_the_buckets_of_a_run_that_did_not_end_stay(store: Path) -> None:
     from transforms.corpus.buckets import Buckets
-    from transforms.store.runs.plan import write_plan
+    from transforms.store.runs.plan_file import write_plan
 
     night(str(store), 0, numbered(0, 5))
     names = [
@@ -376,9 +377,9 @@ def test_the_fence_is_in_one_file_and_only_where_something_went(nights: Path) ->
     vacuum(nights, keep=3)
     current, own = manifests()
     fenced = json.loads(current)
-    assert manifest.to_bytes(fenced) == current
+    assert to_bytes(fenced) == current
     assert fenced.pop("fence")
-    assert manifest.to_bytes(fenced) == own
+    assert to_bytes(fenced) == own
     night(str(nights), 5, numbered(0, 5))
     current, own = manifests()
     assert current == own
@@ -396,7 +397,7 @@ def test_a_commit_in_between_stops_it(nights: Path) -> None:
 
 def test_very_many_units_in_parts(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
     for number in range(3):
         night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
     assert len(paths(store, "manifests/parts")) == 4

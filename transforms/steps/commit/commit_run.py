@@ -1,4 +1,4 @@
-"""The end of a run: everything found out about it, one conditional write, then the report."""
+"""The end of a run: all facts about it, one conditional write, then the report."""
 
 import contextlib
 from collections.abc import Sequence
@@ -11,14 +11,15 @@ from transforms.report import report
 from transforms.steps.commit.count_changes import previous_duplicate_ids, total
 from transforms.store import layout
 from transforms.store.records import Problem
-from transforms.store.runs.commit import Run, check_deletes, finish, settle
+from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
+from transforms.store.runs.finish import finish
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 
 
 def settle_run(facts: Sequence[RunFact], run: Run) -> RunFact:
-    """All units of a run, settled, from its stretches; or the problem that ends it."""
+    """Return all units of a run, settled, from its stretches; or the problem that ends it."""
     stretches = [fact.stretch for fact in facts if fact.stretch is not None]
     problems = [fact.problem for fact in facts if fact.problem is not None]
     try:
@@ -28,7 +29,9 @@ def settle_run(facts: Sequence[RunFact], run: Run) -> RunFact:
 
 
 def commit_run(facts: Sequence[RunFact], run: Run) -> Result:
-    """Commit what was found out about a run; the result is on record then.
+    """Commit a run by the facts about it, and return the recorded result.
+
+    A problem prevails over everything else.
 
     A problem comes before everything else.
     """
@@ -41,14 +44,10 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     ranges = next((fact.ranges for fact in facts if fact.ranges is not None), None)
     if ranges is not None:
         run = replace(run, ranges=ranges)
-    result = finish(
-        run,
-        _settled_or_problem(facts, run),
-        index.entry if index else None,
-        _duplicate_ids(facts, run),
-        total(facts),
-        index.measures if index else None,
-    )
+    entry = index.entry if index else None
+    measures = index.measures if index else None
+    found = _settled_or_problem(facts, run)
+    result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
     if index is not None:
@@ -59,7 +58,7 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
 
 
 def _settled_or_problem(facts: Sequence[RunFact], run: Run) -> Settled | Problem:
-    """All units of the run, or the first of its problems."""
+    """Return all units of the run, or the first of its problems."""
     problems = [fact.problem for fact in facts if fact.problem is not None]
     problems += _gate_problems(facts, run)
     if problems:
@@ -68,7 +67,7 @@ def _settled_or_problem(facts: Sequence[RunFact], run: Run) -> Settled | Problem
 
 
 def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
-    """Why the rows that the run deletes end it; nothing if they do not."""
+    """Return the problem of too many deleted rows; nothing within the limit."""
     try:
         check_deletes(run, sum(fact.deleted for fact in facts if fact.deleted is not None))
     except SentenceBeamError as error:
@@ -77,9 +76,7 @@ def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
 
 
 def _duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
-    """Their sum; those of the last snapshot if the run left the ids as they were, and so counted
-    none.
-    """
+    """Return the sum of duplicate ids, or the last snapshot's if the run counted none."""
     counted = [fact.duplicate_ids for fact in facts if fact.duplicate_ids is not None]
     if counted or not run.options.id_column:
         return sum(counted)
@@ -87,7 +84,7 @@ def _duplicate_ids(facts: Sequence[RunFact], run: Run) -> int | None:
 
 
 def raise_failure(result: Result) -> Result:
-    """The result of a run that committed. Raises SentenceBeamError for one that failed."""
+    """Return the result of a run that committed; raise SentenceBeamError for a failed one."""
     if result.exit_code:
         raise Problem(result.message, result.exit_code).error()
     return result

@@ -1,7 +1,6 @@
-"""Rows added, changed and deleted since the last snapshot, also as the gate counts them, and ids
-that occur twice.
+"""Rows added, changed and deleted since the last snapshot, and duplicate ids.
 
-All are counted by buckets of hashes.
+Deleted rows are also counted as the gate counts them. All are counted by buckets of hashes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,12 +28,15 @@ from transforms.store.runs.result import read_result
 from transforms.store.runs.settled import Settled
 from transforms.store.shards.id_hashes import id_hashes
 
-KNOWN, CHANGES, DELETES, IDS = "known", "changes", "deletes", "ids"
+KNOWN = "known"
+CHANGES = "changes"
+DELETES = "deletes"
+IDS = "ids"
 
 
 @dataclass(frozen=True)
 class ChangedShard:
-    """A shard to read, of `size` bytes, and into how many buckets of ids its rows go."""
+    """A shard to read, of `size` bytes, whose rows go into `buckets` buckets of ids."""
 
     path: str
     size: int
@@ -44,7 +46,7 @@ class ChangedShard:
 
 @dataclass(frozen=True)
 class IdShard:
-    """A shard by its path in the store, and into how many buckets its ids go."""
+    """A shard by its path in the store, whose ids go into `buckets` buckets."""
 
     root: str
     path: str
@@ -53,7 +55,7 @@ class IdShard:
 
 @dataclass(frozen=True)
 class ShardOfGate:
-    """A changed shard to read for the gate of deleted rows, and what its rows are known by."""
+    """A changed shard to read for the gate of deleted rows, and the keys of its rows."""
 
     shard: ChangedShard
     keys: RowKeys
@@ -61,9 +63,7 @@ class ShardOfGate:
 
 @dataclass(frozen=True)
 class Counting:
-    """One element of the count: a fact that is known, or a shard to read for changes, for the gate
-    or for ids.
-    """
+    """One element of the count: a known fact, or a shard to read for one of the counts."""
 
     fact: RunFact | None = None
     changed: ChangedShard | None = None
@@ -76,8 +76,9 @@ CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and
 
 
 def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
-    """What is given, and the shards to read for changes, for the gate and, if these are to be
-    counted, for ids.
+    """Yield the given fact, and the shards to read for changes, gate and (`ids`) ids.
+
+    If the run is to fail, there are no shards.
 
     No shards if the run is to fail.
     """
@@ -93,16 +94,16 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
 
 @dataclass(frozen=True)
 class Differing:
-    """The units with rows of which only the last snapshot (`old`) or only the one to come (`new`)
-    has a copy.
-    """
+    """The units with rows that only the last (`old`) or the next snapshot (`new`) has."""
 
     old: list[UnitRecord]
     new: list[UnitRecord]
 
 
 def differing_units(settled: Settled, run: Run) -> Differing | None:
-    """The units that differ from the last snapshot, None if there is none that can be read.
+    """Return the units that differ from the last snapshot; None if it cannot be read.
+
+    Parts that both manifests have are not read.
 
     Parts that both manifests have are not read.
     """
@@ -116,9 +117,7 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
 
 
 def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
-    """The shards that only one of two snapshots has; changes, or that they are unknown, if none is
-    to be read.
-    """
+    """Yield the shards that only one of two snapshots has, or known changes."""
     if run.previous is None:
         yield Counting(RunFact(changes=Changes(added=settled.tally.stored)))
         return
@@ -130,7 +129,7 @@ def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> I
 
 
 def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
-    """The changed shards, if they have rows enough for the gate to refuse the run."""
+    """Yield the changed shards, if they have rows enough for the gate to refuse the run."""
     if differ is None or not run.has_delete_gate:
         return
     if sum(unit.written for unit in differ.old) <= run.gates.max_deletes * run.previous_rows:
@@ -145,7 +144,7 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
 
 
 def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
-    """The shards that only one of two snapshots has."""
+    """Yield the shards that only one of two snapshots has."""
     buckets = buckets_for(sum(unit.rows for unit in (*differ.old, *differ.new)))
     for shards, is_new in ((differ.old, False), (differ.new, True)):
         for unit in shards:
@@ -153,7 +152,7 @@ def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
 
 
 def hashes_of(element: Counting) -> Iterator[tuple[CountKey, RunFact | Hashes]]:
-    """The hashes of a shard's rows, or of its ids, by bucket; a fact by a key of its own."""
+    """Yield the hashes of a shard's rows, or of its ids, by bucket; a fact by its own key."""
     if element.fact is not None:
         yield (KNOWN, 0), element.fact
     if element.changed is not None:
@@ -165,7 +164,7 @@ def hashes_of(element: Counting) -> Iterator[tuple[CountKey, RunFact | Hashes]]:
 
 
 def _of_changed(shard: ChangedShard) -> Iterator[tuple[CountKey, ShardSide | None]]:
-    """The hashes of a shard's rows by bucket."""
+    """Yield the hashes of a shard's rows by bucket."""
     try:
         for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):
             yield (CHANGES, number), side
@@ -174,19 +173,19 @@ def _of_changed(shard: ChangedShard) -> Iterator[tuple[CountKey, ShardSide | Non
 
 
 def _of_ids(shard: IdShard) -> Iterator[tuple[CountKey, RunFact | bytes]]:
-    """The hashes of a shard's ids by bucket."""
+    """Yield the hashes of a shard's ids by bucket."""
     try:
         for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
             yield (IDS, number), ids
-    except (
-        SentenceBeamError
-    ) as error:  # nothing may be committed that names a shard which cannot be read
+    except SentenceBeamError as error:
+        # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.of(error))
 
 
 def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | RunFact]]:
-    """The keys of a shard's rows by bucket. Rows of an old shard that is damaged count as rows that
-    stay.
+    """Yield the keys of a shard's rows by bucket.
+
+    Rows of a damaged old shard count as rows that stay.
     """
     shard = item.shard
     try:
@@ -198,7 +197,7 @@ def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | RunFact]
 
 
 def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[RunFact]:
-    """The changes, or the ids that occur twice, among the rows of one bucket; or what was known."""
+    """Return the changes, or the duplicate ids, of one bucket; or known facts."""
     (what, _), found = bucket
     parts = list(found)
     if what == KNOWN:
@@ -213,7 +212,7 @@ def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[RunFact]:
 
 
 def total(facts: Sequence[RunFact]) -> Changes | None:
-    """The sum of all changes of a run; None if they are not known."""
+    """Return the sum of all changes of a run; None if they are not known."""
     changes = [fact.changes for fact in facts if fact.changes is not None]
     if not changes or any(fact.changes_unknown for fact in facts):
         return None
@@ -221,9 +220,7 @@ def total(facts: Sequence[RunFact]) -> Changes | None:
 
 
 def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
-    """The shards whose ids are to be counted; the number of duplicate ids if nothing has to be
-    read.
-    """
+    """Yield the shards whose ids are to be counted, or the known number of duplicates."""
     unchanged = differ is not None and not differ.old and not differ.new
     known = previous_duplicate_ids(run) if unchanged else None
     if known is not None:
@@ -238,7 +235,10 @@ def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Itera
 
 
 def previous_duplicate_ids(run: Run) -> int | None:
-    """The duplicate ids that the last run counted, None if its result is missing or damaged."""
+    """Return the duplicate ids that the last run counted.
+
+    Returns None if its result is missing or damaged.
+    """
     if run.previous is None:
         return 0
     last = read_result(run.root, run.previous)
@@ -246,7 +246,7 @@ def previous_duplicate_ids(run: Run) -> int | None:
 
 
 def _previous(run: Run) -> Manifest | None:
-    """The last snapshot, if it can be read."""
+    """Return the last snapshot, if it can be read."""
     try:
         return last_snapshot(run)
     except SentenceBeamError:

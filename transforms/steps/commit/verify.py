@@ -1,6 +1,4 @@
-"""A check of a snapshot by the workers of a pipeline: its parts, what each comes to, and the file
-with the lines.
-"""
+"""A check of a snapshot by the workers of a pipeline: its parts, and the file with the lines."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -17,10 +15,10 @@ from transforms.store.verify import Check, Extent, Finding
 
 @dataclass(frozen=True)
 class VerifyJob:
-    """The check of the snapshot of `run`: the part `sample` of its shards, and all that that of
-    `since` lacks.
+    """The check of the snapshot of `run`.
 
-    `digest` and `since_digest` are the snapshots'. The lines go to the file `output`.
+    It reads the part `sample` of its shards, and all that the snapshot `since` lacks. `digest` and
+    `since_digest` are the snapshots'. The lines go to the file `output`.
     """
 
     root: str
@@ -33,7 +31,7 @@ class VerifyJob:
 
 
 class Verification:
-    """A job as a worker does it, with the snapshots read once."""
+    """A job in a worker, with the snapshots read once."""
 
     def __init__(self, job: VerifyJob):
         self._job = job
@@ -50,17 +48,17 @@ class Verification:
             self._job.sample, read_shared(self._job.root, self._job.since, self._job.since_digest)
         )
 
-    def checks(self) -> Iterator[Check | Finding]:
-        """The parts, or the finding that the snapshot cannot be read."""
+    def checks(self) -> Iterator[Check]:
+        """Yield the parts, or one that says that the snapshot cannot be read."""
         try:
             yield from verify.checks(self._manifest, self._extent)
         except SentenceBeamError as error:
-            yield Finding(0, (str(error),))
+            yield Check(verify.UNREADABLE, str(error))
 
-    def finding(self, check: Check | Finding) -> Finding:
-        """What comes of a part."""
-        if isinstance(check, Finding):
-            return check
+    def finding(self, check: Check) -> Finding:
+        """Return the finding of a part."""
+        if check.what == verify.UNREADABLE:
+            return Finding(check.place, (check.about,))
         try:
             return verify.finding(self._manifest, self._extent, check)
         except SentenceBeamError as error:
@@ -77,7 +75,7 @@ class Verification:
 
 
 def read_lines(output: str) -> list[str] | None:
-    """The lines that a check wrote, None if it wrote none; the file is removed.
+    """Return the lines that a check wrote, and remove the file; None without a file.
 
     Raises SentenceBeamError if the file is damaged.
     """

@@ -1,10 +1,9 @@
-"""A guard around work that may kill its process: it is repeated in a process of its own, so that
-nothing else dies.
+"""A guard around work that may kill its process: repeat it in a process of its own.
 
-An engine tries work again when a worker dies, and again, and gives up without saying what killed
-them. So a worker that begins an element leaves a mark, and one that finds the marks of two attempts
-before begins with this guard. One mark says little: where machines are taken away, a loss leaves
-one on every element that was in flight.
+If a worker dies, an engine tries its work again, and again, and gives up without reporting the
+cause. So a worker that begins an element leaves a mark, and one that finds the marks of two
+attempts begins with this guard. One mark proves little: if machines are taken away, every element
+in flight has one.
 """
 
 import multiprocessing
@@ -37,10 +36,9 @@ class Death:
 
 @contextmanager
 def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
-    """Do the body's work under a mark that stays if this process dies; from the third attempt
-    on, `work` runs alone first.
+    """Do the body's work under a mark that stays if this process dies or the body fails.
 
-    Raises SentenceBeamError if that dies too. The mark stays as well if the body fails.
+    From the third attempt on, `work` first runs alone. Raises SentenceBeamError if that dies too.
     """
     paths = [
         storage.join(root, layout.scratch(run, f"begun-{name}{again}")) for again in ("", ".again")
@@ -49,7 +47,7 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
     nonce = uuid.uuid4().bytes  # some storage takes an equal mark for this process's own
     own = next((at for at, path in enumerate(paths) if place.put_if_absent(path, nonce)), None)
     if own is None:
-        death = died_of(work)
+        death = death_of(work)
         if death is not None:
             raise SentenceBeamError(
                 f"{death.at}: the worker died of it ({death.signal}), also in a process that did"
@@ -57,13 +55,13 @@ def marked(root: str, run: str, name: str, work: Work) -> Iterator[None]:
                 " give workers more memory)"
             )
     yield
-    place.delete(*(paths if own is None else paths[: own + 1]))
+    if own is not None:
+        paths = paths[: own + 1]
+    place.delete(*paths)
 
 
-def died_of(work: Work) -> Death | None:
-    """Do the work in a process of its own, which tells what it is at; None if it came to an end
-    by itself.
-    """
+def death_of(work: Work) -> Death | None:
+    """Do the work in a process of its own, and return its death; None if it came to its end."""
     here, there = PROCESSES.Pipe(duplex=False)
     process = PROCESSES.Process(target=_do, args=(work, there, filesystem_options_as_dict()))
     process.start()

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 
 def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
-    """The units of the spans, in order; their rows are pieces if the run cuts documents."""
+    """Yield the units of the spans, in order; rows are pieces if the run cuts documents."""
     for span in spans:
         units = _read(span, job)
-        yield from numbered(_cut(units, job), span.name) if job.chunks.cuts else units
+        if job.chunks.cuts:
+            units = numbered(_cut(units, job), span.name)
+        yield from units
 
 
 def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
@@ -34,13 +36,14 @@ def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
     for rows in units:
         cut = pieces_of(rows, job)
-        yield from (
-            split(cut, job.run.unit_tokens) if cut.parts is None and cut.windows is None else (cut,)
-        )
+        if cut.parts is None and cut.windows is None:
+            yield from split(cut, job.run.unit_tokens)
+        else:
+            yield cut
 
 
 def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
-    """The rows, or their pieces, or the rows with what goes into the model for them.
+    """Return the rows, or their pieces, or the rows with the model's input for them.
 
     Raises OptionError naming a document whose prefix leaves no room for a piece.
     """
@@ -61,7 +64,7 @@ def with_inputs(
     tokenizer: "TextTokenizer",
     text_column: str | None = None,
 ) -> UnitRows:
-    """The pieces that were found of the rows, or the rows with what goes into the model for them.
+    """Return the pieces of the rows, or the rows with the model's input for them.
 
     A kept column of that name gets each piece's text.
     """
@@ -90,13 +93,13 @@ def _parts(rows: UnitRows, found: "list[Pieces]") -> Parts:
 
 
 def cutter_of(job: EmbedJob) -> "Cutter":
-    """What cuts the documents of a run."""
+    """Return the cutter of a run's documents."""
     return cutter_with(job.recipe, job.run.space, job.chunks)
 
 
 @functools.lru_cache(2)
 def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
-    """What cuts documents in this way, by the tokenizer of a recipe's model."""
+    """Return the cutter of documents with the tokenizer of a recipe's model."""
     from transforms.corpus.chunks.cut import Cutter
 
     tokenizer = tokenizer_with(recipe, space)
@@ -105,14 +108,14 @@ def cutter_with(recipe: Recipe, space: Space, chunks: ChunksSpec) -> "Cutter":
 
 @functools.lru_cache(2)
 def tokenizer_with(recipe: Recipe, space: Space) -> "TextTokenizer":
-    """The tokenizer of a recipe's model, without the model."""
+    """Return the tokenizer of a recipe's model, without the model."""
     from transforms.encoder.tokenize import TextTokenizer
 
     return TextTokenizer(recipe.files(), space.prompt, space.max_tokens, space.pooler["parts"][0])
 
 
 def texts_of_pieces(texts: list[str], job: EmbedJob) -> list[str]:
-    """The texts, or their pieces without anything before them."""
+    """Return the texts, or their pieces without prefixes."""
     if not job.chunks.cuts:
         return texts
     cut = cutter_of(job).cut(texts)

@@ -1,4 +1,4 @@
-"""Final vectors from pooled ones, if no text is read and no model is needed."""
+"""Final vectors from pooled ones, without texts and without a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,8 +14,9 @@ from transforms.store.shards.vectors import Vectors
 
 @dataclass(frozen=True)
 class Finisher:
-    """The last stage of a space, from pooled to final vectors; its calibration is read when it is
-    first needed.
+    """The last stage of a space, from pooled to final vectors.
+
+    Its calibration is read when it is first needed.
     """
 
     space: Space
@@ -32,18 +33,19 @@ class Finisher:
         return None
 
     def moved(self, vectors: Vectors) -> tuple[float, ...]:
-        """The sums that say how far final vectors are from those of the calibration's fit; none
-        without such a fit.
+        """Return the sums that compare final vectors with those of the calibration's fit.
+
+        They are empty without such a fit.
         """
         if vectors.pooled is None or not self.space.calibration or self._fitted is None:
             return ()
         return self._fitted.sums(vectors.pooled)
 
     def finish(self, vectors: Vectors) -> tuple[np.ndarray, Vectors]:
-        """The rows of pooled vectors (in `embedding`) that get a final vector, int64 [n], and these
-        with it.
+        """Return the rows that get a final vector, int64 [n], and their vectors.
 
-        The vectors of the other rows become zero or are not finite.
+        The pooled vectors are in `embedding`. The vectors of the other rows become zero or are not
+        finite.
         """
         import torch
 

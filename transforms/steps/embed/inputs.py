@@ -1,6 +1,4 @@
-"""What goes into the model for the rows of a unit: their texts, the pieces of documents, or
-documents in windows.
-"""
+"""Inputs of the model for the rows of a unit: texts, pieces, or documents in windows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,18 +27,19 @@ class Texts:
     batches: "UnitBatches"
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
-        """Hand the texts to the model, without waiting for it; they have a vector each."""
+        """Hand the texts to the model without waiting; each has a vector."""
         return partial(encoder.finish, encoder.start(self.batches, progress))
 
     def vectors(self, embedded: "Embedded") -> Vectors:
-        """The vectors as shards hold them."""
+        """Return the vectors as shards hold them."""
         return encoded(self.tokenized, embedded)
 
 
 @dataclass(frozen=True)
 class PieceMeans:
-    """Documents whose vectors are means: document `d` has texts `bounds[d]` to `bounds[d + 1]`, of
-    `tokens` each.
+    """Documents whose vectors are means over their texts.
+
+    Document `d` has texts `bounds[d]` to `bounds[d + 1]`, of `tokens` each.
     """
 
     tokenized: "Tokenized"
@@ -49,15 +48,13 @@ class PieceMeans:
     tokens: np.ndarray
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
-        """Hand each document's texts to the model, without waiting for it; their vectors are
-        averaged.
-        """
+        """Hand each document's texts to the model without waiting; average their vectors."""
         return partial(
             encoder.finish_means, encoder.start(self.batches, progress), self.bounds, self.tokens
         )
 
     def vectors(self, embedded: "Embedded") -> Vectors:
-        """The vectors as shards hold them, with the counts of all pieces of a document."""
+        """Return the vectors as shards hold them, with the counts of a document's pieces."""
         used = np.diff(self.tokenized.offsets)
         starts = self.bounds[:-1]
         counts = np.asarray(self.tokenized.counts, np.int64)
@@ -84,11 +81,11 @@ class Late:
         )
 
     def start(self, encoder: "Encoder", progress: Progress) -> Finish:
-        """Hand the windows to the model, without waiting for it; each piece has a vector."""
+        """Hand the windows to the model without waiting; each piece has a vector."""
         return partial(encoder.finish, encoder.start_pieces(self.planned))
 
     def vectors(self, embedded: "Embedded") -> Vectors:
-        """The vectors as shards hold them; nothing is cut off, since windows follow each other."""
+        """Return the vectors as shards hold them; windows overlap, so nothing is cut off."""
         tokens = self.windows.tokens[self.wanted].astype(np.int32)
         none = np.zeros(len(tokens), np.int32)
         return Vectors(
@@ -100,9 +97,7 @@ Inputs = Texts | PieceMeans | Late
 
 
 def hashes_of(rows: UnitRows) -> list[bytes]:
-    """The hash of what goes into the model for each row: rows of equal hashes have equal
-    vectors.
-    """
+    """Return the hash of the model's input for each row; equal hashes have equal vectors."""
     if rows.parts is not None:
         parts = zip(rows.parts.texts, rows.parts.tokens, strict=True)
         return pieces_hashes(zip(texts, tokens, strict=True) for texts, tokens in parts)
@@ -112,7 +107,7 @@ def hashes_of(rows: UnitRows) -> list[bytes]:
 
 
 def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
-    """What goes into the model for the rows at these places, which ascend."""
+    """Return the model's input for the rows at these places, which ascend."""
     if rows.windows is not None:
         windows = cast("Windows", rows.windows)  # `steps.embed.cutting` had the encoder make them
         wanted = np.array(places, np.int64)
@@ -130,7 +125,7 @@ def inputs_of(rows: UnitRows, places: list[int], encoder: "Encoder") -> Inputs:
 
 
 def encoded(tokenized: "Tokenized", embedded: "Embedded") -> Vectors:
-    """The vectors of tokenized texts as shards hold them."""
+    """Return the vectors of tokenized texts as shards hold them."""
     used = np.diff(tokenized.offsets)
     return Vectors(
         embedding=embedded.vectors,

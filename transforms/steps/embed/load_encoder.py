@@ -1,6 +1,4 @@
-"""The encoder of a run as a worker loads it: checked against the run's space and the store's
-canary.
-"""
+"""The encoder of a run, checked against the run's space and the store's canary."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_checked_encoder(job: EmbedJob) -> "Encoder":
-    """The run's encoder, whose vectors of the store's canary are those that the store has."""
+    """Return the run's encoder, once its vectors of the canary are the store's."""
     with progress.stage(progress.LOADING):
         encoder = load_encoder(job)
         check_canary(job, encoder)
@@ -30,10 +28,9 @@ def load_checked_encoder(job: EmbedJob) -> "Encoder":
 
 
 def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
-    """Embed the store's canary; raises DataGateError if its vectors moved by more than the run
-    allows.
+    """Embed the store's canary; raise DataGateError if its vectors moved too far.
 
-    The first worker of a store's first run keeps what it finds.
+    The first worker of a store's first run stores the canary.
     """
     file = job.run.canary_file
     kept = file.read()
@@ -51,8 +48,9 @@ def check_canary(job: EmbedJob, encoder: "Encoder") -> None:
 
 
 def load_encoder(job: EmbedJob) -> "Encoder":
-    """The run's encoder. Raises SpaceMismatchError if the files here make another space than the
-    run's.
+    """Return the run's encoder.
+
+    Raises SpaceMismatchError if the files here make another space than the run's.
     """
     if job.calibration is not None:
         calibration: Calibration | None = read_calibration(job.calibration)
@@ -66,8 +64,9 @@ def load_encoder(job: EmbedJob) -> "Encoder":
 def encoder_of(
     recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space
 ) -> "Encoder":
-    """A recipe's encoder, with this calibration. Raises SpaceMismatchError if its space is not
-    the one given.
+    """Return a recipe's encoder with this calibration.
+
+    Raises SpaceMismatchError if its space is another one.
     """
     from transforms.encoder import Encoder
 
@@ -78,8 +77,6 @@ def encoder_of(
 
 
 def check_chunks(encoder: "Encoder", chunks: ChunksSpec) -> None:
-    """Raise OptionError for a model that late chunking does not go with, if that is asked
-    for.
-    """
+    """Raise OptionError if late chunking is requested and the model cannot do it."""
     if chunks.kind == "late":
         encoder.windows(["a"], [[(0, 1)]], chunks.window, chunks.overlap)

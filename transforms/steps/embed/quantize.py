@@ -1,7 +1,7 @@
 """Units of floats written again in whole numbers, between bounds fitted on all of them.
 
-Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be written
-again.
+Ranges travel, vectors do not: every shard is read once for its ranges, and once more to be
+rewritten.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Measured:
     problem: Problem | None = None
 
     def merge(self, other: "Measured") -> "Measured":
-        """The ranges of both together, or a problem that one of them has."""
+        """Return the ranges of both together, or a problem of one."""
         if self.ranges is None or other.ranges is None:
             ranges = self.ranges or other.ranges
         else:
@@ -37,9 +37,11 @@ class Measured:
 
 
 def measure(unit: UnitRecord, root: str) -> Measured:
-    """The ranges of a unit's vectors."""
+    """Return the ranges of a unit's vectors."""
+    if unit.path is None:
+        return Measured()
     try:
-        return Measured(_ranges(storage.join(root, unit.path)) if unit.path else None)
+        return Measured(_ranges(storage.join(root, unit.path)))
     except SentenceBeamError as error:
         return Measured(problem=Problem.of(error))
 
@@ -52,7 +54,7 @@ def _ranges(path: str) -> Ranges:
 
 
 def keep(measured: Measured, run: Run) -> Iterator[RunFact | Problem]:
-    """Write the ranges into the store; what the manifest is to say of them, or the problem."""
+    """Write the ranges into the store; yield the fact for the manifest, or the problem."""
     if measured.problem is not None:
         yield measured.problem
     elif measured.ranges is not None:
@@ -60,9 +62,7 @@ def keep(measured: Measured, run: Run) -> Iterator[RunFact | Problem]:
 
 
 def quantize_unit(unit: UnitRecord, run: Run, ranges: Ranges | None) -> UnitRecord:
-    """Write a unit of floats between the ranges; its record keeps the counts of how its rows were
-    made.
-    """
+    """Write a unit of floats between the ranges; its record keeps its counts."""
     store = UnitStore(run.root, run.space, ranges, run.id, run.form)
     prepared, rows = read_written(run.root, unit, store, run.generation)
     counts = UnitCounts.of(unit)

@@ -1,5 +1,4 @@
-"""The shapes in which other people's pipelines have their rows: their texts taken, their vectors
-given back.
+"""Shapes of rows in other people's pipelines: read their texts, return their vectors.
 
 A dict, a named row (`beam.Row`, a NamedTuple), a pair of id and text, an Arrow batch of many rows.
 """
@@ -13,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from transforms.base.errors import OptionError
-from transforms.corpus.column_values import named_values
+from transforms.corpus.column_values import NOT_UTF8, named_values
 from transforms.corpus.columns import is_bytes
 from transforms.corpus.files import is_utf8
 from transforms.corpus.nested import type_at, value_as_text, value_at
+from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import estimated_tokens
 from transforms.corpus.template import Template
 from transforms.store.shards.columns import ADDED_COLUMNS, ADDED_PIECE_COLUMNS
@@ -32,19 +32,19 @@ _TYPES = {
 }
 
 MakeRow = Callable[..., Any]  # a named row from its fields
-# what stands before the pieces of a row, cut where headings go; None: not UTF-8
+# the prefix of a row's pieces, cut at the headings; None: not UTF-8
 Before = tuple[str, ...] | None
 
 
 class NoField:
-    """What stands for the text of a row that lacks the field."""
+    """The marker for a row that lacks the text's field."""
 
 
 @dataclass(frozen=True)
 class AddedColumns:
-    """What is added to rows: `vectors` [n, d] float32, and beside them lists of n values, by name.
+    """The columns that rows get: `vectors` [n, d] float32, and lists of n values by name.
 
-    Where documents are cut, the field `text` is the piece's, and `others` has its place.
+    If documents are cut, the field `text` is the piece's, and `others` has its place.
     """
 
     vectors: np.ndarray
@@ -52,7 +52,7 @@ class AddedColumns:
     text: str | None = None
 
     def fields(self, place: int) -> dict[str, Any]:
-        """What one row gets."""
+        """Return the fields that one row gets."""
         values = {name: column[place] for name, column in self.others.items()}
         # not a part of all the vectors, which it would keep
         return values | {"embedding": self.vectors[place].copy()}
@@ -65,17 +65,19 @@ class DictRow:
     row: Mapping[str, Any]
 
     def names(self) -> Sequence[str]:
-        """The fields there are."""
+        """Return the names of the fields."""
         return list(self.row)
 
     def texts(self, field: str) -> list[Any]:
-        """The texts of the element's rows, in order: here one."""
+        """Return the texts of the element's rows, in order: here one."""
         return [self.row.get(field, NoField)]
 
     def before(self, prefix: Template) -> list[Before]:
-        """What stands before the pieces of its rows; of a field that it lacks nothing."""
+        """Return the prefix of the pieces of its rows; a missing field adds nothing."""
         parts = prefix.around_headings(self._value_as_text)
-        return [parts if all(map(is_utf8, parts)) else None]
+        if all(map(is_utf8, parts)):
+            return [parts]
+        return [None]
 
     def _value_as_text(self, name: str) -> str | None:
         value = value_at(dict(self.row), name)
@@ -87,14 +89,12 @@ class DictRow:
         return value_as_text(value)
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """What its rows become: those at `first` and after it in the columns, of the rows
-        `owners`.
-        """
+        """Yield its embedded rows, of the rows `owners`, from `first` on in the columns."""
         for place in range(first, first + len(owners)):
             yield {**self.row, **columns.fields(place)}
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
-        """Its rows that are not embedded, each with its reason."""
+        """Return its rows that are not embedded, each with its reason."""
         return {**self.row, REASON: reasons[0]}
 
 
@@ -106,25 +106,25 @@ class NamedRow:
     make: MakeRow
 
     def names(self) -> Sequence[str]:
-        """The fields there are."""
+        """Return the names of the fields."""
         return list(self.row._asdict())
 
     def texts(self, field: str) -> list[Any]:
-        """As of a dict."""
+        """Return the text as a dict's."""
         return DictRow(self.row._asdict()).texts(field)
 
     def before(self, prefix: Template) -> list[Before]:
-        """As of a dict. Raises OptionError for a field that it lacks."""
+        """Return the prefix as a dict's. Raises OptionError for a missing field."""
         check_prefix(prefix, self.names())
         return DictRow(self.row._asdict()).before(prefix)
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """As of a dict, as rows."""
+        """Yield the rows as those of a dict, made by `make`."""
         for made in DictRow(self.row._asdict()).embedded(owners, columns, first):
             yield self.make(**made)
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
-        """As of a dict, as a row."""
+        """Return the row as that of a dict, made by `make`."""
         return self.make(**DictRow(self.row._asdict()).rejected(reasons))
 
 
@@ -135,22 +135,20 @@ class Pair:
     row: tuple[Any, Any]
 
     def names(self) -> Sequence[str]:
-        """None: a pair has no fields."""
+        """Return no name: a pair has no fields."""
         return []
 
     def texts(self, field: str) -> list[Any]:
-        """The text, whatever the field is called."""
+        """Return the text, whatever the field is called."""
         return [self.row[1]]
 
     def before(self, prefix: Template) -> list[Before]:
-        """What stands before its pieces, which can name no field. Raises OptionError if it
-        does.
-        """
+        """Return the prefix of its pieces. Raises OptionError if it names a field."""
         check_prefix(prefix, [])
         return [prefix.around_headings(lambda _: None)]
 
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """(id, vector); of a piece ((id, piece), vector)."""
+        """Yield (id, vector); for a piece ((id, piece), vector)."""
         for place in range(first, first + len(owners)):
             found = columns.fields(place)
             if "piece" in found:
@@ -160,7 +158,7 @@ class Pair:
             yield name, found["embedding"]
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
-        """A pair that was not embedded, as (id, text, reason)."""
+        """Return (id, text, reason) of a pair that was not embedded."""
         return (*self.row, reasons[0])
 
 
@@ -171,11 +169,11 @@ class ArrowRows:
     rows: pa.RecordBatch | pa.Table
 
     def names(self) -> Sequence[str]:
-        """The columns there are."""
+        """Return the names of the columns."""
         return list(self.rows.schema.names)
 
     def texts(self, field: str) -> list[Any]:
-        """The texts of its rows. Raises OptionError if it has no such column."""
+        """Return the texts of its rows. Raises OptionError if the column is missing."""
         if field not in self.rows.schema.names:
             named = ", ".join(self.rows.schema.names)
             raise OptionError(
@@ -184,16 +182,15 @@ class ArrowRows:
         column = self.rows.column(field)
         try:
             found: list[Any] = column.to_pylist()
-        except UnicodeDecodeError:  # what is not UTF-8 becomes text that can't be encoded
+        except UnicodeDecodeError:
             parts = column.cast(pa.large_binary()).to_pylist()
-            found = [
-                part if part is None else part.decode("utf8", "surrogateescape") for part in parts
-            ]
+            found = list(map(_decoded, parts))
         return found
 
     def before(self, prefix: Template) -> list[Before]:
-        """As of a dict, row by row. Raises OptionError for a column that it lacks, and for one of
-        bytes.
+        """Return the prefix of each row, as for a dict.
+
+        Raises OptionError for a missing column, and for one of bytes.
         """
         check_prefix(prefix, self.names())
         for name in prefix.columns:
@@ -203,19 +200,23 @@ class ArrowRows:
                     f"an Arrow batch's column {name!r} is {kind}, not text (chunk_prefix); cast it"
                 )
         found: list[Before] = []
-        for batch in (
-            [self.rows] if isinstance(self.rows, pa.RecordBatch) else self.rows.to_batches()
-        ):
+        for batch in self._batches():
             rows, reasons = named_values(batch, prefix.columns)
             bad = reasons or [None] * len(rows)
-            found += [
-                None if why else prefix.around_headings(row.get)
-                for row, why in zip(rows, bad, strict=True)
-            ]
+            for row, reason in zip(rows, bad, strict=True):
+                if reason:
+                    found.append(None)
+                else:
+                    found.append(prefix.around_headings(row.get))
         return found
 
+    def _batches(self) -> list[pa.RecordBatch]:
+        if isinstance(self.rows, pa.RecordBatch):
+            return [self.rows]
+        return self.rows.to_batches()
+
     def embedded(self, owners: Sequence[int], columns: AddedColumns, first: int) -> Iterator[Any]:
-        """One batch of all its rows that are embedded, with columns more; none if none is."""
+        """Yield one batch of its embedded rows, with added columns; none without rows."""
         if not owners:
             return
         stop = first + len(owners)
@@ -232,7 +233,7 @@ class ArrowRows:
         yield made.append_column("embedding", pa.FixedSizeListArray.from_arrays(flat, width))
 
     def rejected(self, reasons: Mapping[int, str]) -> Any:
-        """One batch of its rows that are not."""
+        """Return one batch of its rows that are not embedded."""
         rows = self.rows.take(pa.array(list(reasons), pa.int64()))
         return rows.append_column(REASON, pa.array(list(reasons.values()), pa.string()))
 
@@ -243,10 +244,10 @@ Element = DictRow | NamedRow | Pair | ArrowRows
 def elements_of(
     given: Any, field: str, most_tokens: int, make: MakeRow
 ) -> Iterator[tuple[Element, list[Any]]]:
-    """The element with the texts of its rows; an Arrow batch of far more than `most_tokens` in
-    parts.
+    """Yield the element with the texts of its rows; a large Arrow batch in parts.
 
-    Raises OptionError for what is no row.
+    A batch is large if it has far more than `most_tokens`. Raises OptionError for anything that is
+    not a row.
     """
     if isinstance(given, pa.RecordBatch | pa.Table):
         texts = ArrowRows(given).texts(field)
@@ -269,25 +270,33 @@ def elements_of(
 
 
 def check_prefix(prefix: Template, fields: Iterable[str]) -> None:
-    """Raise OptionError if what is to stand before pieces names none of these fields of rows."""
+    """Raise OptionError if the prefix of pieces names a field that rows lack."""
     known = list(fields)
     lacking = [
         name for name in prefix.columns if name not in known and name.partition(".")[0] not in known
     ]
     if lacking:
-        said = "being pairs of id and text"
+        existing = "being pairs of id and text"
         if known:
-            said = f"but {', '.join(known)}"
-        raise OptionError(f"rows have no field {lacking[0]!r}, {said} (chunk_prefix)")
+            existing = f"but {', '.join(known)}"
+        raise OptionError(f"rows have no field {lacking[0]!r}, {existing} (chunk_prefix)")
+
+
+def _decoded(text: bytes | None) -> str | None:
+    """Return bytes as text; what is not UTF-8 becomes characters that cannot be encoded."""
+    if text is None:
+        return None
+    return text.decode("utf8", "surrogateescape")
 
 
 def text_tokens(text: Any) -> int:
-    """The tokens that a text should have."""
-    return estimated_tokens(len(text) if isinstance(text, str) else 0, 1)
+    """Return the estimated tokens of a text."""
+    length = len(text) if isinstance(text, str) else 0
+    return estimated_tokens(length, 1)
 
 
 def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Bounds of parts of about `most` tokens; one part at least."""
+    """Yield the bounds of parts of about `most` tokens; at least one part."""
     start = 0
     held = 0
     for place, ends in enumerate(accumulate(tokens)):
@@ -296,3 +305,31 @@ def _parts(tokens: list[int], most: int) -> Iterator[tuple[int, int]]:
             start = place + 1
             held = ends
     yield start, len(tokens)
+
+
+def faults(texts: list[Any], name: str) -> dict[int, str]:
+    """Return the reasons against texts that cannot be embedded, by place, ascending.
+
+    `name` is their field's.
+    """
+    found = {}
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            missing = TEXT_NOT_STRING
+            if text is NoField:
+                missing = f"no field {name!r}"
+            found[place] = NULL_TEXT if text is None else missing
+        elif not text or text.isspace():
+            found[place] = EMPTY_TEXT
+        elif not text.isascii() and not _is_unicode(text):
+            found[place] = NOT_UTF8
+    return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether no character is half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

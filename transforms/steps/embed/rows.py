@@ -1,6 +1,4 @@
-"""Rows of other people's pipelines to rows with vectors: many elements' texts at once, no files, no
-store.
-"""
+"""Rows of other people's pipelines with vectors: many elements at once, no files, no store."""
 
 import os
 from collections import deque
@@ -18,7 +16,6 @@ from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import UnitRows
 from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
-from transforms.corpus.row_blocks import EMPTY_TEXT, NULL_TEXT, TEXT_NOT_STRING
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.space import Machine, Recipe, Space, resolve_dtype
@@ -34,9 +31,9 @@ from transforms.steps.embed.row_shapes import (
     Before,
     Element,
     MakeRow,
-    NoField,
     check_prefix,
     elements_of,
+    faults,
     text_tokens,
 )
 from transforms.steps.embed.units import collapse, fallbacks, reasons_of
@@ -51,11 +48,10 @@ WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are 
 
 @dataclass(frozen=True)
 class RowsJob:
-    """What is to be made of rows: `text` names the field, `recipe` says how their vectors are made,
-    `space` which.
+    """The embedding of rows: `text` names the field, `recipe` makes the vectors of `space`.
 
-    `prefix` is the template of what stands before every piece of a document, "" for nothing;
-    `chunks` says how documents are cut.
+    `prefix` is the template of the text before every piece of a document, "" for none; `chunks`
+    says how documents are cut.
     """
 
     recipe: Recipe
@@ -68,26 +64,30 @@ class RowsJob:
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
     def of(cls, recipe: Recipe, machine: Machine, text: str, prefix: str = "") -> "RowsJob":
-        """The job of a recipe, whose model has to be here too. Raises OptionError for what does not
-        work.
+        """Return the job of a recipe, whose model must be on this machine.
+
+        Raises OptionError for options that do not work.
         """
         chunks = ChunksSpec.parse(recipe.chunks)
         chunks.check_prefix(prefix)
         parse(prefix)
-        folder = os.path.isdir(recipe.model)
-        recipe = replace(recipe, model=os.path.abspath(recipe.model) if folder else recipe.model)
+        if os.path.isdir(recipe.model):
+            recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
-        said = recipe.as_exported(files)
-        said = replace(said, dtype=resolve_dtype(said.dtype, machine.device, files.family))
-        fitted = None
-        if said.calibration:
-            fitted = read_calibration(said.calibration)
-        space = said.space(files, *((fitted.digest, fitted.dim) if fitted else ()))
-        return cls(said, machine, text, space, prefix, chunks)
+        exported = recipe.as_exported(files)
+        exported = replace(
+            exported, dtype=resolve_dtype(exported.dtype, machine.device, files.family)
+        )
+        if exported.calibration:
+            fitted = read_calibration(exported.calibration)
+            space = exported.space(files, fitted.digest, fitted.dim)
+        else:
+            space = exported.space(files)
+        return cls(exported, machine, text, space, prefix, chunks)
 
     @property
     def before_pieces(self) -> Template | None:
-        """The template of what stands before every piece, None if nothing does."""
+        """The template of the text before every piece, None without one."""
         return parse(self.prefix) if self.prefix else None
 
     @property
@@ -98,11 +98,15 @@ class RowsJob:
     @property
     def added(self) -> frozenset[str]:
         """The names of the fields that rows get."""
-        return frozenset((*OF_VECTORS, *(OF_PIECES if self.adds_pieces else ()), REASON))
+        names = frozenset((*OF_VECTORS, REASON))
+        if self.adds_pieces:
+            names |= frozenset(OF_PIECES)
+        return names
 
     def load(self) -> "Encoder":
-        """The encoder. Raises SpaceMismatchError if this machine's files make another space than
-        the job's.
+        """Return the encoder.
+
+        Raises SpaceMismatchError if this machine's files make another space than the job's.
         """
         calibration = None
         if self.recipe.calibration:
@@ -112,12 +116,12 @@ class RowsJob:
         return encoder
 
     def check_prefix(self, fields: list[str]) -> None:
-        """Raise OptionError if what stands before pieces names none of the fields."""
+        """Raise OptionError if the prefix of pieces names none of the fields."""
         if self.before_pieces is not None:
             check_prefix(self.before_pieces, fields)
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Raise OptionError for a field that has the name of one that is added."""
+        """Raise OptionError for a field with the name of one that is added."""
         taken = next((name for name in names if name in self.added), None)
         if taken is not None:
             raise OptionError(
@@ -128,9 +132,7 @@ class RowsJob:
 
 @dataclass(frozen=True)
 class EmbeddedElement:
-    """What came of (a part of) an element that was given with `place`: `value`, embedded or
-    rejected.
-    """
+    """A result for (a part of) the element given with `place`, embedded or rejected."""
 
     place: Any
     value: Any
@@ -139,12 +141,11 @@ class EmbeddedElement:
 
 @dataclass(frozen=True)
 class Window:
-    """Elements that are embedded together: `elements` with their places and the bounds of their
-    rows among all.
+    """Elements that are embedded together, with their places, and the bounds of their rows.
 
-    `reasons` by row against those that are not embedded. Of the others, `owners` [n] have the row
-    of each text or piece, `inverse` [n] if it is among the distinct ones, of which `inputs` is
-    what goes into the model (None if there is none); `others` [n each] what rows get beside
+    `reasons` are those of the rows that are not embedded. Of the others, `owners` [n] have the row
+    of each text or piece, `inverse` [n] its place among the distinct ones, for which `inputs` is
+    the model's input (None without any); `others` [n each] are columns that rows get beside
     vectors.
     """
 
@@ -160,10 +161,9 @@ class Window:
 
 @dataclass(frozen=True)
 class EmbeddedWindow:
-    """What came of a window: `columns` of those that are embedded, the row of each of these, and
-    reasons by row.
+    """The results of a window: `columns` of embedded rows, their rows, and reasons by row.
 
-    `counts` and `figures` are what was measured of it.
+    `counts` and `figures` measure its work.
     """
 
     window: Window
@@ -176,14 +176,13 @@ class EmbeddedWindow:
 
 @dataclass
 class RowEmbedder:
-    """Embeds the elements of one bundle, which it holds until they have the tokens of a unit, or
-    all are there.
+    """Embeds the elements of one bundle, held until they have the tokens of a unit.
 
-    So batches have texts of about one length, whatever the bundle's order is. A window of elements
-    is prepared and handed to the model by a thread of its own while those before are computed;
-    another puts vectors into order. Results come in the order of elements. `encoder` loads the
-    model when it is first needed, `make` makes a named row of fields; `measured` is given the
-    counts and figures of each window, by the thread that takes the results.
+    So batches have texts of about one length, whatever the bundle's order is. A thread of its own
+    prepares a window of elements and hands it to the model while earlier ones are computed; another
+    puts vectors into order. Results come in the order of elements. `encoder` loads the model when
+    it is first needed, `make` makes a named row of fields; `measured` gets the counts and figures
+    of each window, in the thread that takes the results.
     """
 
     job: RowsJob
@@ -198,7 +197,7 @@ class RowEmbedder:
     _finisher: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def add(self, given: Any, place: Any) -> Iterator[EmbeddedElement]:
-        """Take an element; the results of earlier ones, where enough are held now."""
+        """Take an element; yield the results of earlier ones if enough are held now."""
         for element, texts in elements_of(given, self.job.text, self.window_tokens, self.make):
             self.job.check_names(element.names())
             self._held.append((element, place, texts))
@@ -207,7 +206,7 @@ class RowEmbedder:
                 yield from self._turn()
 
     def finish(self) -> Iterator[EmbeddedElement]:
-        """The results of all elements that are still held."""
+        """Yield the results of all elements that are still held."""
         yield from self._turn()
         while self._ahead:
             yield from self._embedded(self._ahead.popleft().result())
@@ -215,8 +214,9 @@ class RowEmbedder:
         self._finisher.shutdown()
 
     def _turn(self) -> Iterator[EmbeddedElement]:
-        """Begin to embed what is held; the results of windows that are through, or that have too
-        many behind them.
+        """Begin to embed the held elements; yield the results of finished windows.
+
+        A window with too many behind it is waited for.
         """
         held = self._held
         self._held = []
@@ -228,13 +228,11 @@ class RowEmbedder:
             yield from self._embedded(self._ahead.popleft().result())
 
     def _started(self, held: list[tuple[Element, Any, list[Any]]]) -> tuple[Window, Finish | None]:
-        """The window of what is held, handed to the model behind those before it; and what waits
-        for its vectors.
-        """
+        """Return the window of held elements, and the function that waits for its vectors."""
         window = self._prepared(held)
-        return window, (
-            None if window.inputs is None else window.inputs.start(self.encoder(), _nothing)
-        )
+        if window.inputs is None:
+            return window, None
+        return window, window.inputs.start(self.encoder(), _nothing)
 
     def _prepared(self, held: list[tuple[Element, Any, list[Any]]]) -> Window:
         watch = Stopwatch()
@@ -266,9 +264,7 @@ class RowEmbedder:
     def _good_rows(
         self, held: list[tuple[Element, Any, list[Any]]]
     ) -> tuple[UnitRows, dict[int, str]]:
-        """The rows that have a text, each with its place among all, and reasons against the others
-        by place.
-        """
+        """Return the rows with a text, and the reasons against the others by place."""
         texts = list(chain.from_iterable(texts for _, _, texts in held))
         reasons = faults(texts, self.job.text)
         before: list[Before] = []
@@ -288,9 +284,7 @@ class RowEmbedder:
         return UnitRows("", None, 0, None, none, own, good, None, [], prefixes=prefixes), reasons
 
     def _cut(self, rows: UnitRows) -> tuple[UnitRows, dict[str, list[Any]], dict[int, str]]:
-        """What goes into the model for the rows, the places of pieces in them, and reasons against
-        what is not cut.
-        """
+        """Return the model's input for the rows, columns of pieces, and reasons against others."""
         job = self.job
         chunks = self.job.chunks
         if not chunks.cuts:
@@ -315,7 +309,7 @@ class RowEmbedder:
         return cut, {job.text: own_texts(cut), **places, "headings": headings}, not_cut
 
     def _embedded(self, made: EmbeddedWindow) -> Iterator[EmbeddedElement]:
-        """The results of a window's elements, in order."""
+        """Yield the results of a window's elements, in order."""
         window = made.window
         self.measured(made.counts, made.figures)
         firsts = np.searchsorted(made.owners, window.bounds).tolist()
@@ -333,7 +327,7 @@ class RowEmbedder:
                 yield EmbeddedElement(place, element.rejected(against), rejected=True)
 
     def _finished(self, started: "Future[tuple[Window, Finish | None]]") -> EmbeddedWindow:
-        """What came of a window, once the model is through with it."""
+        """Return the results of a window, once the model is through with it."""
         window, through = started.result()
         if window.inputs is None or through is None:
             none = np.empty((0, self.job.space.dim), np.float32)
@@ -365,7 +359,10 @@ class RowEmbedder:
 def _measured(
     window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
 ) -> tuple[dict[str, int], Mapping[str, float]]:
-    """The counts and figures of a window; `vectors` of what is kept, `status` of all."""
+    """Return the counts and figures of a window.
+
+    `vectors` are of the kept rows, `status` of all.
+    """
     distinct = int(window.inverse.max(initial=-1)) + 1
     counts = {
         "rows": len(vectors.norm),
@@ -384,32 +381,5 @@ def _measured(
     return counts, {**figures, **tokens_a_second(figures)}
 
 
-def faults(texts: list[Any], name: str) -> dict[int, str]:
-    """What is wrong with texts that cannot be embedded, by place, ascending; `name` is that of
-    their field.
-    """
-    found = {}
-    for place, text in enumerate(texts):
-        if not isinstance(text, str):
-            missing = TEXT_NOT_STRING
-            if text is NoField:
-                missing = f"no field {name!r}"
-            found[place] = NULL_TEXT if text is None else missing
-        elif not text or text.isspace():
-            found[place] = EMPTY_TEXT
-        elif not text.isascii() and not _is_unicode(text):
-            found[place] = NOT_UTF8
-    return found
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether no character is half of a surrogate pair."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _nothing(rows: int, tokens: int) -> None:
-    """What is done after a batch."""
+    """Do nothing after a batch."""

@@ -1,6 +1,4 @@
-"""Units through read | tokenise | forward | write: stages that overlap and hold few units at a
-time.
-"""
+"""Units through read | tokenise | forward | write: overlapping stages that hold few units."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -41,9 +39,9 @@ Item = TypeVar("Item")
 class UnitWork:
     """A unit ready for the forward pass.
 
-    `inverse` says where every row's text is among the distinct ones; `found` has the vectors of
-    some of these, `inputs` is what goes into the model for the others (None if there are none),
-    of whose tokens so many are `known` and `unknown`; `watch` has measured the stages so far.
+    `inverse` has the place of every row's text among the distinct ones; `found` has the vectors of
+    some of these, `inputs` is the model's input for the others (None without others), with `known`
+    and `unknown` tokens; `watch` has measured the stages so far.
     """
 
     unit: PreparedUnit
@@ -61,8 +59,8 @@ class UnitEmbedder:
 
     `encoder` loads the model on first use, so that a run with nothing to embed loads none.
     `on_batch` is called with the rows and tokens of each batch. `last` is the snapshot whose
-    vectors are reused, `finisher` makes final vectors of those that are pooled only. `keep_text`
-    says that shards have the texts too.
+    vectors are reused, `finisher` makes final vectors from pooled ones. `keep_text` says that
+    shards have the texts too.
     """
 
     generation: int
@@ -77,7 +75,7 @@ class UnitEmbedder:
     def of_job(
         cls, job: EmbedJob, encoder: Callable[[], "Encoder"], on_batch: Callable[[int, int], None]
     ) -> "UnitEmbedder":
-        """The embedder of a run."""
+        """Return the embedder of a run."""
         run = job.run
         space = job.run.first_space
         ranges = None
@@ -86,17 +84,16 @@ class UnitEmbedder:
         store = UnitStore(
             job.root, space, ranges, run.id, run_form(space, run.generation, run.options)
         )
-        last = LastSnapshot(
-            job.root, run.previous if job.reuse else None, space, run.previous_digest
-        )
+        previous = run.previous if job.reuse else None
+        last = LastSnapshot(job.root, previous, space, run.previous_digest)
         finisher = Finisher(space, partial(kept_calibration, job.root, space))
         return cls(run.generation, store, encoder, on_batch, last, finisher, job.keep_text)
 
     def embed(self, units: Iterator[UnitRows], read_ms: float = 0.0) -> Iterator[UnitRecord]:
-        """The record of every unit, each as soon as it is written, in order.
+        """Yield the record of every unit, each as soon as it is written, in order.
 
-        `read_ms` is the time in which their rows were read before; the first unit is given it. Only
-        the thread that writes waits for the model: a unit is handed to it while those before are
+        `read_ms` is the time in which their rows were read before; it counts for the first unit.
+        Only the thread that writes waits for the model: it gets a unit while those before it are
         computed.
         """
         with (
@@ -139,11 +136,11 @@ class UnitEmbedder:
             )
         with watch.time("reuse_ms"):
             first, inverse = collapse(hashes)
-            found = self._found(rows, taken(hashes, first))
+            found = self._found(rows, items_at(hashes, first))
         new = np.delete(np.arange(len(first)), found.places)
         inputs = None
         if len(new):
-            inputs = self._inputs(rows, taken(first, new.tolist()), watch)
+            inputs = self._inputs(rows, items_at(first, new.tolist()), watch)
         unit = replace(unit, rows=replace(rows, parts=None, windows=None))
         if inputs is None:
             return UnitWork(unit, inverse, found, None, watch)
@@ -159,9 +156,7 @@ class UnitEmbedder:
             return inputs_of(rows, places, encoder)
 
     def _found(self, rows: UnitRows, hashes: list[bytes]) -> Found:
-        """What the last snapshot has of these texts; one that loses its vector on the way counts as
-        not found.
-        """
+        """Return the last snapshot's vectors of these texts that stay usable."""
         found = self.last.of_unit(rows).find(hashes)
         if found.vectors is None or self.last.is_final:
             return found
@@ -169,9 +164,7 @@ class UnitEmbedder:
         return replace(found, places=found.places[good], vectors=vectors)
 
     def _started(self, item: UnitWork) -> "Callable[[], Embedded | None]":
-        """Hand the unit to the model, behind those before it; what is returned waits until it is
-        through.
-        """
+        """Hand the unit to the model; return the function that waits for its vectors."""
         if item.inputs is None:
             return _no_vectors
         return item.inputs.start(self.encoder(), self.on_batch)
@@ -207,12 +200,13 @@ class UnitEmbedder:
 
 
 def _no_vectors() -> None:
-    """What the model makes of a unit whose vectors are all found."""
+    """Return nothing for a unit whose vectors are all reused."""
 
 
 def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[UnitRows, Stopwatch]]:
-    """The units, each with a stopwatch that has measured how it was read, the first one with
-    `read_ms` beside.
+    """Yield the units, each with a stopwatch that has measured its reading.
+
+    The first one has `read_ms` more.
     """
     for before in chain([read_ms], repeat(0.0)):
         watch = Stopwatch()
@@ -225,7 +219,7 @@ def with_watch(units: Iterator[UnitRows], read_ms: float) -> Iterator[tuple[Unit
 
 
 def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
-    """The items, the next one always being made in the executor while the last one is used."""
+    """Yield the items; the executor makes the next one while the last one is used."""
     end = object()
     future = executor.submit(next, items, end)
     while (item := future.result()) is not end:
@@ -234,16 +228,14 @@ def ahead(executor: Executor, items: Iterator[Item]) -> Iterator[Item]:
 
 
 def _done(record: UnitRecord) -> "Future[UnitRecord]":
-    """A future that has the record already."""
+    """Return a future that has the record already."""
     future: Future[UnitRecord] = Future()
     future.set_result(record)
     return future
 
 
 def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
-    """Rows that hold each distinct text first, in order, and for every row the position of its text
-    among them.
-    """
+    """Return the first row of each distinct text, in order, and each row's place among these."""
     if len(set(hashes)) == len(hashes):
         return list(range(len(hashes))), np.arange(len(hashes))
     position: dict[bytes, int] = {}
@@ -257,8 +249,8 @@ def collapse(hashes: list[bytes]) -> tuple[list[int], np.ndarray]:
     return first, inverse
 
 
-def taken(items: list[Item], places: list[int]) -> list[Item]:
-    """The items at these places, each there once and in order."""
+def items_at(items: list[Item], places: list[int]) -> list[Item]:
+    """Return the items at these places, each once and in order."""
     if len(places) == len(items):
         return items
     return [items[i] for i in places]
@@ -267,7 +259,7 @@ def taken(items: list[Item], places: list[int]) -> list[Item]:
 def merge_found_and_embedded(
     item: UnitWork, embedded: "Embedded | None"
 ) -> tuple[Vectors, np.ndarray]:
-    """Vectors and statuses of every row, from those of the distinct texts, found and embedded."""
+    """Return vectors and statuses of every row, from the distinct texts."""
     from transforms.pooling import Status
 
     parts = []
@@ -287,26 +279,30 @@ def merge_found_and_embedded(
 def count(
     inverse: np.ndarray, found: Found, status: np.ndarray, embedded: "Embedded | None"
 ) -> UnitCounts:
-    """How the rows came by their vectors; `inverse` of the rows written, `status` of all."""
+    """Return how the rows came by their vectors.
+
+    `inverse` is of the rows written, `status` of all.
+    """
     new = np.zeros(1 + max(inverse.max(initial=-1), found.places.max(initial=-1)), bool)
     new[inverse] = True
     new[found.places] = False
     distinct = int(new.sum())
     reused_rows = len(inverse) - int(new[inverse].sum())
-    return UnitCounts(
+    counts = UnitCounts(
         embedded=distinct,
         reused=reused_rows,
         duplicates=len(inverse) - reused_rows - distinct,
-        real=embedded.stats.real if embedded else 0,
-        padded=embedded.stats.padded if embedded else 0,
         fallbacks=fallbacks(status),
-        oom_splits=embedded.stats.oom_splits if embedded else 0,
         damaged=found.damaged,
     )
+    if embedded is None:
+        return counts
+    stats = embedded.stats
+    return replace(counts, real=stats.real, padded=stats.padded, oom_splits=stats.oom_splits)
 
 
 def no_vectors(dim: int) -> Vectors:
-    """The vectors of no rows."""
+    """Return the vectors of no rows."""
     none = np.empty(0)
     return Vectors(
         np.empty((0, dim), np.float32),
@@ -318,7 +314,7 @@ def no_vectors(dim: int) -> Vectors:
 
 
 def reasons_of(status: np.ndarray) -> dict[int, str]:
-    """The places of vectors that are no use, ascending, and what is wrong with each."""
+    """Return the places of unusable vectors, ascending, and the reason for each."""
     from transforms.pooling import Status
 
     names = {int(Status.ZERO): "zero vector", int(Status.NONFINITE): "non-finite vector"}
@@ -329,7 +325,7 @@ def reasons_of(status: np.ndarray) -> dict[int, str]:
 
 
 def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, list[Rejected]]:
-    """Positions of the rows whose vectors can be stored, and the others as rejected rows."""
+    """Return the places of rows with usable vectors, and the others as rejected rows."""
     reasons = reasons_of(status)
     first = np.array(list(reasons), np.int64)
     bad = np.isin(np.arange(len(status)), first)
@@ -345,11 +341,10 @@ def split_by_status(rows: UnitRows, status: np.ndarray) -> tuple[np.ndarray, lis
 
 
 def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first bad piece of each document that has one, and for every row whether its document has
-    one.
+    """Return the first bad piece of each document with one, and its document's rows.
 
-    Raises DataGateError for a document of which other units have pieces too, since it can only be
-    rejected whole.
+    The latter is bool [rows]. Raises DataGateError for a document of which other units have pieces
+    too, since it can only be rejected whole.
     """
     columns = rows.pieces.select(["piece", "pieces", "doc_hash"]).to_pydict()  # type: ignore[union-attr]
     documents: dict[tuple[str, int, bytes, str], list[int]] = {}
@@ -362,11 +357,12 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
     for (row_id, _, _, file), places in documents.items():
         found = [row for row in places if bad[row]]
         if found and len(places) != columns["pieces"][places[0]]:
+            mend = "leave the document out"
+            if not rows.file:
+                mend += ", or say --partition file, which rejects it"
             raise DataGateError(
                 f"document {row_id} of {file}: piece {columns['piece'][found[0]]} has no usable"
-                " vector (zero, or not finite), and other units have pieces of it; leave the"
-                " document out"
-                + ("" if rows.file else ", or say --partition file, which rejects it")
+                f" vector (zero, or not finite), and other units have pieces of it; {mend}"
             )
         all_of[places] |= bool(found)
         first += found[:1]
@@ -374,7 +370,7 @@ def _of_whole_documents(rows: UnitRows, bad: np.ndarray) -> tuple[np.ndarray, np
 
 
 def fallbacks(status: np.ndarray) -> int:
-    """Rows for which the pooler had to fall back."""
+    """Return the number of rows for which the pooler had to fall back."""
     from transforms.pooling import Status
 
     return int(np.count_nonzero(status == int(Status.FALLBACK)))

@@ -1,6 +1,4 @@
-"""An index trained and built over a store's shards: sample, train, build each segment, measure
-recall.
-"""
+"""Building an index over a store's shards: plan, segments, recall."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -58,13 +56,12 @@ PREFIX = "index"
 
 @dataclass(frozen=True)
 class IndexJob:
-    """One index build: where, what, why, and the thresholds under which a row is sampled or held
-    out.
+    """One index build: place, plan, reason, and thresholds for sampled and held-out rows.
 
-    `times` counts the trainings up to this one, so that an index that is made again equals none
-    before it. `required`: the run fails if the recall that was asked for is not reached.
-    `choice` and the `most_lists` that a search may look into are known when kinds were compared;
-    `unit` says that all rows are of length 1.
+    `times` counts the trainings up to this one, so that a rebuilt index equals none before it.
+    `required`: the run fails if the requested recall is not reached. `choice` and the `most_lists`
+    that a search may look into are known when kinds were compared; `unit` says that all rows are of
+    length 1.
     """
 
     root: str
@@ -91,13 +88,14 @@ class IndexJob:
         return held_out.held_out_below(self.rows)
 
     def refine_writer(self) -> RefineWriter | None:
-        """The writer of a segment's vectors; None if candidates are not scored again."""
+        """Return the writer of a segment's vectors; None if the plan needs none."""
         return RefineWriter(self.plan.dim) if self.plan.rerank else None
 
     @property
     def sample_below(self) -> int:
-        """The threshold on `sample_keys` under which a row is sampled: some more, as held-out rows
-        are left out.
+        """The threshold on `sample_keys` under which a row is sampled.
+
+        It allows some more rows, because held-out ones are left out.
         """
         wanted = min(self.plan.train_rows, MOST_SAMPLED)
         if wanted:
@@ -151,11 +149,10 @@ def begin(
     unit: bool,
     required: bool = False,
 ) -> list[TrainingGroup]:
-    """The groups of a build: shards in their order, cut into segments of even size.
+    """Return the groups of a build: shards in order, cut into segments of even size.
 
     `why` says in one line why the `last` index is not updated, if there is one, `unit` that all
-    rows are of length 1, `required` that the run fails if a recall that was asked for is not
-    reached.
+    rows are of length 1, `required` that the run fails if a requested recall is not reached.
     """
     rows = sum(n for _, n, _ in shards)
     plan = index_choice.plan_of(request, rows, job.dim, scored_by(job.metric), unit)
@@ -177,8 +174,9 @@ def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
 
 
 def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
-    """Build and write the group's segment, and leave what it says of the queries; None if no row is
-    left.
+    """Build and write the group's segment, and leave its neighbours of the queries.
+
+    Returns None if no row is left.
     """
     folder = job.folder
     base = group.number << 32
@@ -208,9 +206,7 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
 
 
 def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[RunFact]:
-    """The index of all segments, with recall measured over all of them; a problem if it is not what
-    was asked.
-    """
+    """Yield the index of all segments, with recall over all; a problem if it misses the request."""
     first = built[0][0]
     segments = [segment for _, segment in built if segment is not None]
     with progress.stage("index: measuring recall"):
@@ -218,11 +214,14 @@ def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[Run
     missed = None
     if first.job.required:
         missed = index_choice.missed(first.job.request, entry)
-    yield RunFact(problem=Problem.of(missed)) if missed else RunFact(index=IndexRecord(entry))
+    if missed is not None:
+        yield RunFact(problem=Problem.of(missed))
+    else:
+        yield RunFact(index=IndexRecord(entry))
 
 
 def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> IndexEntry:
-    """The manifest's entry of the index, with recall measured over all segments."""
+    """Return the manifest's entry of the index, with recall measured over all segments."""
     segments = sorted(built, key=lambda segment: segment.number)
     folder = job.folder
     texts = folder.take(scratch.TEXTS)
@@ -231,22 +230,30 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     )
     target = job.request.target
     half = held_out.tuning_half(texts)
-    recall, deep = (
-        tuned_recall(exact.at(k), found, job.plan.rerank, target, half) if found else None
-        for k in (K, DEEP)
-    )
+    recall = None
+    deep = None
+    nprobe = job.plan.nprobe
+    rerank = job.plan.rerank
+    if found is not None:
+        recall = tuned_recall(exact.at(K), found, job.plan.rerank, target, half)
+        deep = tuned_recall(exact.at(DEEP), found, job.plan.rerank, target, half)
+    if recall is not None:
+        nprobe = recall.nprobe
+        rerank = recall.rerank
     reported = held_out.reporting_half(texts)
     gains, positions, bound = (array[reported] for array in exact.lists())
     known = held_out.KnownQueries(
         texts[reported], gains, positions, bound, folder.take(scratch.CROWDED)
     )
-    listed = [*segments, *([trained.held_out] if trained.held_out else [])]
+    listed = list(segments)
+    if trained.held_out is not None:
+        listed.append(trained.held_out)
     entry = IndexEntry(
         request=job.request,
         factory=job.plan.factory,
         metric=job.metric,
-        nprobe=recall.nprobe if recall else job.plan.nprobe,
-        rerank=recall.rerank if recall else job.plan.rerank,
+        nprobe=nprobe,
+        rerank=rerank,
         rows=sum(segment.rows for segment in listed),
         segments=tuple(listed),
         trained=TrainedEntry(
@@ -273,6 +280,6 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
 def tuned_recall(
     exact: ExactNeighbours, found: Candidates, rerank: int, target: float, tuning: np.ndarray
 ) -> TunedRecallEntry | None:
-    """The entry of recall at one k, with the nprobe that is tuned for it on some of the queries."""
+    """Return recall at one k, with the nprobe tuned for it on some of the queries."""
     measured = tuned(exact, found, rerank, target, tuning)
     return TunedRecallEntry(**measured) if measured else None

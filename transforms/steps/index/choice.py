@@ -1,6 +1,4 @@
-"""The kind of an index chosen by budgets: which kinds are compared, on what, and what is said of
-the choice.
-"""
+"""The kind of an index chosen by budgets: kinds to compare, their sample, and the reason."""
 
 from dataclasses import replace
 
@@ -23,12 +21,14 @@ from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, Trie
 
 
 def budgets_of(request: IndexRequest) -> Budgets:
-    """The budgets that an index was asked for with."""
+    """Return the budgets of an index request."""
     return Budgets(request.target, request.max_bytes_per_row, request.max_latency_ms)
 
 
 def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool) -> IndexPlan:
-    """The plan that is trained; where kinds are to be compared, the lists of all of them.
+    """Return the plan to train; if kinds are to be compared, with the lists of all of them.
+
+    Raises OptionError if no allowed index can be built of so many rows, or is small enough.
 
     Raises OptionError if no index that is allowed can be built of so many rows, or is small
     enough.
@@ -42,9 +42,7 @@ def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool)
 
 
 def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
-    """The plan that a request comes to; where kinds are to be compared, that of them which holds
-    most.
-    """
+    """Return the plan of a request; if kinds are to be compared, the one that holds most."""
     budgets = budgets_of(request)
     if request.index == "auto" and not budgets.choose:
         return choose_index(rows, dim)
@@ -52,7 +50,7 @@ def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
 
 
 def as_asked(request: IndexRequest, plan: IndexPlan, rows: int) -> ChoiceEntry:
-    """The choice where nothing was compared."""
+    """Return the choice if nothing was compared."""
     named = request.index not in ("auto", "compact")
     if named:
         why = "asked for by name"
@@ -72,11 +70,10 @@ def compared(
     tuning: np.ndarray,
     required: bool,
 ) -> tuple[Tried, ChoiceEntry]:
-    """The kind that serves the budgets, as it did on a part of the sample, float32 [m, dim], and
-    what was compared.
+    """Return the kind that serves the budgets, tried on a sample, and the comparison.
 
-    `trained` is the index of `base`, which `plan_of` gave. Raises DataGateError if no kind does,
-    if that is `required`.
+    `sample` is float32 [m, dim], `trained` the index of `base`, which `plan_of` gave. Raises
+    DataGateError if no kind serves the budgets and one is `required`.
     """
     budgets = budgets_of(request)
     plans = kinds(request.index, rows, base.dim, base.metric, unit, budgets)
@@ -91,14 +88,15 @@ def compared(
             f" {kind.plan.factory} ({costs}), {does}; ask for less, or allow more"
         )
     if len(tried) == 1:
-        kinds_told = "the only kind"
+        kinds_tried = "the only kind"
+        why = f"{kinds_tried} for {budgets}"
     else:
-        kinds_told = f"of {len(tried)} kinds"
-    why = f"{kinds_told} for {budgets}{'' if len(tried) == 1 else ', the one that finds most'}"
+        kinds_tried = f"of {len(tried)} kinds"
+        why = f"{kinds_tried} for {budgets}, the one that finds most"
     if kind.plan.factory == "Flat":
         why = f"exact, for {budgets}"
     if not reached:
-        why = f"{kinds_told} within its bytes, none reaching {budgets}; it {does}"
+        why = f"{kinds_tried} within its bytes, none reaching {budgets}; it {does}"
     return kind, ChoiceEntry(why, kind.row_bytes, kind.query_bytes, tuple(map(_entry, tried)))
 
 
@@ -114,7 +112,7 @@ def _entry(kind: Tried) -> TriedEntry:
 
 
 def settled(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEntry:
-    """The choice with the bytes that a query reads as the index was tuned over all rows."""
+    """Return the choice with the bytes that a query reads, as tuned over all rows."""
     uneven = entry.trained.imbalance or 1.0
     return replace(
         choice, query_bytes=round(query_bytes(plan, entry.rows, entry.nprobe, entry.rerank, uneven))
@@ -122,9 +120,7 @@ def settled(choice: ChoiceEntry, plan: IndexPlan, entry: IndexEntry) -> ChoiceEn
 
 
 def missed(request: IndexRequest, entry: IndexEntry) -> DataGateError | None:
-    """What is said if a built index does not reach the recall it was asked for, by more than
-    chance.
-    """
+    """Return the error of a built index that misses its target recall by more than chance."""
     found = entry.recall
     budgets = budgets_of(request)
     if found is None or found.high >= budgets.target:

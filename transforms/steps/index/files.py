@@ -1,4 +1,4 @@
-"""The files that the index steps read and write: segments, blocks of rows, arrays for each other.
+"""The files that the index steps read and write: segments, blocks of rows, arrays.
 
 Steps leave arrays for each other in the run's folder; only descriptors travel between them.
 """
@@ -46,9 +46,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and the columns as Arrow has
-    them.
-    """
+    """Rows of one shard: vectors float32 [n, d], hashes uint8 [n, 16], and Arrow columns."""
 
     shard: str
     start: int
@@ -59,19 +57,19 @@ class RowBlock:
 
 
 def array_of(data: bytes) -> np.ndarray:
-    """The array of a .npy file's bytes."""
+    """Return the array of a .npy file's bytes."""
     array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
     return array
 
 
 def lines_of(data: bytes) -> list[str]:
-    """The lines of a text file's bytes."""
+    """Return the lines of a text file's bytes."""
     return data.decode().splitlines()
 
 
 @dataclass(frozen=True)
 class Folder:
-    """The store and the run's folder for its index, if files of one purpose share a prefix.
+    """The store and the run's folder for its index; files of one purpose share a `prefix`.
 
     `metric` is the index's.
     """
@@ -82,7 +80,7 @@ class Folder:
     metric: str
 
     def path(self, name: str) -> str:
-        """Path of a file that one step leaves for another, by a name of `scratch`."""
+        """Return the path of a file that one step leaves for another, by a name of `scratch`."""
         return storage.join(self.root, layout.index_scratch(self.run), f"{self.prefix}-{name}")
 
     def leave(self, name: str, array: np.ndarray) -> None:
@@ -97,11 +95,11 @@ class Folder:
         storage.storage_of(path).put_if_absent(path, data)
 
     def take(self, name: str) -> np.ndarray:
-        """The array that an earlier step left under a name."""
+        """Return the array that an earlier step left under a name."""
         return self.parsed(name, array_of)
 
     def parsed(self, name: str, parse: Callable[[bytes], Item]) -> Item:
-        """What `parse` makes of the bytes that an earlier step left under a name.
+        """Return what `parse` makes of the bytes that an earlier step left under a name.
 
         Raises SentenceBeamError if it can make nothing of them.
         """
@@ -113,7 +111,7 @@ class Folder:
         return refuse_damage(f"{self.path(name)} is not what the run wrote", "run again")
 
     def part(self, name: str, start: int, stop: int) -> bytes:
-        """The bytes from `start` up to `stop` of what an earlier step left under a name.
+        """Return the bytes from `start` up to `stop` of what an earlier step left under a name.
 
         Raises SentenceBeamError if it is shorter.
         """
@@ -124,17 +122,15 @@ class Folder:
         return data
 
     def tables(self, name: str, schema: pa.Schema, first: int, count: int = 1) -> list[pa.Table]:
-        """Some consecutive tables of those that an earlier step left under a name, and nothing of
-        the others.
-        """
+        """Return some consecutive tables that an earlier step left, without reading others."""
         return matching.read(functools.partial(self.part, name), schema, first, count)
 
     def stored(self, path: str) -> str:
-        """Full path of a file of the store."""
+        """Return the full path of a file of the store."""
         return storage.join(self.root, path)
 
     def write(self, data: bytes, suffix: str) -> tuple[str, str]:
-        """Write a file of the index, named by its bytes; path relative to the store, and sha256."""
+        """Write a file of the index, named by its bytes; return path in the store and sha256."""
         sha256 = hashlib.sha256(data).hexdigest()
         path = layout.index_file(sha256, suffix)
         storage.ensure(self.stored(path), data)
@@ -148,17 +144,20 @@ class Folder:
         locator: pa.Table,
         refine: RefineWriter | None,
     ) -> SegmentEntry:
-        """Write a segment, its locator, and where candidates are scored again its rows' vectors."""
+        """Write a segment, its locator, and its rows' vectors if candidates are scored again."""
         path, sha256 = self.write(made.data, "faiss")
+        refine_file = None
+        if refine is not None:
+            refine_file = IndexFileEntry(*self.write(refine.to_bytes(), "refine"))
         empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
             self._checksum(path),
-            refine=IndexFileEntry(*self.write(refine.to_bytes(), "refine")) if refine else None,
+            refine=refine_file,
         )  # fmt: skip
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
 
     def located(self, segment: SegmentEntry, locator: pa.Table) -> SegmentEntry:
-        """The segment with another locator, which is written."""
+        """Return the segment with another locator, which is written."""
         data = locators.to_bytes(locator)
         path, sha256 = self.write(data, "parquet")
         return replace(
@@ -172,20 +171,20 @@ class Folder:
         )
 
     def _checksum(self, path: str) -> str:
-        """What the storage says of a file's content; "" if it says nothing."""
+        """Return the storage's checksum of a file; "" if it has none."""
         entry = storage.storage_of(self.root).stat(self.stored(path))
         return entry.checksum if entry else ""
 
     def on_disk(self, segment: SegmentEntry) -> AbstractContextManager[str]:
-        """A local file with the bytes of a segment, checked. Raises DamagedIndexError."""
+        """Return a local file with the bytes of a segment, checked. Raises DamagedIndexError."""
         return index_files.on_disk(self.stored(segment.path), segment.sha256)
 
     def locator(self, segment: SegmentEntry) -> bytes:
-        """The bytes of a segment's locator, checked. Raises DamagedIndexError."""
+        """Return the bytes of a segment's locator, checked. Raises DamagedIndexError."""
         return index_files.read(self.stored(segment.locator), segment.locator_sha256)
 
     def relative(self, error: SentenceBeamError) -> str:
-        """The line of an error, with paths relative to the store."""
+        """Return the line of an error, with paths relative to the store."""
         return str(error).replace(self.stored(""), "")
 
     def check(self, segment: SegmentEntry) -> None:
@@ -198,11 +197,11 @@ class Folder:
             index_files.check(self.stored(segment.refine.path), segment.refine.sha256)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
-        """The vectors of a shard's column as the index holds them, float32 [n, d]."""
+        """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""
         return prepared(as_matrix(column), self.metric)
 
     def blocks(self, shards: Iterable[str]) -> Iterator[RowBlock]:
-        """The rows of some shards (paths relative to the store), block by block."""
+        """Yield the rows of some shards (paths relative to the store), block by block."""
         for shard in shards:
             start = 0
             for batch in read_shard(self.stored(shard), ["id", "row_hash", "embedding"]):
@@ -220,14 +219,17 @@ def locate(locator: locators.LocatorBuilder, block: RowBlock, rows: np.ndarray) 
 
 
 def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
-    """All rows float32 [n, dim] of some blocks."""
+    """Return all rows float32 [n, dim] of some blocks."""
     if arrays:
         return np.concatenate(arrays)
     return np.empty((0, dim), np.float32)
 
 
 def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
-    """Rows in one segment, at most: enough segments to build in parallel, few enough to search."""
+    """Return the most rows of one segment.
+
+    There are enough segments to build in parallel, and few enough to search.
+    """
     if merge:
         return rows
     return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
@@ -236,9 +238,7 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
 def group_by_size(
     items: Iterable[Item], size: Callable[[Item], int], most: int
 ) -> list[list[Item]]:
-    """The items in order, in lists whose sizes sum to at most `most` if no item alone is
-    larger.
-    """
+    """Return the items in order, in lists of size `most` at most, or of one item."""
     found: list[list[Item]] = []
     room = 0
     for item in items:
@@ -259,8 +259,9 @@ def leave_recall(
     depth: int,
     nprobes: list[int],
 ) -> None:
-    """Leave what a segment alone says of the queries: true neighbours, and the `depth` it returns
-    at each nprobe.
+    """Leave a segment's true neighbours of the queries, and those found at each nprobe.
+
+    A search returns `depth` rows.
     """
     with folder.on_disk(segment) as path:
         index = SegmentedIndex.open([SegmentFile(path, keep)], trained)
@@ -273,7 +274,7 @@ def leave_recall(
 def take_recall(
     folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
 ) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
-    """What all segments say of the queries, and the length of each list over all of them."""
+    """Return true and found neighbours over all segments, and the lengths of the lists."""
     exact = ExactNeighbours(queries, DEEP, metric)
     found = None
     sizes = np.zeros(0, np.int64)
@@ -288,7 +289,10 @@ def take_recall(
 
 
 def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:
-    """Mean score of all live rows with their nearest centroid; None if no segment has lists."""
+    """Return the mean score of all live rows with their nearest centroid.
+
+    Returns None if no segment has lists.
+    """
     known = [
         (segment.closeness, segment.live) for segment in segments if segment.closeness is not None
     ]

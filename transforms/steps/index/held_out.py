@@ -1,8 +1,7 @@
-"""The held-out rows: texts chosen by hash that stay out of the lists, with their true neighbours,
-kept between runs.
+"""The held-out rows: texts, chosen by hash, with which recall is measured.
 
 All rows of a held-out text are in one small Flat segment, which every search scans. Recall is
-measured by these texts over all other rows, so their true neighbours are kept in a file of the
+measured with these texts over all other rows, so their true neighbours are kept in a file of the
 index: few of them change in a run that changes few rows.
 """
 
@@ -24,19 +23,20 @@ UNMEASURED = 0.2
 
 
 def held_out_below(rows: int) -> int:
-    """Threshold on `held_out_keys` for a store of so many rows."""
+    """Return the threshold on `held_out_keys` for a store of so many rows."""
     return sample_threshold(min(HELD_OUT, rows // HELD_OUT_SHARE), rows)
 
 
 def tuning_half(texts: np.ndarray) -> np.ndarray:
-    """Which texts (hashes uint8 [q, 16]) tune nprobe, bool [q]; recall is reported on the others,
-    in every run.
+    """Return bool [q], the texts (hashes uint8 [q, 16]) that tune nprobe.
+
+    Recall is reported on the others, in every run.
     """
     return texts[:, 15] % 2 == 0
 
 
 def reporting_half(texts: np.ndarray) -> np.ndarray:
-    """Which texts recall is reported on, bool [q]: all of them where either half would be empty."""
+    """Return bool [q], the texts on which recall is reported; all if a half would be empty."""
     tuning = tuning_half(texts)
     if tuning.any() and not tuning.all():
         return ~tuning
@@ -46,11 +46,11 @@ def reporting_half(texts: np.ndarray) -> np.ndarray:
 def newly_held_out(
     hashes: np.ndarray, below: int, crowded: np.ndarray, held: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which new rows (hashes uint8 [n, 16]) join the held-out segment, bool [n], and the texts too
-    many for it.
+    """Return the new rows that join the held-out segment, bool [n], and new crowded texts.
 
-    `crowded` are texts that stay in the lists, `held` those of the rows that are held out already,
-    with repeats; both as keys. The texts returned are crowded from now on.
+    `hashes` uint8 [n, 16] are the new rows', `crowded` texts stay in the lists because they have
+    too many rows, `held` are the texts of the rows that are held out already, with repeats; both as
+    keys.
     """
     keys = as_keys(hashes)
     chosen = select(held_out_keys(hashes), below) & ~np.isin(keys, crowded)
@@ -61,18 +61,18 @@ def newly_held_out(
 
 
 def _count(items: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """How often each of the wanted keys is among the items."""
+    """Return how often each of the wanted keys is among the items."""
     ordered = np.sort(items)
     return np.searchsorted(ordered, wanted, "right") - np.searchsorted(ordered, wanted, "left")
 
 
 @dataclass(frozen=True)
 class KnownQueries:
-    """The texts that recall is reported on, and those that have the key of a held-out text but stay
-    in the lists.
+    """The texts on which recall is reported, and the crowded ones.
 
-    `texts` uint8 [q, 16] ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32
-    [q] as `ExactNeighbours.lists` gives them; `crowded` uint8 [c, 16].
+    A crowded text has the key of a held-out one but stays in the lists. `texts` uint8 [q, 16]
+    ascending; `gains` float32 and `positions` int64 [q, 4k], `bound` float32 [q] as
+    `ExactNeighbours.lists` gives them; `crowded` uint8 [c, 16].
     """
 
     texts: np.ndarray
@@ -82,7 +82,7 @@ class KnownQueries:
     crowded: np.ndarray
 
     def to_bytes(self) -> bytes:
-        """A Parquet file with a row for each text; the crowded ones have no neighbours."""
+        """Return a Parquet file with a row for each text; crowded ones have no neighbours."""
         depth = self.gains.shape[1]
         columns = {
             "row_hash": hash_column(np.concatenate([self.texts, self.crowded])),
@@ -99,8 +99,9 @@ class KnownQueries:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "KnownQueries":
-        """The queries that a file from `to_bytes` holds. Raises DamagedIndexError for other
-        bytes.
+        """Return the queries of a file that `to_bytes` made.
+
+        Raises DamagedIndexError for other bytes.
         """
         with refuse_damage(
             "the queries of the index are not what was written", kind=DamagedIndexError
@@ -118,7 +119,7 @@ class KnownQueries:
 
 
 def _lists(values: np.ndarray, nulls: int) -> pa.Array:
-    """Rows of a matrix as a list column, followed by nulls."""
+    """Return rows of a matrix as a list column, followed by nulls."""
     offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * values.shape[1])
     lists = pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
     return pa.concat_arrays([lists, pa.nulls(nulls, lists.type)])

@@ -1,8 +1,8 @@
-"""Which rows of rewritten shards are rows that the index has: matched by text, by id first.
+"""Matching rows of rewritten shards with rows of the index: by text, first by id.
 
-Rows are cut into buckets by their hash, so that every bucket can be matched apart. A row that is
-matched keeps its place in the index, whatever shard it is in now; its vector is that of the same
-text in the same space.
+Rows are cut into buckets by their hash, so that every bucket can be matched alone. A matched row
+keeps its place in the index, whatever shard it is in now; its vector is that of the same text in
+the same space.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _OFFSET = 8  # bytes
 
 
 def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
-    """The table's rows by the first bits of their hash, each bucket in the table's order."""
+    """Return the table's rows by the first bits of their hash, in the table's order."""
     if buckets == 1:
         return [table]
     first = hash_prefixes(as_hashes(table.column("row_hash"))) >> np.uint64(32)
@@ -39,8 +39,9 @@ def by_bucket(table: pa.Table, buckets: int) -> list[pa.Table]:
 
 
 def to_bytes(tables: Sequence[pa.Table]) -> bytes:
-    """Tables of one schema as a file from which `read` takes some: int64 [n + 1] of where they
-    begin, and they.
+    """Return tables of one schema as a file from which `read` takes some.
+
+    The file begins with their offsets, int64 [n + 1].
     """
     parts = [_batch(table) for table in tables]
     ends = np.cumsum([_OFFSET * (len(parts) + 1), *map(len, parts)])
@@ -48,7 +49,7 @@ def to_bytes(tables: Sequence[pa.Table]) -> bytes:
 
 
 def _batch(table: pa.Table) -> bytes:
-    """The rows of a table without their schema; nothing for none."""
+    """Return the rows of a table without their schema; nothing for none."""
     if not len(table):
         return b""
     arrays = [_one_array(column) for column in table.columns]
@@ -64,10 +65,9 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 def read(
     fetch: Callable[[int, int], bytes], schema: pa.Schema, first: int, count: int = 1
 ) -> list[pa.Table]:
-    """Some consecutive tables of a file that `to_bytes` gave, of which `fetch(start, stop)` gives
-    bytes.
+    """Return some consecutive tables of a file that `to_bytes` made.
 
-    Raises SentenceBeamError for bytes that it did not give.
+    `fetch(start, stop)` returns bytes of the file. Raises SentenceBeamError for other bytes.
     """
     damaged = "what a step of the run left for another is not what it wrote"
     ends = np.frombuffer(fetch(_OFFSET * first, _OFFSET * (first + count + 1)), "<i8")
@@ -88,10 +88,10 @@ def _table(part: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of rows of the same text, each row in one pair at most: row numbers in `removed` and in
-    `added`.
+    """Return pairs of rows of the same text: row numbers in `removed` and in `added`.
 
-    As many pairs as there can be; rows that also have the same id are paired first.
+    Each row is in one pair at most, and there are as many pairs as possible; rows that also have
+    the same id are paired first.
     """
     texts = _codes(removed.column("row_hash"), added.column("row_hash"))
     ids = _codes(removed.column("id"), added.column("id"))
@@ -108,7 +108,7 @@ def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]
 
 
 def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """The values of two columns as small integers, equal if they are."""
+    """Return the values of two columns as small integers, equal for equal values."""
     together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
     codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
     numbers = codes.indices.to_numpy().astype(np.int64)
@@ -116,9 +116,7 @@ def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarr
 
 
 def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of equal integers in two arrays, the first in one with the first in the other, and so
-    on.
-    """
+    """Return places of equal integers in two arrays, the first with the first, and so on."""
     order_a = np.argsort(a, kind="stable")
     order_b = np.argsort(b, kind="stable")
     a = a[order_a]

@@ -1,7 +1,7 @@
-"""The names of all files that the steps of an index leave for each other, in one folder of the run.
+"""The names of all files that the steps of an index leave for each other.
 
-The folder is removed as one when the run has committed; what a run leaves that did not, `vacuum`
-removes.
+They are in one folder of the run, which is removed when the run has committed; `vacuum` removes
+that of other runs.
 """
 
 # The held-out texts, which are the queries that recall is measured by.
@@ -23,77 +23,78 @@ HELD_OUT_ROWS = "held-out.arrow"  # rows of the held-out segment, by bucket
 
 
 def exact(segment: int) -> str:
-    """The true neighbours of the queries in a segment."""
+    """Return the name of the queries' true neighbours in a segment."""
     return f"exact-{segment}"
 
 
 def found(segment: int) -> str:
-    """The neighbours of the queries that a search of a segment finds."""
+    """Return the name of the queries' neighbours that a search of a segment finds."""
     return f"found-{segment}"
 
 
 def list_sizes(segment: int) -> str:
-    """The number of rows in each list of a segment."""
+    """Return the name of the numbers of rows in each list of a segment."""
     return f"lists-{segment}"
 
 
 def part(group: int, number: int) -> str:
-    """The rows of a part of the sample."""
+    """Return the name of the rows of a part of the sample."""
     return f"sample-{group}-{number}"
 
 
 def held_out(group: int) -> str:
-    """The vectors of a group's held-out rows."""
+    """Return the name of the vectors of a group's held-out rows."""
     return f"held-out-{group}"
 
 
 def held_out_locator(group: int) -> str:
-    """The locator of a group's held-out rows."""
+    """Return the name of the locator of a group's held-out rows."""
     return f"held-out-{group}.parquet"
 
 
 def sorted_part(turn: int, part: str) -> str:
-    """The rows of a part, sorted by their cells in a pass."""
+    """Return the name of the rows of a part, sorted by their cells in a pass."""
     return f"sorted-{turn}-{part}"
 
 
 def counts(turn: int, part: str) -> str:
-    """The number of rows of a part in each cell."""
+    """Return the name of the numbers of a part's rows in each cell."""
     return f"counts-{turn}-{part}.npy"
 
 
 def places(turn: int) -> str:
-    """The places of each cell's rows in the parts: int64 [cells, 2, parts], first and last."""
+    """Return the name of the places of each cell's rows in the parts.
+
+    They are int64 [cells, 2, parts], first and last.
+    """
     return f"places-{turn}"
 
 
 def lists_after(turn: int) -> str:
-    """The centroids of all lists after a pass."""
+    """Return the name of the centroids of all lists after a pass."""
     return f"lists-after-{turn}.npy"
 
 
 def lists_of_cell(cell: int, turn: int | None) -> str:
-    """The centroids of a cell's lists after a pass; None is the only pass."""
-    return f"lists-{cell}-{0 if turn is None else turn}.npy"
+    """Return the name of the centroids of a cell's lists after a pass; None is the only pass."""
+    return f"lists-{cell}-{turn or 0}.npy"
 
 
 def rows(kind: str, number: int) -> str:
-    """The rows of a group of added shards, or those of a segment that are in removed shards, by
-    bucket.
-    """
+    """Return the name of rows by bucket: added ones of a group, removed ones of a segment."""
     return f"{kind}-{number}.arrow"
 
 
 def moved(bucket: int) -> str:
-    """The new places of a bucket's rows, by segment."""
+    """Return the name of the new places of a bucket's rows, by segment."""
     return f"moved-{bucket}.arrow"
 
 
 def new(bucket: int) -> str:
-    """The new rows of a bucket for the lists, by group."""
+    """Return the name of the new rows of a bucket for the lists, by group."""
     return f"new-{bucket}.arrow"
 
 
 def held(bucket: int) -> str:
-    """The new rows of a bucket that are held out."""
+    """Return the name of the new rows of a bucket that are held out."""
     return f"held-{bucket}.arrow"

@@ -1,24 +1,29 @@
-"""An index brought up to date with its store: what is known of one update, kept in a file for all
-of its steps.
+"""An index update: the facts that all of its steps need, kept in a file.
 
-The steps, each spread over workers if its line says so:
+The steps; those "for each" are spread over workers:
 
 1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are
-   gone (removed).
-2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by
-   bucket of their hash. Where no shard came or went, each segment is only compared with its
-   checksums.
-3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its
-   place, as its vector is the same; the other removed rows are deleted, the other added rows are
-   new.
-4. `index_update_segments.decide`: which segments stay, which are rewritten, where new rows go.
-5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows
-   of it changed.
-6. `index_update_recall.conclude`: recall measured again; the manifest's entry, or why the index has
-   to be retrained.
+missing (removed).
 
-A file of the index that is not what was written is never read any further: the index is trained and
-built anew from the shards, and those are checked then too.
+2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by
+bucket of their hash. If no shard was added or removed, each segment is only compared with its
+checksums.
+
+3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its
+place, since its vector is the same; the other removed rows are deleted, the other added rows are
+new.
+
+4. `index_update_decision.decide`: which segments stay, which are rewritten, which take the new
+rows.
+
+5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows
+of it changed.
+
+6. `index_update_recall.conclude`: recall is measured again; the manifest's entry, or why the index
+has to be retrained.
+
+A damaged file of the index is not read any further: the index is trained and built again from the
+shards, which are checked then too.
 """
 
 import functools
@@ -42,17 +47,19 @@ from transforms.store.index_files import locators
 from transforms.store.records import Problem
 
 HELD_OUT = "held-out"
-ADDED, REMOVED, STANDING = "added", "removed", "standing"
+ADDED = "added"
+REMOVED = "removed"
+STANDING = "standing"
 ShardRows = tuple[str, int, str | None]  # path relative to the store, rows, sha256
 
 
 @dataclass(frozen=True)
 class IndexUpdate(JsonEntry):
-    """What is known before any row is read.
+    """The facts that are known before any row is read.
 
     `current` is the manifest's entry of the index to update, `added` the shards that it does not
-    know, in groups, `removed` those that are gone, `shards` all that the new snapshot has. `merge`
-    asks for one segment; `unit` says that all rows in the index are of length 1.
+    know, in groups, `removed` those that are missing, `shards` all that the new snapshot has.
+    `merge` asks for one segment; `unit` says that all rows in the index are of length 1.
     """
 
     current: IndexEntry
@@ -76,15 +83,13 @@ class IndexUpdate(JsonEntry):
 
     @property
     def is_none(self) -> bool:
-        """Whether the index stays as it is: no shard came or went, and there is nothing to
-        merge.
-        """
+        """Whether the index stays: no shard was added or removed, nothing to merge."""
         in_lists = sum(segment.kind != HELD_OUT for segment in self.segments.values())
         return not (self.added or self.removed or (self.merge and in_lists > 1))
 
     @property
     def metric(self) -> str:
-        """The metric that scores are computed by, ip or l2."""
+        """The metric of the scores, ip or l2."""
         return scored_by(self.current.metric)
 
     @cached_property
@@ -106,15 +111,16 @@ class IndexUpdate(JsonEntry):
 
     @property
     def group_starts(self) -> np.ndarray:
-        """Place of each group's first shard in `added_shards`, and the end: int64 [groups + 1]."""
+        """The place of each group's first shard in `added_shards`, and the end.
+
+        int64 [groups + 1].
+        """
         return np.cumsum([0, *(len(group) for group in self.added)])
 
 
 @dataclass(frozen=True)
 class IndexUpdateJob:
-    """Store, run, dimension and the index's metric: if the steps of an update find everything
-    else.
-    """
+    """Store, run, dimension and metric, by which the steps of an update find the rest."""
 
     root: str
     run: str
@@ -127,15 +133,15 @@ class IndexUpdateJob:
         return Folder(self.root, self.run, "update", self.metric)
 
     def update(self) -> IndexUpdate:
-        """The update that `begin` put on record; a process reads it once."""
+        """Return the update that `begin` recorded; a process reads it once."""
         return _on_record(self)
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
-        """The plan by which the current index was trained."""
+        """Return the plan by which the current index was trained."""
         return plan_for(update.current.factory, update.rows, self.dim, update.metric)
 
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
-        """The held-out texts whose true neighbours were known before this update."""
+        """Return the held-out texts whose true neighbours are known already."""
         named = update.current.queries
         return KnownQueries.from_bytes(
             index_files.read(self.folder.stored(named.path), named.sha256)
@@ -148,10 +154,9 @@ def _on_record(job: IndexUpdateJob) -> IndexUpdate:
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
-    """Put the update on record; what has to be read: groups of added shards, segments that rows may
-    be gone from.
+    """Record the update, and return the groups of added shards and the segments to read.
 
-    Where the index stays as it is, its segments are read to see whether they are what was written.
+    If the index stays, its segments are read to check them.
     """
     job.folder.put(scratch.PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
     if update.is_none:
@@ -163,9 +168,7 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the reading of rows ended: as it should, or with a damaged file of the last index, or a
-    damaged shard.
-    """
+    """The end of a reading: sound, a damaged file of the last index, or a damaged shard."""
 
     damaged: str | None = None
     problem: Problem | None = None
@@ -173,7 +176,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class SegmentState:
-    """A current segment as it is after the rows were matched."""
+    """A current segment after the rows were matched."""
 
     job: IndexUpdateJob
     update: IndexUpdate
@@ -194,7 +197,7 @@ class SegmentState:
 
     @cached_property
     def table(self) -> pa.Table:
-        """Its locator, with the moves in it."""
+        """Its locator, with the moves applied."""
         return moved(
             self.update, locators.from_bytes(self.job.folder.locator(self.segment)), self._moves
         )
@@ -208,7 +211,7 @@ class SegmentState:
 
 
 def moved(update: IndexUpdate, locator: pa.Table, moves: pa.Table) -> pa.Table:
-    """A locator with the places that matching found for its rows."""
+    """Return a locator with the places that matching found for its rows."""
     if not len(moves):
         return locator
     local, shard, row = (moves.column(name).to_numpy() for name in ("local", "shard", "row"))

@@ -1,6 +1,4 @@
-"""Recall of an updated index: by held-out texts, whose true neighbours are kept from one update to
-the next.
-"""
+"""Recall of an updated index, by held-out texts whose true neighbours are kept."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -45,18 +43,17 @@ class BuiltSegment:
 
 @dataclass(frozen=True)
 class SegmentBuild:
-    """A segment as it was built, or the line that names the damaged file of the last index."""
+    """A built segment, or the line that names the damaged file of the last index."""
 
     built: BuiltSegment | None = None
     damaged: str | None = None
 
 
 def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) -> None:
-    """Leave the held-out texts to report on: vectors, hashes, and their places among the known ones
-    (-1: none).
+    """Leave the held-out texts to report on: vectors, hashes, places among the known ones.
 
-    A text whose neighbours are not known is left out, until there are so many that all rows are
-    read for them.
+    The place is -1 if a text's neighbours are not known. Such texts are left out, until there are
+    so many that all rows are read for them.
     """
     known = job.known_queries(update)
     folder = job.folder
@@ -77,7 +74,7 @@ def leave_queries(job: IndexUpdateJob, update: IndexUpdate, crowded: list[str]) 
 
 
 def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
-    """Place of each key among ascending distinct ones, -1 if it is not there."""
+    """Return the place of each key among ascending distinct ones, -1 if it is missing."""
     place = np.searchsorted(ordered, wanted)
     there = place < len(ordered)
     there[there] = ordered[place[there]] == wanted[there]
@@ -85,7 +82,7 @@ def _places(wanted: np.ndarray, ordered: np.ndarray) -> np.ndarray:
 
 
 def _held_out_rows(job: IndexUpdateJob, update: IndexUpdate) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors and hashes of the rows that were held out before the update and still are."""
+    """Return vectors and hashes of the rows that stay held out in the update."""
     if update.held_out is None:
         return np.empty((0, job.dim), np.float32), np.empty((0, 16), np.uint8)
     state = SegmentState(job, update, update.held_out)
@@ -102,7 +99,7 @@ def leave_segment_recall(
     exact: ExactNeighbours,
     keep: np.ndarray | None,
 ) -> None:
-    """Leave what a segment says of the queries, searched as the index is."""
+    """Leave a segment's neighbours of the queries, searched with the index's settings."""
     current = update.current
     nprobes = sorted({max(1, current.nprobe), max(1, current.nprobe_for(DEEP))})
     leave_recall(job.folder, *built, exact, keep, depth_for(DEEP, current.rerank), nprobes)
@@ -115,11 +112,11 @@ def known_neighbours(
     numbers: dict[int, np.ndarray],
     locator: Callable[[], pa.Table],
 ) -> ExactNeighbours:
-    """The queries' true neighbours among rows that the index had before the update.
+    """Return the queries' true neighbours among rows that the index had before.
 
     `numbers` maps local rows of current segments to local rows of the target, -1 for deleted ones;
-    `locator` gives the target's locator as far as these rows go. For queries whose neighbours are
-    not known all those rows are read.
+    `locator` returns the target's locator for these rows. For queries whose neighbours are not
+    known all those rows are read.
     """
     queries = job.folder.take(scratch.QUERIES)
     place = job.folder.take(scratch.KNOWN)
@@ -147,7 +144,7 @@ def known_neighbours(
 def _search(
     job: IndexUpdateJob, exact: ExactNeighbours, locator: pa.Table, target: int
 ) -> ExactNeighbours:
-    """Neighbours among all live rows of a locator, read from their shards."""
+    """Return neighbours among all live rows of a locator, read from their shards."""
     shards, names = locators.shards_of(locator)
     row = locator.column("row").to_numpy()
     for number, name in enumerate(names):
@@ -163,11 +160,9 @@ def _search(
 
 
 def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFact | TrainingGroup]:
-    """The updated index; or, if its quantizer serves its rows no longer, the groups of one to be
-    trained.
+    """Yield the updated index, or the groups of an index to train in its place.
 
-    These too if a file of the last index is damaged, of which there is a line then instead of a
-    segment.
+    The latter if the quantizer no longer fits the rows, or a file of the last index is damaged.
     """
     job = found[0][0]
     built = [build.built for _, build in found if build.built is not None]
@@ -184,16 +179,14 @@ def conclude(found: list[tuple[IndexUpdateJob, SegmentBuild]]) -> Iterator[RunFa
 
 
 def retrain(job: IndexUpdateJob, why: str) -> list[TrainingGroup]:
-    """The groups of an index to be trained and built instead of the update."""
+    """Return the groups of an index to be trained and built instead of the update."""
     update = job.update()
     shards = [(path, rows, sha256) for path, rows, sha256 in update.shards]
     return index_build.begin(job, shards, update.request, update.current, why, unit=update.unit)
 
 
 def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry, str | None]:
-    """The manifest's entry of the index, with recall measured again; and why to retrain instead, if
-    at all.
-    """
+    """Return the index with recall measured again, and why to retrain instead, if at all."""
     update = job.update()
     folder = job.folder
     built = sorted(built, key=lambda b: b.segment.number)
@@ -218,18 +211,17 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         ),
     )
     then = update.current.trained
-    high = recall.high if recall else None
     before = Fit(then.imbalance, then.closeness, then.recall)
-    now = Fit(imbalance(sizes), closeness_of(listed), recall.value if recall else None, high)
+    now = Fit(imbalance(sizes), closeness_of(listed), None)
+    if recall is not None:
+        now = replace(now, recall=recall.value, high=recall.high)
     return entry, drifted(before, now, update.metric)
 
 
 def _measured(
     update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
-    """Recall of the index as it is searched, over all rows and over the new ones; None if none
-    can be measured.
-    """
+    """Return recall over all rows and over the new ones; None if it cannot be measured."""
     if found is None:
         return None, None
     nprobe = max(1, update.current.nprobe_for(exact.k))
@@ -242,11 +234,13 @@ def _measured(
     tuned = None
     if recall:
         tuned = TunedRecallEntry(**recall, nprobe=nprobe, rerank=rerank, target=target)
-    return tuned, RecallEntry(**changed) if changed else None
+    if not changed:
+        return tuned, None
+    return tuned, RecallEntry(**changed)
 
 
 def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
-    """The queries whose true neighbours are known for the next update too."""
+    """Return the queries whose true neighbours are known for the next update too."""
     settled = exact.at(K).settled
     gains, positions, bound = (array[settled] for array in exact.lists())
     texts = job.folder.take(scratch.TEXTS)[settled]
@@ -254,7 +248,10 @@ def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
 
 
 def _new_positions(built: list[BuiltSegment]) -> Callable[[np.ndarray], np.ndarray]:
-    """A test of positions: is the row new? The segments are in the order of their numbers."""
+    """Return a test whether positions are new rows.
+
+    The segments are in the order of their numbers.
+    """
     numbers, first = np.array([(b.segment.number, b.first_new) for b in built]).T
 
     def is_new(positions: np.ndarray) -> np.ndarray:

@@ -1,6 +1,4 @@
-"""The rows of an index update: which rows of the added shards the index has already, and which are
-new.
-"""
+"""The rows of an index update: rows of added shards that the index has already, and new rows."""
 
 from dataclasses import dataclass
 
@@ -29,11 +27,10 @@ from transforms.store.shards.reading import check_shard, read_shard
 
 @dataclass(frozen=True)
 class BucketMatch:
-    """The counts of matching one bucket: rows deleted by segment, new rows of the lists by group,
-    rows that moved.
+    """The counts of one matched bucket.
 
-    `held` new rows are held out; `crowded` are texts (hex) that have too many copies from now on to
-    be held out.
+    `deleted` rows by segment, `new` rows of the lists by group, and rows that `moved`. `held` new
+    rows are held out; `crowded` texts (hex) have too many copies from now on to be held out.
     """
 
     deleted: dict[int, int]
@@ -81,9 +78,7 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
 
 
 def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> pa.Table:
-    """The rows of a segment that are in removed shards; left by bucket too, for the held-out
-    segment: all its rows.
-    """
+    """Return the rows of a segment in removed shards; leave the held-out segment's rows."""
     segment = update.segments[number]
     if segment.kind == HELD_OUT:
         job.folder.check(segment)  # its vectors are read by each of the next steps
@@ -100,9 +95,7 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> p
 
 @progress.stage("index: matching rows")
 def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
-    """Match one bucket's rows; leave by segment the rows that moved or are deleted, and by group
-    those that are new.
-    """
+    """Match one bucket's rows; leave moved and deleted rows by segment, new ones by group."""
     update = job.update()
     folder = job.folder
     by_segment = {
@@ -145,7 +138,7 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
 
 
 def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarray) -> pa.Table:
-    """The new place of each row of the removed shards; shard -1 for those that are deleted."""
+    """Return the new place of each row of the removed shards; shard -1 for deleted rows."""
     where = np.full(len(removed), -1)
     where[kept] = place
     found = added.select(["shard", "row", "id"]).take(pa.array(where, mask=where < 0))
@@ -158,9 +151,7 @@ def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarr
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, rows: pa.Table, held_texts: np.ndarray
 ) -> tuple[list[pa.Table], pa.Table, tuple[str, ...]]:
-    """New rows of the lists by group, in order; those held out; the texts that have too many copies
-    to be held out.
-    """
+    """Return new rows of the lists by group, those held out, and new crowded texts."""
     hashes = as_hashes(rows.column("row_hash").combine_chunks())
     below = int(update.current.trained.held_out_below, 16)
     held, crowded = newly_held_out(
@@ -181,7 +172,7 @@ def _new_rows(
 def _held_texts(
     job: IndexUpdateJob, update: IndexUpdate, bucket: int, moves: dict[int, pa.Table]
 ) -> np.ndarray:
-    """Keys of the bucket's rows that stay held out."""
+    """Return the keys of the bucket's rows that stay held out."""
     if update.held_out is None:
         return np.empty(0, "S16")
     (held,) = job.folder.tables(scratch.HELD_OUT_ROWS, matching.HELD, bucket)

@@ -1,14 +1,11 @@
-"""The segments of an index update: new rows as a delta, deleted and moved rows in the locators,
-compaction.
+"""Writing the segments of an index update: deltas of new rows, changed locators, compaction.
 
-A segment's file is never written again. Where segments are compacted, their codes are copied into a
+A segment's file is never written again. If segments are compacted, their codes are copied into a
 new one.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from operator import attrgetter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +16,15 @@ from transforms.index import SegmentFile, TrainedIndex, train
 from transforms.index.choose import plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter
-from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps.index import matching, scratch
-from transforms.steps.index.files import group_by_size, most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
+from transforms.steps.index.update_decision import TargetSegment
 from transforms.steps.index.update_recall import (
     BuiltSegment,
     SegmentBuild,
     known_neighbours,
-    leave_queries,
     leave_segment_recall,
 )
-from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.entries import ChangeEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import take_rows
@@ -39,130 +32,9 @@ from transforms.store.shards.reading import take_rows
 BLOCK_ROWS = 10_000
 
 
-@dataclass(frozen=True)
-class TargetSegment:
-    """A segment of the updated index: the current segments and the groups with new rows that make
-    it.
-
-    Where it is not to be rewritten it is its only source, whose file stays.
-    """
-
-    number: int
-    kind: str
-    sources: tuple[int, ...]
-    groups: tuple[int, ...] = ()
-    rewrite: bool = True
-
-
-@dataclass(frozen=True)
-class RowSource:
-    """The rows of a segment that is rewritten, or the new rows of a group."""
-
-    rows: int
-    segment: int | None = None
-    group: int | None = None
-
-
-def decide(
-    matches: list[tuple[IndexUpdateJob, BucketMatch]],
-) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
-    """The segments of the updated index, each to be built; left for that: the queries, and the
-    counts of the change.
-
-    1. A segment that has no row left goes.
-    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
-       piled up; if one segment is asked for, it is all of them. A segment that would be
-       rewritten alone, and for no deleted rows, stays: it is a base segment from now on.
-    3. The other segments stay as files. Those to rewrite are packed in order into new base
-       segments, together with the new rows if the compaction takes these in; otherwise new rows
-       become delta segments. Each gets a new number.
-    4. The held-out segment is written again as a whole if rows join it: it is small, and every
-       search scans it.
-    """
-    job = matches[0][0]
-    found = [match for _, match in matches]
-    update = job.update()
-    deleted = {number: sum(match.deleted[number] for match in found) for number in update.segments}
-    new = {group: sum(match.new[group] for match in found) for group in range(len(update.added))}
-    held = sum(match.held for match in found)
-
-    parts = [
-        SegmentRows(
-            segment.number,
-            segment.kind == "delta",
-            segment.rows,
-            segment.live - deleted[segment.number],
-        )
-        for segment in update.segments.values()
-        if segment.kind != HELD_OUT and segment.live > deleted[segment.number]
-    ]
-    due = _compaction(update, parts, sum(new.values()))
-    rewritten = [part for part in parts if part.number in due.numbers]
-    groups = [group for group, rows in new.items() if rows]
-    if len(rewritten) == 1 and not rewritten[0].worn and not (due.with_new and groups):
-        rewritten = []
-
-    targets = []
-    for part in parts:
-        if part not in rewritten:
-            if part.number in due.numbers:
-                kind = "base"
-            else:
-                kind = update.segments[part.number].kind
-            targets.append(TargetSegment(part.number, kind, (part.number,), rewrite=False))
-
-    limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
-    into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
-    into_deltas = [RowSource(new[group], group=group) for group in groups]
-    if due.with_new:
-        into_base = [*into_base, *into_deltas]
-        into_deltas = []
-    written = [("base", items) for items in group_by_size(into_base, attrgetter("rows"), limit)]
-    written += [("delta", items) for items in group_by_size(into_deltas, attrgetter("rows"), limit)]
-    for number, (kind, items) in enumerate(written, start=1 + max(update.segments)):
-        sources = tuple(item.segment for item in items if item.segment is not None)
-        new_rows = tuple(item.group for item in items if item.group is not None)
-        targets.append(TargetSegment(number, kind, sources, new_rows))
-    compacted = any(target.rewrite and target.sources for target in targets)
-
-    current = update.held_out
-    if current is not None and (held or current.live > deleted[current.number]):
-        targets.append(
-            TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=bool(held))
-        )
-    elif held:
-        number = 1 + max([*update.segments, *(target.number for target in targets)])
-        targets.append(TargetSegment(number, HELD_OUT, ()))
-
-    leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
-    change = ChangeEntry(
-        what="compacted" if compacted else "followed",
-        why=due.why if compacted else "",
-        added=sum(new.values()) + held,
-        deleted=sum(deleted.values()),
-        moved=sum(match.moved for match in found),
-    )
-    decision = {"targets": [asdict(target) for target in targets], "change": change.to_json()}
-    job.folder.put(scratch.DECISION, json.dumps(decision, sort_keys=True).encode())
-    yield from ((job, target) for target in targets)
-
-
-def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
-    """The segments due to be rewritten; all of them if one segment is wanted and there is a
-    reason to rewrite.
-    """
-    due = compaction(parts, new_rows)
-    everything = frozenset(part.number for part in parts)
-    if update.merge and len(parts) + (new_rows > 0) > 1:
-        return Compaction(everything, True, "one segment was asked for")
-    if due.why and update.request.merge:
-        return replace(due, numbers=everything, with_new=True)
-    return due
-
-
 @progress.stage("index: writing segments")
 def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
-    """Write what has changed of a segment, and leave its part of the recall measurement."""
+    """Write the changes of a segment, and leave its part of the recall measurement."""
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
@@ -176,7 +48,7 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
 def _kept(
     job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, state: SegmentState
 ) -> BuiltSegment:
-    """A segment whose file stays; its locator too, if none of its rows moved or was deleted."""
+    """Return a segment whose file stays; its locator too, if none of its rows changed."""
     segment = replace(state.segment, kind=target.kind)
     if state.touched:
         segment = job.folder.located(segment, state.table)
@@ -195,7 +67,7 @@ def _kept(
 def _rewritten(
     job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, sources: list[SegmentState]
 ) -> BuiltSegment:
-    """A new segment: the live rows of its sources by their codes, then new rows."""
+    """Return a new segment: the live rows of its sources by their codes, then new rows."""
     writer = SegmentWriter(_empty(job, update, target))
     numbers = {}
     refine = None
@@ -211,7 +83,9 @@ def _rewritten(
             _copy_vectors(job, source, refine)
     first_new = writer.rows
     copied = locators.concat([source.table.filter(pa.array(source.keep)) for source in sources])
-    locator = locators.LocatorBuilder([copied] if len(copied) else [])
+    locator = locators.LocatorBuilder()
+    if len(copied):
+        locator.batches.append(copied)
     held = target.kind == HELD_OUT
     if held:
         exact = None
@@ -232,8 +106,9 @@ def _rewritten(
 
 
 def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWriter) -> None:
-    """Append the vectors of a segment's live rows; those of one of an earlier version are read from
-    the shards.
+    """Append the vectors of a segment's live rows.
+
+    Those of an earlier version's segment are read from the shards.
     """
     kept = source.segment.refine
     if kept:
@@ -257,7 +132,7 @@ def _copy_vectors(job: IndexUpdateJob, source: SegmentState, refine: RefineWrite
 
 
 def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> bytes:
-    """The index without rows, as bytes, that a rewritten segment starts from."""
+    """Return the index without rows, as bytes, from which a rewritten segment starts."""
     if target.kind == HELD_OUT:
         return train(
             plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32)
@@ -266,8 +141,9 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
 
 
 def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
-    """The trained index that the segments share. Raises DamagedIndexError if its file is not
-    what was written.
+    """Return the trained index that the segments share.
+
+    Raises DamagedIndexError if its file is not what was written.
     """
     trained = update.current.trained
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
@@ -276,16 +152,18 @@ def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
 def _new_rows(
     job: IndexUpdateJob, update: IndexUpdate, groups: tuple[int, ...], held: bool
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Shards with their new rows, ascending int64, in the shards' order: those held out, or those
-    of some groups.
+    """Yield shards with their new rows, ascending int64, in the shards' order.
+
+    These are the held-out rows, or those of some groups.
     """
-    first, count = (0, 1) if held else (groups[0], groups[-1] - groups[0] + 1) if groups else (0, 0)
-    name = scratch.held if held else scratch.new
-    buckets = range(update.buckets) if count else range(0)
-    found = [job.folder.tables(name(bucket), matching.NEW, first, count) for bucket in buckets]
-    table = pa.concat_tables(
-        [matching.NEW.empty_table(), *(part for parts in found for part in parts)]
-    )
+    tables = [matching.NEW.empty_table()]
+    for bucket in range(update.buckets):
+        if held:
+            tables += job.folder.tables(scratch.held(bucket), matching.NEW, 0)
+        elif groups:
+            count = groups[-1] - groups[0] + 1
+            tables += job.folder.tables(scratch.new(bucket), matching.NEW, groups[0], count)
+    table = pa.concat_tables(tables)
     shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
     order = np.lexsort((row, shard))
     numbers, starts = np.unique(shard[order], return_index=True)
@@ -296,9 +174,7 @@ def _new_rows(
 def _new_vectors(
     job: IndexUpdateJob, new: Iterator[tuple[str, np.ndarray]], locator: locators.LocatorBuilder
 ) -> Iterator[np.ndarray]:
-    """Vectors of new rows, float32 [n, d], many shards' in a block; their places are added to the
-    locator.
-    """
+    """Yield vectors of new rows, float32 [n, d], in blocks; add their places to the locator."""
     waiting: list[np.ndarray] = []
     for shard, rows in new:
         found = take_rows(

@@ -1,6 +1,4 @@
-"""The work that a run's index needs: none, an update of the last one, or training and
-building one.
-"""
+"""The work that a run's index needs: none, an update, or training and building."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,7 +22,7 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.runs.settled import Settled
 
-# how far to look for an index to update, where snapshots without one came between
+# how far back to look for an index to update, past snapshots without one
 SNAPSHOTS_BACK = 32
 # "added" and a group, or "removed" or "standing" and a segment
 RowsToRead = tuple[IndexUpdateJob, str, int]
@@ -33,8 +31,7 @@ RowsToRead = tuple[IndexUpdateJob, str, int]
 def choose_work(
     fact: RunFact, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
 ) -> Iterator[RowsToRead | TrainingGroup | RunFact]:
-    """The rows to read for an update, the groups to train on, or the problem that keeps an index
-    from being built.
+    """Yield the rows to read for an update, the groups to train on, or the problem.
 
     A `remembered` request that the rows are too few for becomes `auto`.
     """
@@ -59,19 +56,17 @@ def _work(
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     rows = sum(rows for _, rows, _ in shards)
-    lack = None
-    if remembered:
-        lack = index_choice.lack_of_rows(request.index, rows)
+    last = before.index if before else None
+    required = not remembered and request.target_recall is not None
+    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
     if lack:
         request = replace(request, index="auto")
-    asked = not remembered and request.target_recall is not None
-    why = why_retrain(run, before, request, rows)
-    if lack:
-        why = f"{lack}; from now on it is as auto chooses"
-    last = before.index if before else None
+        why: str | None = f"{lack}; from now on it is as auto chooses"
+    else:
+        why = why_retrain(run, before, request, rows)
     if why is not None or before is None or last is None:
         yield from index_build.begin(
-            job, shards, request, last, why or "", unit=unit, required=asked
+            job, shards, request, last, why or "", unit=unit, required=required
         )
         return
     update = _update(before, last, shards, request, merge, unit)
@@ -86,7 +81,7 @@ def _update(
     merge: bool,
     unit: bool,
 ) -> IndexUpdate:
-    """The update that brings the index of a snapshot to these shards."""
+    """Return the update that brings the index of a snapshot to these shards."""
     old = {unit.path: unit.rows for unit in before.units if unit.path}
     new = {path for path, _, _ in shards}
     added = [shard for shard in shards if shard[0] not in old]
@@ -106,8 +101,7 @@ def _update(
 
 
 def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
-    """The metric of a run's index: asked for, else that of the last index, else what the store
-    remembers.
+    """Return the metric of a run's index: requested, the last index's, or remembered.
 
     `before` is the last snapshot with an index. The store may have been given another metric since,
     without an index.
@@ -120,8 +114,9 @@ def metric_of(request: IndexRequest, run: Run, before: Manifest | None) -> str:
 
 
 def _compared_alike(a: str, b: str, space: Space) -> bool:
-    """Whether two metrics rank the rows of a space alike: over rows of length 1, inner product is
-    the cosine.
+    """Return whether two metrics rank the rows of a space alike.
+
+    Over rows of length 1, inner product is the cosine.
     """
     return a == b or (space.normalize and {a, b} == {"cosine", "ip"})
 
@@ -129,10 +124,10 @@ def _compared_alike(a: str, b: str, space: Space) -> bool:
 def buckets_to_match(
     read: list[tuple[IndexUpdateJob, Reading]],
 ) -> Iterator[tuple[IndexUpdateJob, int] | TrainingGroup | RunFact]:
-    """The buckets to match; the groups to train on, if a file of the index is damaged; or what
-    needs neither.
+    """Yield the buckets to match, or what needs none.
 
-    That is the last index, if it stays as it is, or the problem that a shard is damaged.
+    These are the groups to train on if a file of the index is damaged, the last index if it stays,
+    or the problem of a damaged shard.
     """
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
@@ -149,7 +144,7 @@ def buckets_to_match(
 
 
 def last_with_index(run: Run) -> Manifest | None:
-    """The last snapshot that has an index, if it is not long ago."""
+    """Return the last snapshot that has an index, if it is not long ago."""
     earlier = run.previous
     for _ in range(SNAPSHOTS_BACK):
         try:
@@ -163,36 +158,53 @@ def last_with_index(run: Run) -> Manifest | None:
 
 
 def why_retrain(run: Run, before: Manifest | None, request: IndexRequest, rows: int) -> str | None:
-    """Why the index of an earlier snapshot cannot be updated, in one line; None if it can, ""
-    without one.
+    """Return why the last index cannot be updated, in one line.
+
+    Returns None if it can, "" if there is none.
     """
     current = before.index if before else None
     if before is None or current is None:
         return ""
+    return (
+        _other_vectors(run, before)
+        or _other_index(run, before, request, current, rows)
+        or _damage(run.root, current)
+        or resized(current.trained.corpus, rows)
+    )
+
+
+def _other_vectors(run: Run, before: Manifest) -> str | None:
+    """Return why the vectors of a run are not those of the last index."""
     if before.space.id != run.space.id:
         return "the vectors are of another space"
     if before.generation != run.generation:
         return "everything was embedded anew"
     if before.ranges != run.ranges:
         return "the vectors are stored between other bounds"
-    last = current.request
-    same_metric = _compared_alike(metric_of(request, run, before), current.metric, before.space)
-    if request.kind != last.kind or not same_metric:
+    return None
+
+
+def _other_index(
+    run: Run, before: Manifest, request: IndexRequest, current: IndexEntry, rows: int
+) -> str | None:
+    """Return why a request is not for the kind of the current index."""
+    metric = metric_of(request, run, before)
+    if request.kind != current.request.kind:
+        return "another index was asked for"
+    if not _compared_alike(metric, current.metric, before.space):
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"
-    if (
-        request.index in ("auto", "compact")
-        and current.factory == "Flat"
-        and rows >= index_choice.FLAT_BELOW
-    ):
+    is_chosen = request.index in ("auto", "compact")
+    if is_chosen and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
-    return _damage(run.root, current) or resized(current.trained.corpus, rows)
+    return None
 
 
 def _damage(root: str, index: IndexEntry) -> str | None:
-    """Which file of an index is not there, is of another size, or, if it is needed as a whole,
-    has other bytes.
+    """Return the line for the first file of an index that is missing or damaged.
+
+    Files that are read as a whole are compared by sha256, others by size.
     """
     sizes = {segment.path: segment.bytes for segment in index.segments}
     whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}

@@ -1,6 +1,4 @@
-"""The rows of a store in groups: spherical k-means by the training of the index, or agglomerative
-clustering.
-"""
+"""The rows of a store in groups: spherical k-means, or agglomerative clustering."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +23,10 @@ ROWS_A_CENTRE = 256  # to train on; more move a centre no further
 
 @dataclass(frozen=True)
 class Clustered:
-    """All rows (id, label, distance to the centre; of pieces, piece), and the clusters, the largest
-    first.
+    """All rows with their clusters, and the clusters, the largest first.
 
-    A cluster has label, size, names and ids of the rows nearest to its centre, and that as
-    centroid.
+    A row has id, label and distance to the centre, a piece also piece. A cluster has label, size,
+    names and ids of the rows nearest to its centre, and its centroid.
     """
 
     rows: pa.Table
@@ -37,10 +34,10 @@ class Clustered:
 
 
 def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
-    """Group the selected rows by the nearest of so many centres, found by k-means over a sample.
+    """Group the selected rows by the nearest of `clusters` centres of k-means over a sample.
 
-    The folder takes a file with all vectors. Raises OptionError if there are more clusters than
-    rows.
+    A file with all vectors is put into the folder. Raises OptionError if there are more clusters
+    than rows.
     """
     rows = len(selection)
     if clusters > rows > 0:
@@ -56,7 +53,8 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
     for start in progress.over(range(0, len(stored), BLOCK), "choosing clusters", "blocks of rows"):
         part = slice(start, start + BLOCK)
         found = coarse_search(trained, np.ascontiguousarray(stored.vectors[part]), 1)
-        label[part], score[part] = found.lists[:, 0], found.scores[:, 0]
+        label[part] = found.lists[:, 0]
+        score[part] = found.scores[:, 0]
     return _clustered(stored, label, score, trained.centroids)
 
 
@@ -101,9 +99,7 @@ def _agglomerated(vectors: np.ndarray, min_score: float) -> np.ndarray:
 def _clustered(
     stored: StoreVectors, label: np.ndarray, score: np.ndarray, centres: np.ndarray
 ) -> Clustered:
-    """The result, with clusters numbered by size; of equal ones the first stays before the
-    second.
-    """
+    """Return the result, with clusters numbered by size, equal ones in their order."""
     size = np.bincount(label, minlength=len(centres))
     order = np.argsort(-size, kind="stable")
     number = np.empty(len(order), np.int32)

@@ -1,7 +1,7 @@
-"""What queries are compared with: the rows of a snapshot, in groups that workers share among them.
+"""The rows of a snapshot that queries are compared with, in groups that workers share.
 
-By its index, whose segments make the groups, or row by row, with shards for groups, if it has
-none.
+If it has an index, its segments make the groups; else rows are compared one by one, with shards for
+groups.
 """
 
 from collections.abc import Iterator
@@ -36,16 +36,16 @@ class ComparedRows(Protocol):
 
     @property
     def groups(self) -> list[Group]:
-        """The groups, in order; there is one at least."""
+        """The groups, in order; at least one."""
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """The lists to look into, once for all groups; None if there are none."""
+        """Return the lists to search, once for all groups; None without lists."""
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
-        """Gains and positions of the best candidates of a group."""
+        """Return gains and positions of the best candidates of a group."""
 
     def hits(self, queries: np.ndarray, found: Found) -> Hits:
-        """The k best rows of each query, from the best candidates of all groups."""
+        """Return the k best rows of each query, from the best candidates of all groups."""
 
 
 def rows_of(
@@ -63,9 +63,7 @@ def rows_of(
 
 
 class ByIndex:
-    """The rows of an index: each group's candidates are those that `search` would have from its
-    segments.
-    """
+    """The rows of an index; a group's candidates are those that `search` finds in its segments."""
 
     def __init__(self, index: IndexEntry, searcher: Searcher, k: int, spare: int):
         self._index = index
@@ -82,7 +80,7 @@ class ByIndex:
         return _groups([segment.rows for segment in self._index.segments])
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """The lists to look into; all of them where k rows are all that there are."""
+        """Return the lists to search; all of them if there are at most k rows."""
         if self._trained is None:
             return None
         live = sum(segment.live for segment in self._index.segments)
@@ -94,7 +92,7 @@ class ByIndex:
 
     @cached_property
     def _trained(self) -> TrainedIndex | None:
-        """What the lists were built from; None if there are none."""
+        """The quantizer of the lists; None without lists."""
         trained = self._searcher.index.trained
         if trained is None:  # segments of earlier versions have the quantizer themselves
             lists = [
@@ -110,7 +108,7 @@ class ByIndex:
         return 0, len(self._index.segments)
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
-        """Gains and positions of the best candidates of some segments."""
+        """Return gains and positions of the best candidates of some segments."""
         gains, positions = scan(
             self._open(group).parts, queries, self._depth, coarse, self._trained
         )
@@ -122,8 +120,10 @@ class ByIndex:
         return self._opened[1]
 
     def hits(self, queries: np.ndarray, found: Found) -> Hits:
-        """The k best rows, by exact score where codes are rough; of queries whose lists hold too
-        few, by more lists.
+        """Return the k best rows.
+
+        If codes are rough, exact scores decide. Queries whose lists hold too few rows search more
+        lists.
         """
         gains, positions = found
         segment = (positions >> 32).astype(np.int32)
@@ -155,10 +155,10 @@ class ByRow:
         return _groups([unit.rows for unit in self._manifest.units if unit.path])
 
     def coarse(self, queries: np.ndarray) -> Coarse | None:
-        """None: there are no lists."""
+        """Return None: there are no lists."""
 
     def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
-        """Gains and positions of the k best rows of some shards."""
+        """Return gains and positions of the k best rows of some shards."""
         scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
         return gains_to_scores(scores, self._metric), positions
 
@@ -209,12 +209,12 @@ def hits_at(found: Found, metric: str) -> Hits:
 
 
 def _groups(sizes: list[int]) -> list[Group]:
-    """Consecutive things of these sizes in groups of at most a million rows, or of one."""
+    """Return consecutive items of these sizes in groups of at most a million rows, or of one."""
     counts = [len(group) for group in group_by_size(sizes, int, GROUP_ROWS)]
     ends = list(accumulate(counts))
     return list(zip([0, *ends], ends, strict=False))
 
 
 def damaged(error: DamagedIndexError) -> DamagedIndexError:
-    """The error with what mends it."""
+    """Return the error with its mend."""
     return DamagedIndexError(f"{error}; `sentence-beam index` makes it again")

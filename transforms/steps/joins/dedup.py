@@ -1,4 +1,4 @@
-"""The rows of a store that say nearly the same, and which one of each group is kept."""
+"""Near-duplicate rows of a store, and the one of each group that is kept."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +22,18 @@ from transforms.search import Searcher, Selection
 from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
 from transforms.store.manifest import Manifest
 
-SHOWN_GROUPS, SHOWN_ROWS = 5, 3
+SHOWN_GROUPS = 5
+SHOWN_ROWS = 3
 
 
 @dataclass(frozen=True)
 class Deduplicated:
-    """All rows (id, component, keep, score to the keeper; of pieces, piece), and what there is to
-    say of them.
+    """All rows with their components, and facts about these.
 
-    `groups` are components of several rows; `largest` has some rows of the largest ones, the keeper
-    first, with the first 200 characters of their texts. Of `sampled` pairs of some rows with any
-    other, `found` is the share that the comparison saw.
+    A row has id, component, keep and score to the keeper, a piece also piece. `groups` are
+    components of several rows; `largest` has some rows of the largest ones, the keeper first, with
+    the first 200 characters of their texts. `found` is the share of `sampled` near pairs of some
+    rows that the comparison found.
     """
 
     rows: pa.Table
@@ -44,11 +45,11 @@ class Deduplicated:
 
 
 def deduplicate(selection: Selection, min_score: float, folder: Path) -> Deduplicated:
-    """Group the selected rows: two rows of a cosine of `min_score` or more are in one component.
+    """Group the selected rows: rows with a cosine of `min_score` or more are one component.
 
-    So are copies of a text. A component's keeper is its row with the smallest id, the first of the
-    store if several have it. The folder takes a file with all vectors. Raises OptionError if there
-    are no rows.
+    Copies of a text are, too. A component's keeper is its row with the smallest id, the first of
+    the store if several have it. A file with all vectors is put into the folder. Raises OptionError
+    without rows.
     """
     stored = StoreVectors.read(selection, folder)
     near = _lists(stored, min_score)
@@ -60,7 +61,7 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
         copies = np.flatnonzero(originals != np.arange(len(stored)))
         components.join(copies, originals[copies])
         alone = near.copy()
-        alone[copies] = -1  # in no list: their original stands for them
+        alone[copies] = -1  # in no list: their original represents them
     for first, second in near_pairs(stored.vectors, alone, min_score):
         components.join(first, second)
     found, sampled = share_found(stored.vectors, near, min_score)
@@ -72,7 +73,7 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
 
 
 def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.Table:
-    """Some rows of the largest components of several rows, as `Deduplicated` has them."""
+    """Return some rows of the largest components, as `Deduplicated` has them."""
     sizes = np.bincount(component)
     groups = np.argsort(-sizes, kind="stable")[:SHOWN_GROUPS]
     keep = rows.column("keep").to_numpy()
@@ -87,9 +88,7 @@ def _largest(stored: StoreVectors, rows: pa.Table, component: np.ndarray) -> pa.
 
 
 def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
-    """The lists near each row: one for all if every pair can be compared, else those of the
-    index, or new ones.
-    """
+    """Return the lists near each row: one if every pair can be compared, else those of an index."""
     if len(stored) < FLAT_BELOW:
         return one_list(len(stored))
     plan = plan_for(
@@ -100,7 +99,7 @@ def _lists(stored: StoreVectors, min_score: float) -> np.ndarray:
 
 
 def _of_index(manifest: Manifest) -> TrainedIndex | None:
-    """What the store's index was trained to, if its lists are about vectors of length 1."""
+    """Return the quantizer of the store's index, if its lists are for vectors of length 1."""
     alike = manifest.metric == "cosine" or manifest.space.normalize
     trained = Searcher(manifest).index.trained if alike else None
     if trained is not None and hasattr(trained.index, "quantizer"):

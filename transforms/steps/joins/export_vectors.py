@@ -1,6 +1,4 @@
-"""The rows of a snapshot as files of other programs: a matrix of numpy, an index of faiss, a table
-of LanceDB.
-"""
+"""The rows of a snapshot as files of other programs: numpy, faiss, LanceDB."""
 
 import json
 from collections.abc import Iterator
@@ -26,13 +24,11 @@ from transforms.store.manifest import Manifest
 from transforms.store.shards.columns import PLACE_COLUMNS, own_columns
 from transforms.store.shards.reading import open_shard
 
-VECTORS, INDEX, IDS, ABOUT, TABLE = (
-    "vectors.npy",
-    "index.faiss",
-    "ids.parquet",
-    "vectors.json",
-    "rows",
-)
+VECTORS = "vectors.npy"
+INDEX = "index.faiss"
+IDS = "ids.parquet"
+ABOUT = "vectors.json"
+TABLE = "rows"
 
 
 def export_vectors(

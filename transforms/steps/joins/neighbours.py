@@ -1,14 +1,13 @@
-"""The rows of a store nearest to many queries: blocks of queries, each compared with one group of
-rows after the other.
+"""The rows of a store nearest to many queries, by blocks of queries and groups of rows.
 
-A block's queries, and what each group has for them, are files in the folder `_work` of the output,
-so that only descriptions travel. A block's result is one file, named by the block and written once:
-what is there is not made again.
+A block's queries, and each group's candidates for them, are files in the folder `_work` of the
+output, so that only descriptions travel. A block's result is one file, named by the block and
+written once; an existing one is not made again.
 """
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.base import progress
-from transforms.base.arrow import as_matrix, parquet_bytes, table_of
+from transforms.base.arrow import parquet_bytes, table_of
 from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
@@ -27,28 +26,26 @@ from transforms.index.parts import Coarse, Found
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
+from transforms.steps.joins.queries import Queries, StoredRows, stored_queries
 from transforms.store.manifest import Manifest, read_resolved
 from transforms.store.records import Problem
-from transforms.store.shards.reading import open_shard, take_rows
+from transforms.store.shards.reading import take_rows
 
 BLOCK_ROWS = 32_768
 BLOCK_BYTES = 128 << 20
 WORK = "_work"
 COUNTS = b"counts"
-StoredRows = tuple[int, str, Sequence[int]]  # number and path of a shard, and rows of it
 
 
 @dataclass(frozen=True)
 class NeighboursJob:
-    """What to find: `k` rows of a snapshot (by its run and digest) for each query, scored
-    `min_score` or more.
+    """The request: `k` rows of a snapshot for each query, scored `min_score` or more.
 
-    `itself` says that the queries are the snapshot's own rows, none of which is a neighbour of its
-    own. `columns` are those of files of queries, `model` and `query_prompt` what these are embedded
-    by, where not as the store remembers. With `texts` a block's file has the texts of rows and
-    queries too, as far as they are known; `query_text` is the column with those of queries that are
-    a store's rows.
-    `where` is a filter of the rows that may be found.
+    `digest` is the snapshot's. `itself` says that the queries are the snapshot's own rows, none of
+    which is a neighbour of its own. `columns` are those of files of queries; `model` and
+    `query_prompt` embed these, if not as the store remembers. With `texts` a block's file has the
+    texts of rows and queries too, as far as they are known; `query_text` is the column with those
+    of queries that are a store's rows. `where` is a filter of the rows that may be found.
     """
 
     store: str
@@ -66,18 +63,19 @@ class NeighboursJob:
     where: str | None = None
 
     def path(self, block: str) -> str:
-        """The file with the neighbours of a block's queries."""
+        """Return the file with the neighbours of a block's queries."""
         return storage.join(self.output, f"neighbours-{block}.parquet")
 
     def work(self, name: str) -> str:
-        """A file that one step leaves for another."""
+        """Return a file that one step leaves for another."""
         return storage.join(self.output, WORK, name)
 
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """Rows of a store that are queries: of some shards (number and path), those from `start` up to
-    `stop`.
+    """Rows of a store that are queries, as parts of shards.
+
+    A part is number and path of the shard, and the rows from `start` up to `stop`.
     """
 
     name: str
@@ -99,10 +97,20 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class BlockRecord:
-    """The file of a block: how many queries it is about, how many rows it has, and how many queries
-    were none.
+class PreparedBlock:
+    """A block whose queries were read; one field is set.
+
+    It is to be compared, or has its file already, or cannot be compared.
     """
+
+    comparison: Comparison | None = None
+    record: "BlockRecord | None" = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """The file of a block: its queries, its rows, and the rejected queries."""
 
     path: str
     queries: int
@@ -110,25 +118,8 @@ class BlockRecord:
     rejected: int
 
 
-@dataclass(frozen=True)
-class Queries:
-    """Queries by name, their vectors float32 [q, dim]; of stored rows, number of the shard and row
-    in it, int64 [q].
-
-    `piece` int32 [q] are their numbers if they are pieces of documents; `texts` are None if
-    unknown.
-    """
-
-    names: list[str]
-    vectors: np.ndarray
-    shard: np.ndarray
-    row: np.ndarray
-    piece: np.ndarray | None = None
-    texts: list[str | None] | None = None
-
-
 def blocks_of(manifest: Manifest) -> list[StoredBlock]:
-    """The rows of a snapshot in blocks of even length, all shards in order."""
+    """Return the rows of a snapshot in blocks of even length, all shards in order."""
     most = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (4 * manifest.space.dim)))
     units = [unit for unit in manifest.units if unit.path]
     parts: list[list[tuple[int, str, int, int]]] = [[]]
@@ -141,50 +132,15 @@ def blocks_of(manifest: Manifest) -> list[StoredBlock]:
                 room = most
             stop = min(unit.rows, start + room)
             parts[-1].append((number, path, start, stop))
-            start, room = stop, room - (stop - start)
+            room -= stop - start
+            start = stop
     return [
         StoredBlock(f"{number:06d}", tuple(block)) for number, block in enumerate(parts) if block
     ]
 
 
-def _stored_queries(parts: Sequence[StoredRows], text: str | None) -> Queries:
-    """Rows of a store as queries, with the texts that a column has."""
-    names: list[str] = []
-    texts: list[str | None] = []
-    columns = ["id", "embedding"]
-    if text is not None:
-        columns.append(text)
-    vectors = []
-    shards = []
-    places = []
-    numbers = []
-    for number, path, rows in progress.over(parts, "reading the queries", "parts of shards"):
-        with open_shard(path) as parquet:
-            pieces = [name for name in ("piece",) if name in parquet.schema_arrow.names]
-        here = np.asarray(rows)
-        table = take_rows(path, here, [*columns, *pieces])
-        names += table.column("id").to_pylist()
-        if text is not None:
-            texts += table.column(text).to_pylist()
-        vectors.append(as_matrix(table.column("embedding").combine_chunks()))
-        shards.append(np.full(len(here), number))
-        places.append(here)
-        numbers += [table.column(name).to_numpy() for name in pieces]
-    piece = np.concatenate(numbers) if numbers else None
-    return Queries(
-        names,
-        np.concatenate(vectors),
-        np.concatenate(shards),
-        np.concatenate(places),
-        piece,
-        texts or None,
-    )
-
-
 class NeighbourSearch:
-    """The steps of a job, as a worker does them; snapshot, model and index are opened when they are
-    first needed.
-    """
+    """The steps of a job in a worker; snapshot, model and index are opened on demand."""
 
     def __init__(self, job: NeighboursJob):
         self._job = job
@@ -203,26 +159,33 @@ class NeighbourSearch:
             self._parts = manifest, searcher, rows
         return self._parts
 
-    def prepare(self, source: StoredBlock | Span) -> Iterator[Comparison | BlockRecord | Problem]:
-        """The comparisons that the queries of a source need, or the record of a block whose file is
-        there.
-        """
+    def prepare(self, source: StoredBlock | Span) -> Iterator[PreparedBlock]:
+        """Yield the blocks of a source of queries; the queries of each are left in a file."""
         try:
             if isinstance(source, StoredBlock):
-                yield self._known(source.name) or self._prepared(
-                    source.name, _stored_queries(source.rows, self._job.query_text)
-                )
-                return
-            for unit in read_span(source, self._job.columns, UNIT_TOKENS):
-                known = self._known(unit.name)
-                yield known or self._prepared(unit.name, self._texts(unit), len(unit.rejects))
+                yield self._stored_block(source)
+            else:
+                yield from self._blocks_of_texts(source)
         except SentenceBeamError as error:
-            yield Problem.of(_mended(error))
+            yield PreparedBlock(problem=Problem.of(_mended(error)))
+
+    def _stored_block(self, source: StoredBlock) -> PreparedBlock:
+        known = self._known(source.name)
+        if known is not None:
+            return PreparedBlock(record=known)
+        queries = stored_queries(source.rows, self._job.query_text)
+        return self._prepared(source.name, queries)
+
+    def _blocks_of_texts(self, span: Span) -> Iterator[PreparedBlock]:
+        for unit in read_span(span, self._job.columns, UNIT_TOKENS):
+            known = self._known(unit.name)
+            if known is not None:
+                yield PreparedBlock(record=known)
+            else:
+                yield self._prepared(unit.name, self._texts(unit), len(unit.rejects))
 
     def _known(self, block: str) -> BlockRecord | None:
-        """The record of a block whose file is there and whole; another file is made in place of a
-        damaged one.
-        """
+        """Return the record of a block whose file is whole; None if it must be made."""
         path = self._job.path(block)
         found = storage.storage_of(path).read_versioned(path)
         if found is None:
@@ -248,10 +211,10 @@ class NeighbourSearch:
             texts = list[str | None](unit.texts)
         return Queries(names, vectors, none, none, texts=texts)
 
-    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> Comparison:
+    def _prepared(self, block: str, queries: Queries, rejected: int = 0) -> PreparedBlock:
         manifest, _, rows = self._open()
         if not queries.names:
-            return Comparison(block, (), rejected)
+            return PreparedBlock(record=self._finished(Comparison(block, (), rejected)))
         vectors = prepared(np.asarray(queries.vectors, np.float32), manifest.metric)
         with progress.stage("choosing lists"):
             coarse = rows.coarse(vectors)
@@ -266,23 +229,23 @@ class NeighbourSearch:
         if queries.texts is not None:
             own["texts"] = np.frombuffer(json.dumps(queries.texts).encode(), np.uint8)
         _leave(self._job.work(f"{block}.npz"), **own, **arrays)
-        return Comparison(block, tuple(rows.groups), rejected)
+        return PreparedBlock(comparison=Comparison(block, tuple(rows.groups), rejected))
 
     def compare(self, block: str, group: Group) -> Problem | None:
         """Leave the best candidates that a group of rows has for a block's queries."""
         try:
-            queries, coarse = self._taken(block)
+            queries, coarse = self._read_queries(block)
             with progress.stage("comparing", len(queries.names), "queries"):
                 gains, positions = self._open()[2].scan(group, queries.vectors, coarse)
-            _leave(self._found(block, group), gains=gains, positions=positions)
+            _leave(self._candidates_path(block, group), gains=gains, positions=positions)
         except SentenceBeamError as error:
             return Problem.of(_mended(error))
         return None
 
-    def _found(self, block: str, group: Group) -> str:
+    def _candidates_path(self, block: str, group: Group) -> str:
         return self._job.work(f"{block}-{group[0]}-{group[1]}.npz")
 
-    def _taken(self, block: str) -> tuple[Queries, Coarse | None]:
+    def _read_queries(self, block: str) -> tuple[Queries, Coarse | None]:
         path = self._job.work(f"{block}.npz")
         arrays = _take(path)
         with _refuse_damage(path):
@@ -300,9 +263,7 @@ class NeighbourSearch:
             )
 
     def finish(self, work: Comparison) -> BlockRecord | Problem:
-        """Write the file of a block that was compared with all groups; what was left for that is
-        removed.
-        """
+        """Write the file of a block that was compared with all groups; remove its work."""
         try:
             known = self._known(work.block)  # of an engine that does this again
             return known or self._finished(work)
@@ -315,21 +276,20 @@ class NeighbourSearch:
         queries = Queries([], none, none, none)
         hits = Hits(np.empty((0, 1), np.float32), *(none.reshape(0, 1),) * 2)
         if work.groups:
-            queries, _ = self._taken(work.block)
+            queries, _ = self._read_queries(work.block)
             with progress.stage("scoring again", len(queries.names), "queries"):
                 hits = rows.hits(
-                    queries.vectors, _best(self._found(work.block, group) for group in work.groups)
+                    queries.vectors,
+                    _best(self._candidates_path(work.block, group) for group in work.groups),
                 )
             if self._job.itself:
                 hits = _without_itself(hits, queries)
-            else:
-                hits = hits
         table = _table(queries, hits, self._job, manifest)
         counts = {"queries": len(queries.names), "rejected": work.rejected}
         counted = table.replace_schema_metadata({COUNTS: json.dumps(counts)})
         path = self._job.path(work.block)
         storage.ensure(path, parquet_bytes(counted, compression="zstd", write_page_checksum=True))
-        left = [self._found(work.block, group) for group in work.groups]
+        left = [self._candidates_path(work.block, group) for group in work.groups]
         if left:
             storage.storage_of(path).delete(*left, self._job.work(f"{work.block}.npz"))
         return BlockRecord(path, len(queries.names), len(table), work.rejected)
@@ -342,14 +302,14 @@ def _mended(error: SentenceBeamError) -> SentenceBeamError:
 
 
 def _leave(path: str, **arrays: Any) -> None:
-    """Write a file of the work, in place of what a run before this one left there."""
+    """Write a file of the work, in place of one of an earlier run."""
     sink = io.BytesIO()
     np.savez(sink, **arrays)
     storage.ensure(path, sink.getvalue())
 
 
 def _take(path: str) -> dict[str, np.ndarray]:
-    """The arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
+    """Return the arrays of a file of the work. Raises SentenceBeamError if it is damaged."""
     data = storage.read_bytes(path)
     with _refuse_damage(path), np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
@@ -360,26 +320,32 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
 
 
 def _best(paths: Iterator[str]) -> Found:
-    """The best candidates of all groups, as many as one group has."""
-    gains, positions = (np.empty((0, 0)),) * 2
-    for place, path in enumerate(paths):
+    """Return the best candidates of all groups, as many as one group has."""
+    best: Found | None = None
+    for path in paths:
         arrays = _take(path)
-        found = [(gains, positions)] if place else []
-        both = [*found, (arrays["gains"], arrays["positions"])]
-        gains, positions = (np.concatenate(columns, axis=1) for columns in zip(*both, strict=True))
-        gains, positions = best_first(gains, positions, arrays["gains"].shape[1])
-    return gains, positions
+        gains = arrays["gains"]
+        positions = arrays["positions"]
+        most = gains.shape[1]
+        if best is not None:
+            gains = np.concatenate([best[0], gains], axis=1)
+            positions = np.concatenate([best[1], positions], axis=1)
+        best = best_first(gains, positions, most)
+    assert best is not None, "a block is compared with one group at least"
+    return best
 
 
 def _without_itself(hits: Hits, queries: Queries) -> Hits:
-    """The hits with none in place of each query's own row."""
+    """Return the hits with none in place of each query's own row."""
     own = (hits.shard == queries.shard[:, None]) & (hits.row == queries.row[:, None])
     return Hits(hits.scores, np.where(own, -1, hits.shard), hits.row)
 
 
 def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest) -> pa.Table:
-    """The rows of a file, query by query, best first; `query_piece` and `piece` if these are
-    pieces.
+    """Return the rows of a file, query by query, best first.
+
+    `query_piece` and `piece` are there if these are pieces, `query_text` and `text` if the job
+    wants and knows them.
 
     The texts of queries and rows, `query_text` and `text`, are there if the job wants and knows
     them.
@@ -413,7 +379,7 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
 def _columns_of(
     shard: np.ndarray, row: np.ndarray, manifest: Manifest, kinds: dict[str, pa.DataType]
 ) -> pa.Table:
-    """Some columns of rows, in these types, shard by shard read."""
+    """Return some columns of rows, in these types, read shard by shard."""
     schema = pa.schema(kinds.items())
     found = [schema.empty_table()]
     order = np.lexsort((row, shard))

@@ -1,9 +1,7 @@
-"""The file beside the neighbours that says what was asked, and how it ended: what a second run into
-a folder reads.
-"""
+"""The file beside the neighbours: the request and how it ended, for a second run into a folder."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -23,20 +21,20 @@ RESULT = "_neighbours.json"  # readers of folders of Parquet leave out what begi
 
 @dataclass(frozen=True)
 class Ended:
-    """The records of some blocks, and what went wrong with others."""
+    """The records of some blocks, and the first problem of others."""
 
     blocks: tuple[BlockRecord, ...] = ()
     problem: Problem | None = None
 
     @classmethod
     def of(cls, made: BlockRecord | Problem) -> "Ended":
-        """What one block came to."""
+        """Return the result of one block."""
         if isinstance(made, Problem):
             return cls(problem=made)
         return cls((made,))
 
     def merge(self, other: "Ended") -> "Ended":
-        """What both came to; of two problems the one whose message sorts first."""
+        """Return the results of both; of two problems the one whose message sorts first."""
         problems = [each.problem for each in (self, other) if each.problem is not None]
         problem = None
         if problems:
@@ -45,7 +43,9 @@ class Ended:
 
 
 def begin(output: str, asked: dict[str, Any]) -> None:
-    """Make the folder that of a job, or find that it is.
+    """Prepare the folder for a job, or continue in a folder of the same job.
+
+    Raises OptionError for a folder that holds something else, or the neighbours of another job.
 
     Raises OptionError for a folder that holds something else, or the neighbours of another job.
     """
@@ -79,9 +79,7 @@ def _check_empty(output: str) -> None:
 
 
 def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
-    """Write how the run ended, which is also returned; nothing is left of the work on the way where
-    it is done.
-    """
+    """Write how the run ended, and return it; remove the files of the work if it is done."""
     path = storage.join(output, RESULT)
     asked = _asked(path, storage.read_bytes(path))
     problem = ended.problem
@@ -89,29 +87,34 @@ def conclude(ended: Ended, output: str, run: str) -> dict[str, Any]:
         problem = Problem.of(
             OptionError("--queries holds no query with text; check it and --text-column")
         )
-    blocks = sorted(ended.blocks, key=lambda block: block.path)
-    names = [block.path.rpartition("/")[2] for block in blocks]
-    said = {
-        "run": run,
-        "exit_code": problem.exit_code if problem else 0,
-        "message": problem.message if problem else "",
+    result: dict[str, Any] = {"run": run, "exit_code": 0, "message": "", **_counts(ended.blocks)}
+    if problem is None:
+        storage.delete_below(storage.join(output, WORK))
+    else:
+        result |= {"exit_code": problem.exit_code, "message": problem.message}
+    _write(output, {"asked": asked, **result})
+    return result
+
+
+def _counts(ended: Sequence[BlockRecord]) -> dict[str, Any]:
+    """Return the sums over blocks, and their files."""
+    blocks = sorted(ended, key=lambda block: block.path)
+    files = []
+    for block in blocks:
+        name = block.path.rpartition("/")[2]
+        files.append({"path": name, "queries": block.queries, "rows": block.rows})
+    return {
         "queries": sum(block.queries for block in blocks),
         "rejected": sum(block.rejected for block in blocks),
         "rows": sum(block.rows for block in blocks),
-        "files": [
-            {"path": name, "queries": block.queries, "rows": block.rows}
-            for name, block in zip(names, blocks, strict=True)
-        ],
+        "files": files,
     }
-    if problem is None:
-        storage.delete_below(storage.join(output, WORK))
-    _write(output, {"asked": asked, **said})
-    return said
 
 
 def ended(output: str, run: str) -> dict[str, Any] | None:
-    """What `conclude` said of a run; None if it did not come to that. Raises SentenceBeamError for
-    a damaged file.
+    """Return what `conclude` wrote of a run; None if the run did not get that far.
+
+    Raises SentenceBeamError for a damaged file.
     """
     path = storage.join(output, RESULT)
     data = storage.read_bytes(path)
@@ -121,7 +124,7 @@ def ended(output: str, run: str) -> dict[str, Any] | None:
 
 
 def _asked(path: str, data: bytes) -> dict[str, Any]:
-    """What a job was asked for, by its file. Raises SentenceBeamError if that is damaged."""
+    """Return the request of a job from its file. Raises SentenceBeamError if it is damaged."""
     with _refuse_damage(path):
         return record(record(json.loads(data), "it").get("asked"), "asked")
 
@@ -131,7 +134,7 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
 
 
 def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
-    """The columns of the files of a folder."""
+    """Return the columns of the files of a folder."""
     path = storage.join(folder, files[0]["path"])
     with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
         parquet = pq.ParquetFile(pa.PythonFile(raw))
@@ -139,7 +142,7 @@ def schema_of(folder: str, files: list[dict[str, Any]]) -> pa.Schema:
 
 
 def tables_of(folder: str, files: list[dict[str, Any]]) -> Iterator[pa.Table]:
-    """The neighbours in the files of a folder, in their order, some rows at a time."""
+    """Yield the neighbours in the files of a folder, in order, some rows at a time."""
     for file in files:
         path = storage.join(folder, file["path"])
         with storage.storage_of(path).open(path) as raw, _refuse_damage(path):
@@ -153,8 +156,8 @@ def remove(folder: str) -> None:
     storage.delete_below(folder)
 
 
-def _write(output: str, said: dict[str, Any]) -> None:
+def _write(output: str, content: dict[str, Any]) -> None:
     storage.overwrite(
         storage.join(output, RESULT),
-        (json.dumps(said, indent=1, ensure_ascii=False) + "\n").encode(),
+        (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode(),
     )

@@ -35,12 +35,11 @@ TEXTS_AT_ONCE = 32_768
 
 @dataclass(frozen=True)
 class Collection:
-    """Rows with their ids and vectors float32 [n, d] of length 1; `of` int64 [rows] is each row's
-    vector.
+    """Rows with their ids and vectors float32 [n, d] of length 1.
 
-    Rows of one text share a vector, that of the first of them in a store. `texts` gives the texts
-    of some rows int64 [m], None if they are not kept; `pieces` are the numbers of rows that are
-    pieces of documents.
+    `of` int64 [rows] is each row's vector: rows of one text share one, in a store that of the
+    first. `texts` returns the texts of some rows int64 [m], None if they are not kept; `pieces` are
+    the numbers of rows that are pieces of documents.
     """
 
     ids: list[str]
@@ -71,17 +70,20 @@ class Paired:
     how: str
 
 
-def find_pairs(asked: PairsOptions) -> Paired:
-    """Return the most similar pairs that the options ask for. Raises the errors that `embed` raises
-    for files.
+def find_pairs(options: PairsOptions) -> Paired:
+    """Return the most similar pairs that the options ask for.
+
+    Raises the errors that `embed` raises for files.
     """
     with tempfile.TemporaryDirectory() as folder:
-        if asked.store is not None:
-            collection = read_store(open_store(asked.store, asked.snapshot).manifest, Path(folder))
+        if options.store is not None:
+            collection = read_store(
+                open_store(options.store, options.snapshot).manifest, Path(folder)
+            )
         else:
-            collection = embed_files(asked, Path(folder))
-        pairs, how = most_similar(collection, asked)
-        rows = _as_rows(pairs, collection, asked.distinct)
+            collection = embed_files(options, Path(folder))
+        pairs, how = most_similar(collection, options)
+        rows = _as_rows(pairs, collection, options.distinct)
         return Paired(rows, len(collection.ids), len(collection.distinct), collection.rejected, how)
 
 
@@ -103,15 +105,15 @@ def read_store(manifest: Manifest, folder: Path) -> Collection:
     return Collection(ids, stored.vectors, first_copies(stored.hashes), stored.texts, pieces=pieces)
 
 
-def embed_files(asked: PairsOptions, folder: Path) -> Collection:
-    """Return the rows of the files, each text embedded once; the vectors are put into a file of the
-    folder.
+def embed_files(options: PairsOptions, folder: Path) -> Collection:
+    """Return the rows of the files, each text embedded once.
 
-    Rows whose text has no finite vector are rejected.
+    The vectors are put into a file of the folder. Rows whose text has no finite vector are
+    rejected.
     """
     with progress.stage("reading", things="rows"):
-        ids, texts, of, rejected = _read_texts(asked)
-    vectors = _embed(asked, texts, folder)
+        ids, texts, of, rejected = _read_texts(options)
+    vectors = _embed(options, texts, folder)
     finite = np.isfinite(vectors).all(axis=1)
     rows = np.flatnonzero(finite[of])
     of = of[rows]
@@ -126,17 +128,17 @@ def embed_files(asked: PairsOptions, folder: Path) -> Collection:
     )
 
 
-def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
-    """Return the ids of the files' rows, their distinct texts, each row's text int64 [rows], and
-    the rejected rows.
-    """
-    columns = Columns(asked.text_column or "text", asked.id_column or None)
+def _read_texts(options: PairsOptions) -> tuple[list[str], list[str], np.ndarray, int]:
+    """Return ids, distinct texts, each row's text int64 [rows], and the rejected rows."""
+    columns = Columns(options.text_column or "text", options.id_column or None)
     ids: list[str] = []
     texts: list[str] = []
     of: list[int] = []
     number: dict[bytes, int] = {}
     rejected = 0
-    for rows in read_files(list_files(asked.input or (), asked.format, asked.delimiter), columns):
+    for rows in read_files(
+        list_files(options.input or (), options.format, options.delimiter), columns
+    ):
         progress.step(len(rows.ids))
         ids += rows.ids
         rejected += len(rows.rejects)
@@ -148,14 +150,17 @@ def _read_texts(asked: PairsOptions) -> tuple[list[str], list[str], np.ndarray, 
     return ids, texts, np.array(of, np.int64), rejected
 
 
-def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
-    """Return vectors of length 1, float32 [texts, d], mapped from a file; not finite for texts that
-    have none.
+def _embed(options: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
+    """Return vectors of length 1, float32 [texts, d], mapped from a file.
+
+    They are not finite for texts that have none.
     """
     with progress.stage(progress.LOADING):
         from transforms.encoder import Encoder
 
-        encoder = Encoder.of(Recipe.of(vars(asked)), Machine(asked.device, asked.tokens_per_batch))
+        encoder = Encoder.of(
+            Recipe.of(vars(options)), Machine(options.device, options.tokens_per_batch)
+        )
     progress.planned(estimated_tokens(sum(len(text.encode()) for text in texts), len(texts)))
     shape = (max(1, len(texts)), encoder.dim)
     vectors = np.memmap(folder / "vectors", np.float32, "w+", shape=shape)[: len(texts)]
@@ -168,29 +173,28 @@ def _embed(asked: PairsOptions, texts: list[str], folder: Path) -> np.ndarray:
 
 
 def _of_length_1(vectors: np.ndarray) -> np.ndarray:
-    """Return the vectors divided by their lengths; not finite if the length is zero or not
-    finite.
-    """
+    """Return the vectors divided by their lengths; not finite for length zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return vectors / np.sqrt(np.einsum("nd,nd->n", vectors, vectors))[:, None]
 
 
 def most_similar(
-    collection: Collection, asked: PairsOptions, exact_below: int = EXACT_BELOW
+    collection: Collection, options: PairsOptions, exact_below: int = EXACT_BELOW
 ) -> tuple[TopPairs, str]:
-    """Return the k most similar pairs of rows (of vectors if these are to be distinct), and how
-    they were found.
+    """Return the k most similar pairs of rows, and how they were found.
+
+    They are pairs of vectors if pairs are to be distinct.
     """
     vectors = collection.vectors
-    least = -np.inf if asked.min_score is None else asked.min_score
+    least = -np.inf if options.min_score is None else options.min_score
     exact = len(collection.distinct) < exact_below
     near = one_list(len(vectors)) if exact else _lists(vectors, least)
     copies = np.ones(len(vectors), bool)
     copies[collection.of] = False
-    near[copies] = -1  # in no list: the first row of their text stands for them
-    pairs = top_pairs(vectors, near, asked.k, least=least)
-    if not asked.distinct:
-        pairs = with_copies(pairs, vectors, collection.of, asked.k)
+    near[copies] = -1  # in no list: the first row of their text represents them
+    pairs = top_pairs(vectors, near, options.k, least=least)
+    if not options.distinct:
+        pairs = with_copies(pairs, vectors, collection.of, options.k)
     if exact:
         return pairs, "every pair compared"
     share = share_of_nearest(vectors, near)
@@ -201,9 +205,7 @@ def most_similar(
 
 
 def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
-    """Return the lists near each row, int32 [n, lists], found by k-means; one for all if there are
-    few rows.
-    """
+    """Return the lists near each row, int32 [n, lists], by k-means; one for few rows."""
     rows, dim = vectors.shape
     plan = plan_for(automatic_index(rows, "Flat"), rows, dim, "ip")
     if not plan.nlist:
@@ -212,11 +214,10 @@ def _lists(vectors: np.ndarray, least: float) -> np.ndarray:
 
 
 def _as_rows(pairs: TopPairs, collection: Collection, distinct: bool) -> list[dict[str, Any]]:
-    """Return the pairs as rows: rank, score, and of both id, text, if it is kept, and number among
-    a document's pieces.
+    """Return the pairs as rows: rank and score, and of both id, text and piece.
 
-    If pairs are of distinct texts, the first row of a text stands for all, and `rows_1` and
-    `rows_2` count them.
+    Texts are there if they are kept. If pairs are of distinct texts, the first row of a text
+    represents all, and `rows_1` and `rows_2` count them.
     """
     rows = [
         {"rank": rank, "score": min(score, 1.0)}

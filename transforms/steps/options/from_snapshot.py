@@ -8,7 +8,8 @@ from transforms.store.records import UnitRecord, carried
 from transforms.store.runs.carried import NOTHING, Checked
 from transforms.store.runs.commit import Run
 from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile, file_of, write_plan
+from transforms.store.runs.plan import PlannedFile, file_of
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now, versions
 
 

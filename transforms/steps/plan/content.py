@@ -30,7 +30,8 @@ from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.carried import CarriedShards, Checked
 from transforms.store.runs.carry import content_of
 from transforms.store.runs.commit import carried_shards, last_snapshot
-from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most, write_plan
+from transforms.store.runs.plan import PlannedFile, Standing, rows_at_most
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
 
 READ_TOKENS = 16_000_000  # in one element at most, so that blocks become large

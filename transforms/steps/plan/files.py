@@ -26,7 +26,8 @@ from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.carry import under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
-from transforms.store.runs.plan import PlannedFile, Standing, file_of, has_plan, write_plan
+from transforms.store.runs.plan import PlannedFile, Standing, file_of, has_plan
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
 from transforms.store.runs.reuse import with_before
 from transforms.store.runs.unchanged import by_name, in_full

@@ -1,6 +1,4 @@
-"""The files of an index as they are read: compared with their sha256 if they are read as a
-whole.
-"""
+"""Files of an index; a file that is read as a whole is compared with its sha256."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +9,7 @@ from transforms.base.errors import DamagedIndexError
 
 
 def read(path: str, sha256: str) -> bytes:
-    """The bytes of a file. Raises DamagedIndexError if it is missing or has another sha256."""
+    """Return the bytes of a file; raise DamagedIndexError if it is missing or was changed."""
     with _missing_named(path):
         data = storage.read_bytes(path)
     if hashed(data).hexdigest() != sha256:
@@ -20,8 +18,9 @@ def read(path: str, sha256: str) -> bytes:
 
 
 def part(path: str, start: int, stop: int) -> bytes:
-    """The bytes of a file from `start` up to `stop`, unchecked. Raises DamagedIndexError if they
-    are not there.
+    """Return the bytes of a file from `start` up to `stop`, unchecked.
+
+    Raises DamagedIndexError if the file is missing or shorter.
     """
     with _missing_named(path):
         data = storage.read_range(path, start, stop)
@@ -33,8 +32,8 @@ def part(path: str, start: int, stop: int) -> bytes:
 def check(path: str, sha256: str, checksum: str = "") -> None:
     """Raise DamagedIndexError if a file is missing or has another sha256.
 
-    `checksum` is what its storage said of the file that was written, if it does say such things:
-    while it still says the same, nothing is read.
+    `checksum` is the storage's for the file that was written, "" if it has none. While the storage
+    still reports the same, nothing is read.
     """
     entry = None
     if checksum:
@@ -49,9 +48,7 @@ def check(path: str, sha256: str, checksum: str = "") -> None:
 
 @contextlib.contextmanager
 def on_disk(path: str, sha256: str) -> Iterator[str]:
-    """The path of a local file with the bytes of a stored one, checked as `check` does, as long as
-    the block lasts.
-    """
+    """Yield the path of a local file with the bytes of a stored one, checked as `check` does."""
     with contextlib.ExitStack() as stack:
         with _missing_named(path):
             copy = stack.enter_context(storage.on_local_disk(path))

@@ -1,6 +1,4 @@
-"""A locator's file read in parts: its footer when it is opened, groups of rows when some of them
-are asked for.
-"""
+"""A locator's file read in parts: its footer when it is opened, groups of rows when needed."""
 
 import functools
 import hashlib
@@ -31,8 +29,9 @@ GROUPS_KEPT = 256  # of each file, 12 bytes a row
 
 @dataclass(frozen=True)
 class LocatorGroup:
-    """Some consecutive rows: the number of each row's shard in `shards`, -1 for a deleted row, and
-    its row there.
+    """Some consecutive rows, each with its shard and its row there.
+
+    `shard` numbers the shard in `shards`, -1 for a deleted row.
     """
 
     shard: np.ndarray
@@ -41,8 +40,9 @@ class LocatorGroup:
 
 
 class LocatorFile:
-    """The locator of a segment; `read` gives the rows of one group, whose first rows are `starts`,
-    int64 ascending.
+    """The locator of a segment, read by groups of rows.
+
+    `read` returns one group, `starts` are the first rows of the groups, int64 ascending.
     """
 
     def __init__(self, checks: str | None, starts: np.ndarray, read: Callable[[int], LocatorGroup]):
@@ -52,10 +52,10 @@ class LocatorFile:
 
     @classmethod
     def open(cls, root: str, segment: SegmentEntry) -> "LocatorFile":
-        """The locator of a segment in the store `root`. Raises DamagedIndexError if it is not
-        what was written.
+        """Return the locator of a segment in the store `root`.
 
-        One of an earlier version, whose manifest says nothing of its footer, is read whole.
+        A locator of an earlier version, whose manifest has no checksum of its footer, is read
+        whole. Raises DamagedIndexError if it is not what was written.
         """
         path = storage.join(root, segment.locator)
         if not segment.locator_footer:
@@ -66,18 +66,17 @@ class LocatorFile:
         starts = np.cumsum(
             [0, *(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))]
         )[:-1]
+        read = functools.partial(_read, path, metadata, groups)
         checks = metadata.metadata.get(locators.CHECKS)
-        return cls(
-            checks.decode() if checks else None,
-            starts,
-            functools.partial(_read, path, metadata, groups),
-        )
+        if checks is None:
+            return cls(None, starts, read)
+        return cls(checks.decode(), starts, read)
 
     def places(self, rows: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """Where local rows int64 [m] are: names of shards, each row's among them (-1: deleted), and
-        its row there.
+        """Return the names of shards, and for each row its shard among them and its row there.
 
-        Raises DamagedIndexError if what is read of the file is not what was written.
+        `rows` are local rows, int64 [m]; a deleted row has the shard -1. Raises DamagedIndexError
+        if what is read of the file is not what was written.
         """
         group = np.searchsorted(self._starts, rows, "right") - 1
         names = list[str]()
@@ -88,22 +87,21 @@ class LocatorFile:
             here = np.flatnonzero(group == number)
             local = rows[here] - self._starts[number]
             numbers = found.shard[local]
-            shard[here], place[here] = (
-                np.where(numbers >= 0, numbers + len(names), -1),
-                found.row[local],
-            )
+            shard[here] = np.where(numbers >= 0, numbers + len(names), -1)
+            place[here] = found.row[local]
             names += found.shards
         return names, shard, place
 
     def keep(self) -> np.ndarray:
-        """bool [n], False if a row is deleted."""
+        """Return bool [n], False for deleted rows."""
         return np.concatenate(
             [self._group(number).shard >= 0 for number in range(len(self._starts))]
         )
 
     def wanted(self, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-        """bool [n], True for those not deleted that are wanted: `rows` says it, bool by row, for
-        each shard's name.
+        """Return bool [n], True for live rows that are wanted.
+
+        `rows` has bool by row for each shard's name.
         """
         found = []
         for number in range(len(self._starts)):
@@ -117,10 +115,10 @@ class LocatorFile:
 
 
 def rows_in(root: str, segment: SegmentEntry, shards: set[str]) -> pa.Table:
-    """Id, hash and number (`local`) of a segment's rows that are in any of the shards.
+    """Return id, hash and number (`local`) of a segment's rows that are in any of the shards.
 
-    Only the groups that may have such rows are read. Raises DamagedIndexError if they are not
-    what was written.
+    Only the groups that may have such rows are read. Raises DamagedIndexError if they are not what
+    was written.
     """
     path = storage.join(root, segment.locator)
     if not segment.locator_footer:
@@ -149,9 +147,7 @@ def _rows_in(table: pa.Table, shards: set[str], start: int) -> pa.Table:
 
 
 def _metadata_of(path: str, segment: SegmentEntry) -> tuple[pq.FileMetaData, list[list[int]]]:
-    """The footer of a locator's file, parsed, and if its groups of rows are, with their
-    checksums.
-    """
+    """Return the parsed footer of a locator's file, and its groups' places and checksums."""
     footer = _footer(path, segment)
     with refuse_damage(f"{path} cannot be read", kind=DamagedIndexError):
         metadata = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
@@ -159,7 +155,7 @@ def _metadata_of(path: str, segment: SegmentEntry) -> tuple[pq.FileMetaData, lis
 
 
 def _footer(path: str, segment: SegmentEntry) -> bytes:
-    """The end of a locator's file from its footer on, checked."""
+    """Return the end of a locator's file from its footer on, checked."""
     size = segment.locator_bytes
     tail = index_files.part(path, max(0, size - TAIL), size)
     length = 0
@@ -176,14 +172,14 @@ def _footer(path: str, segment: SegmentEntry) -> bytes:
 def _read(
     path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int
 ) -> LocatorGroup:
-    """One group of rows, as search needs it."""
+    """Return one group of rows with the columns that search needs."""
     return _group_of(_part_of(path, metadata, groups, number, ["shard", "row"]))
 
 
 def _part_of(
     path: str, metadata: pq.FileMetaData, groups: list[list[int]], number: int, columns: list[str]
 ) -> pa.Table:
-    """Columns of one group of rows, once its bytes have passed their checksum."""
+    """Return columns of one group of rows, once its bytes have passed their checksum."""
     start, stop, crc = groups[number]
     data = index_files.part(path, start, stop)
     if crc32(data) != crc:
@@ -198,7 +194,7 @@ def _group_of(table: pa.Table) -> LocatorGroup:
 
 
 class _OpenRange(io.RawIOBase):
-    """A file of which the bytes from `start` on are here, and no others are asked for."""
+    """A file that has only the bytes from `start` on; no others are read."""
 
     def __init__(self, data: bytes, start: int):
         self._data = data
@@ -215,7 +211,7 @@ class _OpenRange(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a place; the new place."""
+        """Move to a place and return it."""
         end = self._start + len(self._data)
         self._position = (
             offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: end}[whence]

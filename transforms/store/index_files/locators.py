@@ -69,7 +69,7 @@ class Moves:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The bytes of a locator table's file."""
+    """Return the bytes of a locator table's file."""
     sink = io.BytesIO()
     groups = []
     with pq.ParquetWriter(sink, table.schema.remove_metadata(), compression="zstd") as writer:
@@ -87,8 +87,9 @@ def footer(data: bytes) -> bytes:
 
 
 def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-    """The locator table of a file, or some of its columns. Raises SentenceBeamError for other
-    bytes.
+    """Return the locator table of a file, or some of its columns.
+
+    Raises SentenceBeamError for other bytes.
     """
     with refuse_damage(
         "a locator of the index cannot be read", "sentence-beam index makes it again"
@@ -100,7 +101,7 @@ def from_bytes(data: bytes, columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.
 
 
 def with_checks(locator: pa.Table, checks: str) -> pa.Table:
-    """The locator table with the checksums of its segment's file, which are some text."""
+    """Return the locator table with the checksums of its segment's file, a text."""
     return locator.replace_schema_metadata({CHECKS: checks})
 
 
@@ -119,7 +120,7 @@ def concat(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def keep_mask(locator: pa.Table) -> np.ndarray | None:
-    """bool [n], False if a row is deleted (null shard); None if no row is."""
+    """Return bool [n], False for a deleted row (null shard); None if none is deleted."""
     shard = locator.column("shard")
     if shard.null_count == 0:
         return None
@@ -127,9 +128,7 @@ def keep_mask(locator: pa.Table) -> np.ndarray | None:
 
 
 def shards_of(locator: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Number of each row's shard in the list of shards, int32 [n], -1 for a deleted row; and that
-    list.
-    """
+    """Return each row's number in a list of shards, int32 [n], -1 if deleted; and the list."""
     encoded = locator.column("shard").unify_dictionaries().combine_chunks()
     return encoded.indices.fill_null(-1).to_numpy(), encoded.dictionary.to_pylist()
 
@@ -142,7 +141,7 @@ def rows_of(locator: pa.Table, shards: set[str]) -> np.ndarray:
 
 
 def moved(locator: pa.Table, moves: Moves) -> pa.Table:
-    """The locator table with some rows deleted or in other places; row order and hashes stay."""
+    """Return the locator table with some rows deleted or moved; order and hashes stay."""
     numbers, names = shards_of(locator)
     numbers = numbers.copy()
     rows = locator.column("row").to_numpy().copy()
@@ -159,7 +158,7 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
 
 
 def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    """The column of shard names, with no name in its dictionary that no row has."""
+    """Return the column of shard names; its dictionary has only names that a row has."""
     used = np.unique(numbers[numbers >= 0])
     codes = np.searchsorted(used, numbers).astype(np.int32)
     indices = pa.array(codes, pa.int32(), mask=numbers < 0)

@@ -1,6 +1,4 @@
-"""Vectors of a segment's rows read for candidates: mapped if the file is local, else by a few
-ranges at once.
-"""
+"""Vectors of a segment's rows for candidates: mapped if local, else read by a few ranges."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from transforms.base.errors import DamagedIndexError
 from transforms.index.refine import check_rows, decoded, row_type
 from transforms.store.index_files import files as index_files
 
-GAP = 32 << 10  # bytes between rows that are rather read than asked for apart
+GAP = 32 << 10  # bytes between rows: a smaller gap is read, not skipped
 REQUESTS = 16  # at once
 
 
@@ -27,8 +25,9 @@ class RefineFile:
         self._mapped: np.ndarray | None = None
 
     def vectors(self, rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Vectors float32 [m, dim] of rows int64 [m], ascending and distinct, in `out` if it is
-        given.
+        """Return vectors float32 [m, dim] of rows int64 [m], ascending and distinct.
+
+        They are written to `out` if it is given.
 
         Raises DamagedIndexError if the file is missing, or what is read of it is not what was
         written.
@@ -65,6 +64,6 @@ class RefineFile:
 
 
 def _runs(rows: np.ndarray, gap: int) -> Iterator[np.ndarray]:
-    """The rows cut where more than `gap` rows lie between two."""
+    """Yield the rows, cut at gaps of more than `gap` rows."""
     if len(rows):
         yield from np.split(rows, np.flatnonzero(np.diff(rows) > gap + 1) + 1)

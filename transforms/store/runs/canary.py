@@ -1,5 +1,4 @@
-"""The canary: a few texts whose pooled vectors a store keeps, to notice when its model makes
-others.
+"""The canary: texts whose pooled vectors a store keeps, to notice when its model changes them.
 
 A library, a processor or a damaged file can change vectors without any field of the space changing.
 """
@@ -48,8 +47,9 @@ class Canary:
     pooled: np.ndarray
 
     def drift(self, pooled: np.ndarray) -> float:
-        """The largest cosine distance between a text's vector and the given one; infinite for a
-        vector that is lost.
+        """Return the largest cosine distance between a text's vector and the given one.
+
+        It is infinite if a vector is not finite.
         """
         a = self.pooled.astype(np.float64)
         b = pooled.astype(np.float64)
@@ -68,7 +68,10 @@ class Canary:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Canary":
-        """The canary of a file that `to_bytes` made. Raises SentenceBeamError for other bytes."""
+        """Return the canary of a file that `to_bytes` made.
+
+        Raises SentenceBeamError for other bytes.
+        """
         with refuse_damage("not a canary"):
             table = table_of(data).combine_chunks()
             return cls(
@@ -78,8 +81,9 @@ class Canary:
 
 @dataclass(frozen=True)
 class CanaryFile:
-    """The place of a store's canary; `sha256` as the last snapshot names it, None before the first
-    snapshot.
+    """The place of a store's canary.
+
+    `sha256` is the last snapshot's, None before the first snapshot.
     """
 
     root: str
@@ -101,8 +105,9 @@ class CanaryFile:
         return storage.join(self.root, self.path)
 
     def read(self) -> Canary | None:
-        """The canary, None if there is none yet. Raises SentenceBeamError if it is missing or
-        changed.
+        """Return the canary; None if it does not exist yet.
+
+        Raises SentenceBeamError if the named file is missing or changed.
         """
         found = storage.storage_of(self.full_path).read_versioned(self.full_path)
         sha256 = hashlib.sha256(found[0]).hexdigest() if found else None
@@ -121,14 +126,12 @@ class CanaryFile:
             ) from error
 
     def keep(self, canary: Canary) -> Canary:
-        """Write the canary, unless another worker has written one before; the one that is now
-        there.
-        """
+        """Write the canary unless another worker has, and return the stored one."""
         storage.storage_of(self.full_path).put_if_absent(self.full_path, canary.to_bytes())
         return self.read() or canary
 
     def entry(self) -> CanaryEntry | None:
-        """The manifest's entry: path and sha256 of the file, None if there is no file."""
+        """Return the manifest's entry, path and sha256; None if there is no file."""
         if self.sha256:
             return CanaryEntry(self.path, self.sha256)
         if storage.storage_of(self.full_path).stat(self.full_path) is None:

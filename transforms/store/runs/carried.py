@@ -1,10 +1,10 @@
-"""Carried shards: whether the files of units that a run takes over are still as they were written.
+"""Carried shards: check that the files of units that a run carries over are as written.
 
-Where listings of the storage have checksums, every shard is compared with its unit's record, and
-none is read. Elsewhere a part of them is read in each run: every shard has a place on a round, by a
-hash of its path, and a run begins if the last one stopped, and goes a fraction of the round, but
-on to the next shard at least. After 1 / fraction runs every shard was read, or after as many runs
-as there are shards, if these are fewer.
+If listings of the storage have checksums, every shard is compared with its unit's record, and none
+is read. Otherwise each run reads a part of them. Every shard has a place on a round, by a hash of
+its path. A run begins where the last one stopped and covers a fraction of the round, but at least
+up to the next shard. After 1 / fraction runs every shard was read, or after as many runs as there
+are shards, if these are fewer.
 """
 
 import hashlib
@@ -28,11 +28,10 @@ READ_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Checked:
-    """What came of looking at `shards` carried shards: those `compared` by checksum, those `read`
-    and their `bytes`.
+    """The counts of a check of `shards` carried shards, and the damaged ones.
 
-    The others were found there in their size. `damaged` are shards that are missing or changed, by
-    path in the store.
+    `compared` were compared by checksum, `read` were read (`bytes`), the others exist in their
+    size. `damaged` are shards that are missing or changed, by path in the store.
     """
 
     shards: int = 0
@@ -42,12 +41,12 @@ class Checked:
     damaged: tuple[str, ...] = ()
 
     def merge(self, other: "Checked") -> "Checked":
-        """The sums of both."""
+        """Return the sums of both."""
         return Checked.sum((self, other))
 
     @classmethod
     def sum(cls, parts: Iterable["Checked"]) -> "Checked":
-        """The sums over all parts."""
+        """Return the sums over all parts."""
         items = list(parts)
         counts = {
             name: sum(getattr(item, name) for item in items)
@@ -57,11 +56,14 @@ class Checked:
 
 
 NOTHING = Checked()
-THERE, COMPARED = Checked(shards=1), Checked(shards=1, compared=1)
+THERE = Checked(shards=1)
+COMPARED = Checked(shards=1, compared=1)
 
 
 def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
-    """How far on the round a run goes from the place `start`, over the shards of a snapshot.
+    """Return how far on the round a run reads from the place `start`.
+
+    At least the fraction, and far enough for one shard of the snapshot; 0 for the fraction 0.
 
     Not less than the fraction says, and far enough for one of the shards; 0 for the fraction 0.
     """
@@ -76,16 +78,16 @@ def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
 
 
 def _way(start: int, path: str) -> int:
-    """How far it is on the round from a place to that of a shard."""
+    """Return the distance on the round from a place to that of a shard."""
     place = int.from_bytes(hashlib.sha256(path.encode()).digest()[:4])
     return (place - start) % ROUND
 
 
 class CarriedShards:
-    """The shards that a run may carry over; each is looked at once, and the store is listed at the
-    first one.
+    """The shards that a run may carry over; each is checked once.
 
-    `start` is the place on the round if the run begins, `stride` how far it goes.
+    The first check lists the store. `start` is the run's place on the round, `stride` how far it
+    reads.
     """
 
     def __init__(self, root: str, start: int = 0, stride: int = 0):
@@ -101,13 +103,11 @@ class CarriedShards:
         return {entry.path: entry for entry in storage.storage_of(folder).below(folder)}
 
     def __call__(self, unit: UnitRecord) -> bool:
-        """Whether a unit can be carried over: it has no shard, or a sound one as far as was
-        looked.
-        """
+        """Return whether a unit has no shard, or one in which no damage was found."""
         return not self.check([unit]).damaged
 
     def check(self, units: Iterable[UnitRecord]) -> Checked:
-        """What came of looking at the shards of units."""
+        """Check the shards of units, and return the counts."""
         named = {unit.path: unit for unit in units if unit.path}
         if not named:
             return NOTHING
@@ -120,16 +120,14 @@ class CarriedShards:
         return Checked.sum(self._seen[path] for path in named)
 
     def current(self, unit: UnitRecord) -> UnitRecord:
-        """The record of a sound unit, with the checksum that the listing has if the shard was read
-        for it.
-        """
+        """Return the record of a sound unit, with the listing's checksum if it was read."""
         checksum = self._checksums.get(unit.path or "")
         if checksum in (None, unit.checksum):
             return unit
         return replace(unit, checksum=checksum)
 
     def _look(self, unit: UnitRecord) -> bool:
-        """Note what the listing says of a shard; False if it has to be read."""
+        """Note the state of a shard in the listing; return False if it must be read."""
         path = unit.path or ""
         entry = self._entries.get(storage.join(self._root, path))
         if entry is None or entry.size != unit.bytes:
@@ -145,7 +143,7 @@ class CarriedShards:
         return True
 
     def _read(self, unit: UnitRecord) -> None:
-        """Read a shard, and note whether it is the one that was written."""
+        """Read a shard, and note whether it is as written."""
         path = unit.path or ""
         full = storage.join(self._root, path)
         try:

@@ -1,6 +1,4 @@
-"""Files that another name was given: their units are carried over from the last snapshot, under the
-new name.
-"""
+"""Renamed files: their units are carried over from the last snapshot under the new name."""
 
 from dataclasses import replace
 
@@ -17,12 +15,13 @@ Units = list[UnitRecord]
 def carry_renamed(
     planned: list[PlannedFile], manifest: Manifest, shards: CarriedShards
 ) -> list[PlannedFile]:
-    """The plan, with the units of renamed files carried over.
+    """Return the plan with the units of renamed files carried over.
 
-    Only for rows whose ids are not made from their file's name. The units of a file go to one file:
+    Only for rows whose ids are not made from their file's name. The units of a file go to one file;
     a copy of it is read, since no two units may share a shard.
     """
     taken = {item.file.relative for item in planned if item.carried}
+    found = list(planned)
     free: dict[tuple[object, ...], list[Units]] = {}
     for file in manifest.files:
         known = manifest.units_by_file.get(file.path, [])
@@ -30,12 +29,16 @@ def carry_renamed(
             free.setdefault(
                 content_of(file.path, file.format, file.size, file.checksum), []
             ).append(known)
-    return [_renamed(item, free, shards) if item.spans else item for item in planned]
+    for place, item in enumerate(planned):
+        if item.spans:
+            found[place] = _renamed(item, free, shards)
+    return found
 
 
 def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[object, ...]:
-    """The marks that are equal for two files with the same rows; the name tells how a text file is
-    compressed.
+    """Return marks that are equal for two files with the same rows.
+
+    The name tells how a text file is compressed.
     """
     return file_format, compression_of(path, file_format), size, checksum
 
@@ -54,15 +57,15 @@ def _renamed(
 
 
 def under(file: InputFile, unit: UnitRecord) -> UnitRecord:
-    """The unit by the name it has in this file; its shard keeps its own."""
+    """Return the unit under the name that it has in this file; its shard keeps its own."""
     return replace(unit, unit=file.key + unit.unit[len(file.key) :], file=file.relative)
 
 
 def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
-    """Carried files with a shard that is named after a file which this run reads, and which it
-    could write over.
+    """Return the carried files with a shard that is named after a file which this run reads.
 
-    These have to be read too, so that their rows move to shards of their own.
+    The run could write over that shard, so these files are read too, and their rows move to shards
+    of their own.
     """
     read = {item.file.key for item in planned if item.spans}
     return [
@@ -73,5 +76,5 @@ def of_files_read(planned: list[PlannedFile]) -> list[PlannedFile]:
 
 
 def _named_after(unit: UnitRecord) -> str:
-    """The key of the file that a unit's shard is named after."""
+    """Return the key of the file that a unit's shard is named after."""
     return (unit.path or "").rpartition("/")[2].partition("-")[0]

@@ -1,9 +1,9 @@
-"""What changed between two snapshots, counted and listed, and ids that rows of one snapshot share.
+"""Changes between two snapshots, counted and listed, and ids that rows of one snapshot share.
 
-A row is its (id, row hash), and a snapshot a multiset of these. An id whose rows are others now is
+A row is its (id, row hash), a snapshot a multiset of rows. An id with other rows than before is
 changed as often as both snapshots have it, and added or deleted for the rest. Units that both
 snapshots have, byte for byte, cancel out and are not read. Duplicate ids are allowed, and counted.
-Ids are compared by 64-bit hashes, cut into buckets that can be counted apart.
+Ids are compared by 64-bit hashes, in buckets that are counted separately.
 """
 
 import os
@@ -41,12 +41,12 @@ _ROWS = pa.schema([("id", pa.string()), ("row_hash", pa.binary(16)), ("sign", pa
 
 
 def buckets_for(rows: int) -> int:
-    """The number of buckets into which the ids of so many rows are cut."""
+    """Return the number of buckets for the ids of so many rows."""
     return min(1 + rows // BUCKET_ROWS, BUCKETS)
 
 
 def repeated(parts: Iterable[bytes]) -> int:
-    """The number of rows of a bucket whose id an earlier row of it has."""
+    """Return the number of a bucket's rows whose id an earlier row has."""
     # np.unique takes twenty times as long
     hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
@@ -68,9 +68,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class ShardSide:
-    """Rows of one shard: `ids` uint64 hashes of the ids, `rows` uint64 hashes of ids and texts,
-    both as bytes.
-    """
+    """Rows of one shard, as packed uint64: hashes of ids, and of ids with texts."""
 
     is_new: bool
     ids: bytes
@@ -78,8 +76,9 @@ class ShardSide:
 
 
 def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Units with rows of which the other snapshot has no copy: as many of each content as are in
-    excess.
+    """Return the units with rows of which the other snapshot has no copy.
+
+    Of each content these are as many as it lacks.
     """
     left = Counter(unit.sha256 for unit in others if unit.path)
     found = []
@@ -94,8 +93,9 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
 def read_side(
     path: str, is_new: bool, buckets: int, size: int | None = None
 ) -> Iterator[tuple[int, ShardSide]]:
-    """(bucket of the ids, the rows in it) for the rows of a shard, which has `size` bytes, if that
-    is known.
+    """Yield (bucket, its rows) for the ids of a shard.
+
+    `size` is the shard's in bytes, if known.
     """
     ids = []
     rows = []
@@ -111,18 +111,21 @@ def read_side(
 
 
 def count_changes(sides: Iterable[ShardSide]) -> Changes:
-    """The changes among the rows of one bucket, of the old and of the new snapshot."""
+    """Return the changes among the rows of one bucket, of the old and of the new snapshot."""
     old: list[ShardSide] = []
     new: list[ShardSide] = []
     for side in sides:
-        (new if side.is_new else old).append(side)
+        if side.is_new:
+            new.append(side)
+        else:
+            old.append(side)
     deleted, added = _excess([side.ids for side in old], [side.ids for side in new])
     lost, _ = _excess([side.rows for side in old], [side.rows for side in new])
     return Changes(added=added, changed=lost - deleted, deleted=deleted)
 
 
 def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
-    """How many items the old multiset has beyond the new one, and the new one beyond the old."""
+    """Return how many items each of two multisets has beyond the other, the old one first."""
     before, after = (np.frombuffer(b"".join(parts), np.uint64) for parts in (old, new))
     items = np.concatenate([before, after])
     if not len(items):
@@ -135,10 +138,10 @@ def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
 
 
 def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
-    """Tables of `SCHEMA`, each with some of the ids that were added, changed or deleted; ids sorted
-    within each.
+    """Yield tables of `SCHEMA` with the ids that were added, changed or deleted.
 
-    A changed id has both hashes, an added one no old and a deleted one no new hash.
+    Each table has some of the ids, sorted. A changed id has both hashes, an added one no old and a
+    deleted one no new hash.
     """
     sides = [(old.root, unit, -1) for unit in differing(old.units, new.units)]
     sides += [(new.root, unit, 1) for unit in differing(new.units, old.units)]
@@ -170,15 +173,18 @@ def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
 
 
 def _compare(rows: pa.Table) -> pa.Table:
-    """The differences among the rows of some ids."""
+    """Return the differences among the rows of some ids."""
     counts = rows.group_by(["id", "row_hash"]).aggregate([("sign", "sum")])
     removed: dict[str, list[bytes]] = {}
     added: dict[str, list[bytes]] = {}
     for row_id, row_hash, sign in zip(
         *(column.to_pylist() for column in counts.columns), strict=True
     ):
-        if sign:
-            (added if sign > 0 else removed).setdefault(row_id, []).extend([row_hash] * abs(sign))
+        hashes = [row_hash] * abs(sign)
+        if sign > 0:
+            added.setdefault(row_id, []).extend(hashes)
+        elif sign < 0:
+            removed.setdefault(row_id, []).extend(hashes)
     found = [
         change
         for row_id in sorted({*removed, *added})

@@ -1,59 +1,40 @@
-"""The commit: every planned unit once, the ledger balanced, then one conditional write moves the
-store on.
-"""
+"""The commit: check units and ledger, then replace the manifest by one conditional write."""
 
 import contextlib
-import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transforms import storage
-from transforms.base.errors import DataGateError, SentenceBeamError, first_line
-from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.base.numbers import counted
-from transforms.calibration.moved import Moved
 from transforms.space import Space
 from transforms.store import calibrations, layout
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CanaryEntry,
     IndexEntry,
     Input,
     RangesEntry,
     RememberedOptions,
-    RowCounts,
-    TokenCounts,
-    WorkCounts,
 )
 from transforms.store.forms import check_forms, run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
-from transforms.store.manifest import (
-    FENCE,
-    Manifest,
-    read_manifest,
-    read_shared,
-    sealed,
-    to_bytes,
-    with_units,
-)
+from transforms.store.manifest import Manifest, read_manifest, read_shared, with_units
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.carried import ROUND, CarriedShards
-from transforms.store.runs.changes import Changes
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.rejected import reasons, record_rejected
 from transforms.store.runs.result import (
     COMMITTED,
-    Result,
     now,
-    record_result,
-    remember_result,
-    timestamp,
 )
-from transforms.store.runs.settled import Settled, SettledStretch, Tally, join
+from transforms.store.runs.settled import Settled, SettledStretch, join
+from transforms.store.sealed_json import FENCE, sealed, to_bytes
 from transforms.store.shards.precision import needs_ranges, of_floats
 
 MORE_LANGUAGES = (
@@ -64,19 +45,19 @@ MORE_LANGUAGES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One execution that writes a snapshot: what its manifest will say beside counts and units,
-    known before it starts.
+    """One execution that writes a snapshot: the fields of its manifest that are known at its start.
 
-    `globs` name its input, `earlier_globs` that of earlier runs whose files stay, `tables` the
-    versions of the tables among them; `previous` is the run whose snapshot it replaces,
-    `previous_digest` and `version` are that manifest's (None: the store is new); `generation`
-    counts how often the whole store was embedded again; `canary` is the last manifest's entry,
-    `ranges` what the manifest says of them, if known. `options` are those that the store remembers
-    after the run, `gates` those used in it. `previous_rows` are the last snapshot's, of which the
-    fraction `max_deletes` of the gates may go. `leased` says that the run took the store's lease,
-    and so must still have it in the end. Of the shards that are carried over, those are read again
-    that lie from the place `check_from` on the round up to `check_stride` after it
-    (`carried.stride`). `command` is the one that was given.
+    `globs` name its input, `earlier_globs` the input of earlier runs whose files stay, `tables` the
+    versions of the tables among them. `previous` is the run whose snapshot it replaces,
+    `previous_digest` and `version` belong to that manifest (None: the store is new). `generation`
+    counts how often the whole store was embedded again. `canary` and `ranges` are entries of the
+    last manifest, None if not known. `options` are remembered by the store after the run, `gates`
+    apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
+    refers.
+
+    `leased` says that the run took the store's lease, and so must still have it at the end. Of the
+    shards that are carried over, those from the place `check_from` on the round up to
+    `check_stride` after it are read again (`carried.stride`). `command` is the command of the run.
     """
 
     root: str
@@ -105,17 +86,17 @@ class Run:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The store and the run's id, which is all that its lease is known by."""
+        """The store and the run's id, which identify its lease."""
         return self.root, self.id
 
     @property
     def canary_file(self) -> CanaryFile:
-        """The texts that are embedded before all others, with the vectors they had."""
+        """The texts that are embedded before all others, with their earlier vectors."""
         return CanaryFile.of(self.root, self.space.pooled_id, self.generation, self.canary)
 
     @property
     def form(self) -> str:
-        """The first half of the form that all shards of its snapshot have (`store.forms`)."""
+        """The first half of the form of all shards of its snapshot (`store.forms`)."""
         return run_form(self.space, self.generation, self.options)
 
     @property
@@ -125,7 +106,7 @@ class Run:
 
     @property
     def fits_ranges(self) -> bool:
-        """Whether bounds are fitted in this run, so that its rows are written as floats first."""
+        """Whether this run fits bounds, so that its rows are written as floats first."""
         return self.ranges is None and needs_ranges(self.space)
 
     @property
@@ -135,7 +116,9 @@ class Run:
 
 
 def last_snapshot(run: Run) -> Manifest | None:
-    """The snapshot that a run goes on from, as it was when the run began; None for a new store.
+    """Return the snapshot before a run, as it was when the run began; None for a new store.
+
+    Raises SentenceBeamError if it does not exist any more.
 
     Raises SentenceBeamError if that one is not there any more.
     """
@@ -146,19 +129,19 @@ _SHARED: Kept[CarriedShards] = Kept()
 
 
 def carried_shards(run: Run) -> CarriedShards:
-    """The shards that a run may carry over: one for all steps of it in a process, so that the store
-    is listed once.
+    """Return the shards that a run may carry over, one object for a process.
+
+    So the store is listed once.
     """
     what = run.root, run.check_from, run.check_stride
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
 def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Problem]) -> Settled:
-    """All units of the snapshot (carried ones included) and their sums, once every check has
-    passed.
+    """Return all units of the snapshot (carried ones included) and their sums, all checked.
 
-    Raises the error that the first problem is, LedgerError, or DataGateError for too many rows
-    rejected or deleted.
+    Raises the error of the first problem, LedgerError, or DataGateError for too many rows rejected
+    or deleted.
     """
     found = list(problems)
     if found:
@@ -184,8 +167,9 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
 
 
 def check_unknown(run: Run, ledger: Ledger) -> None:
-    """Raise DataGateError if too many of the tokens that a run embedded stand for text that the
-    vocabulary lacks.
+    """Raise DataGateError if too many of the tokens that a run embedded are unknown.
+
+    Unknown tokens represent text that the vocabulary lacks.
     """
     least = LEAST_UNKNOWN
     if run.previous is None:
@@ -205,9 +189,7 @@ def check_rows_left(run: Run, rows: int) -> None:
 
 
 def check_deletes(run: Run, deleted: int) -> None:
-    """Raise DataGateError if a run deletes so many rows of the last snapshot that its gate refuses
-    it.
-    """
+    """Raise DataGateError if a run deletes more rows than its gate allows."""
     if deleted <= run.gates.max_deletes * run.previous_rows:
         return
     can_append = run.partition == "file" and not run.earlier_globs
@@ -221,11 +203,10 @@ def check_deletes(run: Run, deleted: int) -> None:
 
 
 def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None) -> str:
-    """Write the run's manifest, then make it the current one if nobody else committed meanwhile; a
-    line about it.
+    """Write the run's manifest, make it the current one, and return a line about it.
 
-    Raises SentenceBeamError if the current manifest is no longer the one that this run began
-    with, and if an earlier execution of the run had other units.
+    Raises SentenceBeamError if the current manifest is no longer the one that this run began with,
+    and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
     made = _manifest(run, plan, settled.tally.ledger, index)
@@ -240,8 +221,6 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
         earlier = read_manifest(run.root, run.id)  # a retried commit: the first attempt's is kept
         if earlier:
             data = _with_equal_units(earlier, data).data
-        else:
-            data = data
     current = storage.join(run.root, layout.MANIFEST)
     lost = run.leased and not lease.holds(run.root, run.id)
     try:
@@ -256,8 +235,9 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
-    """The manifest of an earlier attempt at this commit. Raises SentenceBeamError if its units
-    are others.
+    """Return the manifest of an earlier attempt at this commit.
+
+    Raises SentenceBeamError if its units differ.
     """
     if any(
         to_bytes({name: made.data.get(name, [])}) != to_bytes({name: data[name]})
@@ -271,8 +251,9 @@ def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
 
 
 def _mend_previous(run: Run) -> None:
-    """Make the manifest of the snapshot before equal to `manifest.json`, which is about to be
-    replaced.
+    """Make the manifest of the previous snapshot equal to `manifest.json`.
+
+    The commit is about to replace the latter.
     """
     current = read_manifest(run.root)
     if current is None or current.version != run.version:
@@ -288,9 +269,7 @@ def _mend_previous(run: Run) -> None:
 
 
 def _check_committed(run: Run, data: dict[str, Any]) -> None:
-    """Raise SentenceBeamError unless the current snapshot is this run's, by an earlier attempt at
-    the commit.
-    """
+    """Raise SentenceBeamError unless an earlier attempt committed this run."""
     current = read_manifest(run.root)
     if current is not None and current.run == run.id:
         _with_equal_units(current, data)
@@ -336,128 +315,4 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         versions=run.versions,
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
-    )
-
-
-def finish(
-    run: Run,
-    found: Settled | Problem,
-    index: IndexEntry | None = None,
-    duplicate_ids: int | None = 0,
-    changes: Changes | None = None,
-    index_measures: dict[str, Summary] | None = None,
-) -> Result:
-    """Commit, put the result on record and give the store back; a problem is a result, not an
-    error.
-
-    Nothing that fails after the commit is an error: the snapshot is there, and a raise would repeat
-    the run.
-    """
-    watch = Stopwatch()
-    try:
-        if isinstance(found, Problem):
-            raise found.error()
-        watch.set("settle_ms", round(found.ms, 3))
-        with watch.time("manifest_ms"):
-            plan = shared_plan(run.root, run.id)
-            message = commit(run, plan, found, index)
-    except SentenceBeamError as error:
-        result = failed(run, error)
-        with contextlib.suppress(storage.UnsyncedError):  # it has its name
-            record_result(run.root, result)
-    else:
-        measures = _measures(run, plan, found, index_measures or {}, watch)
-        result = replace(
-            _committed(run, plan, found.tally, message),
-            measures=measures,
-            limit=limit_of(measures["embed"]),
-            index=index,
-            duplicate_ids=duplicate_ids,
-            changes=asdict(changes) if changes else None,
-        )
-        result = _record_committed(run.root, result)
-    # the run has ended, and a raise would repeat it; a lease grows stale
-    with contextlib.suppress(Exception):
-        lease.release(run.root, run.id)
-    return result
-
-
-def _record_committed(root: str, result: Result) -> Result:
-    """Write the record of a run that committed; the result, whose message says so if that fails."""
-    try:
-        record_result(root, result)
-    except storage.UnsyncedError:  # it has its name; the manifest's own is said
-        return result
-    except Exception as error:
-        note = f"the record of it was not written ({first_line(error)})"
-        result = replace(result, message=f"{result.message}; {note}")
-        remember_result(root, result)
-    return result
-
-
-def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
-    checked = plan.checked
-    ledger = tally.ledger
-    moved = Moved.of([tally.moved])
-    return replace(
-        _ended(run, COMMITTED, message),
-        ledger=asdict(ledger),
-        damaged=sorted({*checked.damaged, *tally.damaged}),
-        checked={**asdict(checked), "damaged": len(checked.damaged)},
-        truncated=tally.truncated,
-        spared=max(tally.whole - ledger.real, 0),
-        tokens=tally.tokens,
-        input=_input(plan, run),
-        resumed=tally.resumed,
-        made=tally.made,
-        own_rows=tally.own_rows,
-        moved=moved.to_json() if moved else None,
-    )
-
-
-def _measures(
-    run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
-) -> Measures:
-    planned = None
-    if plan.written:
-        planned = 1000 * (timestamp(plan.written) - timestamp(run.started))
-    return {
-        "plan": (
-            plan.measures | ({} if planned is None else summed([{"planned_ms": round(planned, 3)}]))
-        ),
-        "embed": settled.measures,
-        "index": index,
-        "commit": summed([watch.figures]),
-    }
-
-
-def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
-    sometimes = {"bad": plan.bad, "tables": run.tables}
-    found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
-    return found | {name: value for name, value in sometimes.items() if value}
-
-
-def failed(run: Run, error: Exception) -> Result:
-    """The result of a run that left the manifest alone."""
-    exit_code = 1
-    if isinstance(error, SentenceBeamError):
-        exit_code = error.exit_code
-    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
-
-
-def _ended(run: Run, status: str, message: str) -> Result:
-    return Result(
-        run=run.id,
-        status=status,
-        exit_code=0,
-        message=message,
-        finished=now(),
-        seconds=round(time.time() - timestamp(run.started), 3),
-        started=run.started,
-        previous=run.previous,
-        space=run.space.id,
-        pooled=run.space.pooled_id,
-        price_per_hour=run.options.price_per_hour,
-        currency=run.options.currency,
-        command=run.command,
     )

@@ -1,10 +1,9 @@
-"""Rows that a run deletes, as `--max-deletes` counts them: those of the last snapshot that the
-coming one lacks.
+"""Deleted rows, as `--max-deletes` counts them: rows that the next snapshot lacks.
 
-A row is known by its id if ids come from a column. Else rows are known by their file, so they are
-deleted if that left the input or has fewer rows now; files that were renamed or moved count as the
-same. Rows are known by their texts if files do not matter: with `--partition content`, and of
-input that has no name of its own, which is what a program holds and standard input.
+If ids come from a column, a row is found by its id. Otherwise it is found by its file: its rows are
+deleted if the file left the input or has fewer rows; files that were renamed or moved count as the
+same. If files do not matter, rows are found by their texts: with `--partition content`, and for
+input without a name of its own (standard input, rows in a program's memory).
 """
 
 import re
@@ -32,7 +31,7 @@ OF_TEXTS = ("text_column", "text_template", "chunks", "chunk_prefix")
 
 @dataclass(frozen=True)
 class RowKeys:
-    """What a row of one snapshot is found by in another: its text, its file, or else its id.
+    """The key by which a row of one snapshot is found in another: its text, its file or its id.
 
     `renamed` are the new relative paths of files whose rows have ids with the old ones.
     """
@@ -44,8 +43,9 @@ class RowKeys:
     def read(
         self, path: str, size: int, is_new: bool, buckets: int
     ) -> Iterator[tuple[int, "KeyedRows"]]:
-        """(bucket, its rows) for the rows of a shard; for documents, whose first pieces stand for
-        them.
+        """Yield (bucket, its rows) for the rows of a shard.
+
+        A document counts by its first piece.
         """
         if self.by_text:
             columns = ["row_hash", "doc_hash", "piece"]
@@ -66,23 +66,23 @@ class RowKeys:
         if "piece" in names:
             batch = batch.filter(pc.equal(batch.column("piece"), 0))
         if self.by_text:
-            return hash_prefixes(
-                as_hashes(batch.column("doc_hash" if "doc_hash" in names else "row_hash"))
-            )
+            name = "doc_hash" if "doc_hash" in names else "row_hash"
+            return hash_prefixes(as_hashes(batch.column(name)))
         ids = batch.column("id")
-        return hash_ids(self._files(ids, {} if is_new else self.renamed) if self.by_file else ids)
+        if not self.by_file:
+            return hash_ids(ids)
+        renamed = {} if is_new else self.renamed
+        return hash_ids(self._files(ids, renamed))
 
     def _files(self, ids: pa.StringArray, renamed: dict[str, str]) -> pa.StringArray:
-        """The relative paths of the files that made ids are of, by their new names."""
+        """Return the relative paths of the files in ids, by their new names."""
         paths = [PLACE.sub("", row_id) for row_id in ids.to_pylist()]
         return pa.array([renamed.get(path, path) for path in paths], pa.string())
 
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """Keys (packed uint64) of one shard's rows, and how many rows each of them has (packed
-    uint32).
-    """
+    """Keys (packed uint64) of one shard's rows, and the rows of each (packed uint32)."""
 
     is_new: bool
     keys: bytes
@@ -90,21 +90,22 @@ class KeyedRows:
 
 
 def rows_gone(found: list[KeyedRows]) -> int:
-    """The number of rows of the last snapshot beyond those of the coming one that have the same
-    keys.
-    """
+    """Return the number of old rows beyond the new rows that have the same keys."""
     keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in found])
-    rows = np.concatenate(
-        [np.frombuffer(part.rows, np.uint32) * (-1.0 if part.is_new else 1.0) for part in found]
-    )
+    counts = []
+    for part in found:
+        sign = -1.0 if part.is_new else 1.0
+        counts.append(np.frombuffer(part.rows, np.uint32) * sign)
+    rows = np.concatenate(counts)
     _, places = np.unique(keys, return_inverse=True)
     left = np.bincount(places, rows)
     return int(left[left > 0].sum())
 
 
 def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile]) -> RowKeys | None:
-    """What rows of the last snapshot are found by in the coming one, of these options and files;
-    None if by nothing.
+    """Return the keys by which rows of the last snapshot are found in the next one.
+
+    Returns None if no key serves for both.
     """
     before = last.options
     same_texts = all(getattr(options, name) == getattr(before, name) for name in OF_TEXTS)
@@ -120,33 +121,38 @@ def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile])
 
 
 def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, str]:
-    """The new relative paths of files, by their old ones: of the same full path, or of equal
-    content.
+    """Return the new relative paths of files, by their old ones.
+
+    These files have the same full path, or equal content.
     """
     was = {entry.path: entry for entry in before if entry.size}
     new = [file for file in files if file.relative not in was and file.size]
-    left = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
+    missing = [was[path] for path in sorted(was.keys() - {file.relative for file in files})]
     now_at = {file.path: file.relative for file in new}
-    found = {entry.path: now_at[entry.source] for entry in left if entry.source in now_at}
-    taken = set(found.values())
-    copies: dict[tuple[object, ...], list[str]] = {}
-    for file in new:
-        if file.relative not in taken:
-            content = content_of(file.relative, file.format, file.size, file.checksum)
-            copies.setdefault(content, []).append(file.relative)
-    for entry in left:
+    moved = {entry.path: now_at[entry.source] for entry in missing if entry.source in now_at}
+    used = set(moved.values())
+    copies = _copies([file for file in new if file.relative not in used])
+    for entry in missing:
         same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
-        if same and entry.path not in found:
-            found[entry.path] = same.pop()
-    return found
+        if same and entry.path not in moved:
+            moved[entry.path] = same.pop()
+    return moved
+
+
+def _copies(files: list[InputFile]) -> dict[tuple[object, ...], list[str]]:
+    """Return the relative paths of files by their content."""
+    copies: dict[tuple[object, ...], list[str]] = {}
+    for file in files:
+        content = content_of(file.relative, file.format, file.size, file.checksum)
+        copies.setdefault(content, []).append(file.relative)
+    return copies
 
 
 def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) -> int:
-    """The rows of the last snapshot, as far as its manifest tells them apart, whose files are not
-    among these.
+    """Return the rows of the last snapshot whose files are not among these.
 
-    Units of several files count if all of them left. There are none unless rows are known by their
-    files.
+    The manifest tells them. Units of several files count if all of these left. The result is 0
+    unless rows are found by their files.
     """
     if not keys.by_file:
         return 0
@@ -160,7 +166,5 @@ def rows_of_files_left(last: Manifest, files: list[InputFile], keys: RowKeys) ->
 
 
 def _is_unnamed(path: str) -> bool:
-    """Whether a file holds rows in memory or standard input, and so has the same name whatever it
-    holds.
-    """
+    """Return whether a file is rows in memory or standard input, with one name for any content."""
     return storage.is_rows(path) or path.rpartition("/")[2].partition(".")[0] == STDIN

@@ -1,4 +1,4 @@
-"""What is found out about a run, on its way to the commit."""
+"""Facts about a run on their way to the commit."""
 
 from dataclasses import dataclass, field
 
@@ -11,8 +11,9 @@ from transforms.store.runs.settled import Settled, SettledStretch
 
 @dataclass(frozen=True)
 class IndexRecord:
-    """The manifest's entry of the index; `measures` say what the steps took that made it
-    (`measures.STAGES`).
+    """The manifest's entry of the index, and the figures of the steps that made it.
+
+    `measures` are by the names of `measures.STAGES`.
     """
 
     entry: IndexEntry
@@ -21,12 +22,12 @@ class IndexRecord:
 
 @dataclass(frozen=True)
 class RunFact:
-    """One fact about a run: one of these fields; the others are None.
+    """One fact about a run; all fields but one are None.
 
-    `problem` ends the run. `changes_unknown` says that an old shard is damaged or gone, so that
-    changes cannot be counted. `deleted` rows of the last snapshot are missing in the coming one, as
-    the gate counts them; `duplicate_ids` rows have the id of an earlier row. Changes and both
-    counts come in parts, to be summed.
+    `problem` ends the run. `changes_unknown`: an old shard is damaged or missing, so that changes
+    cannot be counted. `deleted` rows of the last snapshot are missing in the next one, as the gate
+    counts them; `duplicate_ids` rows have the id of an earlier row. Changes and both counts come in
+    parts, to be summed.
     """
 
     stretch: SettledStretch | None = None

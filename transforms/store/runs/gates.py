@@ -7,11 +7,10 @@ from transforms.store.entries import RememberedOptions
 
 @dataclass(frozen=True)
 class UsedGates:
-    """The values that gates have in one run; those for the next runs are among the options that the
-    store remembers.
+    """The values of the gates in one run; the store remembers others for the next runs.
 
     `max_rejects` is a fraction of the rows read, `max_deletes` of the last snapshot's rows,
-    `max_unknown` of the embedded tokens; `max_drift` the cosine distance by which the canary's
+    `max_unknown` of the embedded tokens; `max_drift` is the cosine distance that the canary's
     vectors may have moved.
     """
 

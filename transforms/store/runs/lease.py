@@ -1,6 +1,4 @@
-"""The lease: which run is writing. It saves the cost of two runs at once; the conditional commit
-protects the data.
-"""
+"""The lease: which run is writing. It saves work; the conditional commit protects the data."""
 
 import contextlib
 import functools
@@ -26,8 +24,8 @@ STALE_SECONDS = 600
 # Of an engine's job, which is silent while it waits for machines.
 ENGINE_STALE_SECONDS = 6 * 3600
 RENEW_SECONDS = 60
-# Where others renew the lease, a process looks at it ever more seldom: two hundred of them come to
-# one look a second.
+# If others renew the lease, a process looks less and less often: two hundred processes make one
+# look a second.
 SELDOM = 4
 ANSWER_SECONDS = 5
 WRITING_SECONDS = 1
@@ -37,9 +35,7 @@ _ENDED_HERE: set[tuple[str, str]] = set()
 
 
 class JobState(Enum):
-    """What an engine says of a job: it runs, it has ended, there is none of that name, or no word
-    of it.
-    """
+    """The state of a job as its engine reports it; UNLISTED if the engine lacks the name."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -59,14 +55,13 @@ SILENCE = {
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None if the work outlives the submitting
-    process).
+    """One writer: run id, host and process (pid None if the work outlives that process).
 
-    `job` is the name that an engine has its job by, `engine` if that can be asked for ("" where
-    it cannot be). `boot` and `pid_namespace` say if the process has this id, `process_start`
-    which of all that ever have it is meant (`transforms.store.runs.process`); all three are None in
-    leases of earlier versions. `renewed` is by the clock of the host that renewed it: no taking
-    over rests on it.
+    `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
+    queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,
+    `process_start` which of all that ever have that id (`transforms.store.runs.process`); all three
+    are None in leases of earlier versions. `renewed` is by the clock of the host that renewed it;
+    taking over does not depend on it.
     """
 
     run: str
@@ -84,7 +79,7 @@ class Lease:
     def of_this_process(
         cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
     ) -> "Lease":
-        """A lease for a run that starts now."""
+        """Return a lease for a run that starts now."""
         host = socket.gethostname()
         here = (process.boot_id(), process.pid_namespace())
         if not in_process:
@@ -95,8 +90,9 @@ class Lease:
 
     @property
     def is_of_the_dead(self) -> bool:
-        """Whether its process is known to have ended: only one with which we share boot and process
-        ids can be.
+        """Whether its process is known to have ended.
+
+        This is known only for processes of the same boot and the same process ids.
         """
         if self.pid is None:
             return False
@@ -111,16 +107,18 @@ class Lease:
         )
 
     def to_bytes(self) -> bytes:
-        """The lease as its file's bytes."""
+        """Return the bytes of the lease's file."""
         return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
 
 
 def _read(root: str) -> tuple[Lease | None, str | None]:
-    """The lease and its version. One that stays as it is and cannot be parsed is nobody's: its
-    writer died writing.
+    """Return the lease and its version.
+
+    A file that cannot be parsed, and does not change, belongs to nobody: its writer died while
+    writing.
     """
     lease, version = _parsed(root)
-    # or it is being written, where storage does that in place (hdfs://)
+    # or it is being written: some storage writes in place (hdfs://)
     if lease is None and version is not None:
         time.sleep(WRITING_SECONDS)
         lease, version = _parsed(root)
@@ -128,7 +126,7 @@ def _read(root: str) -> tuple[Lease | None, str | None]:
 
 
 def _parsed(root: str) -> tuple[Lease | None, str | None]:
-    """The lease, None if there is none or it cannot be parsed, and its version."""
+    """Return the lease, None if it is missing or cannot be parsed, and its version."""
     path = storage.join(root, layout.LEASE)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -143,13 +141,15 @@ def _parsed(root: str) -> tuple[Lease | None, str | None]:
 
 
 def no_word(_: Lease) -> JobState:
-    """What is known of a lease's job if no engine can be asked."""
+    """Return the state of a lease's job if no engine can be queried."""
     return JobState.UNKNOWN
 
 
 def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
-    """The version of a lease that may be taken over. Raises SentenceBeamError naming run and job
-    if it may not.
+    """Return the version of a lease that may be taken over.
+
+    `ask` returns the state of its job if an engine has it. Raises SentenceBeamError naming run and
+    job if the lease is held.
 
     `ask` says what the engine knows of its job, if an engine has it.
     """
@@ -168,8 +168,9 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
 
 
 def _is_silent(root: str, limit: float) -> bool:
-    """Whether the lease was last written that many seconds ago, by the clock that all writers
-    share: the storage's.
+    """Return whether the lease was last written more than `limit` seconds ago.
+
+    The clock is the storage's, which all writers share.
     """
     path = storage.join(root, layout.LEASE)
     written = storage.storage_of(path).stat(path)
@@ -177,23 +178,22 @@ def _is_silent(root: str, limit: float) -> bool:
 
 
 def holds(root: str, run: str) -> bool:
-    """Whether the lease of a store is still held by this run."""
+    """Return whether this run still holds the lease of a store."""
     lease, _ = _read(root)
     return lease is not None and lease.run == run
 
 
 def writer(root: str) -> str | None:
-    """The run that holds the lease of a store, alive or not; None if none does."""
+    """Return the run that holds the lease of a store, alive or not; None without a lease."""
     lease, _ = _read(root)
     return lease.run if lease is not None else None
 
 
 def is_alive(root: str, run: str) -> bool:
-    """Whether a run holds the lease of a store and has renewed it lately, by the clock of whoever
-    asks.
+    """Return whether a run holds the lease of a store and has renewed it lately.
 
-    That is for a list of runs, whose readers may not be allowed to write, and so to ask the storage
-    for its time.
+    The clock is the caller's. This serves lists of runs, whose readers may not be allowed to write,
+    which asking the storage for its time needs.
     """
     lease, _ = _read(root)
     if lease is None or lease.run != run or lease.is_of_the_dead:
@@ -207,8 +207,9 @@ def is_alive(root: str, run: str) -> bool:
 
 
 def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word) -> None:
-    """Take a store's lease for a run. Raises SentenceBeamError naming the run and job that
-    hold it.
+    """Take a store's lease for a run.
+
+    Raises SentenceBeamError naming the run and job that hold it.
     """
     version = check(root, ask)
     path = storage.join(root, layout.LEASE)
@@ -236,7 +237,7 @@ def _held(root: str, lease: Lease) -> SentenceBeamError:
 
 
 def lost(root: str) -> SentenceBeamError:
-    """The error of a run that no longer has the lease it took."""
+    """Return the error of a run that no longer has the lease it took."""
     return SentenceBeamError(
         f"{root}: the lease was taken from this run while it gave no sign of life, and files it"
         " counts on may have been removed; nothing was committed, run again"
@@ -244,12 +245,11 @@ def lost(root: str) -> SentenceBeamError:
 
 
 class Looks:
-    """A process's looks at the lease of a run, which renew it: one in one to four minutes, whoever
-    in it asks.
+    """A process's looks at the lease of a run, which renew it: one in one to four minutes.
 
-    No work fails or waits long for a storage that is slow or refuses: some other process or a later
-    look renews it. `is_lost` says that the last look found the lease with another run, or with
-    none, before the run had committed.
+    No work fails or waits long for a storage that is slow or refuses: another process or a later
+    look renews the lease. `is_lost` says that the last look found the lease with another run, or
+    with none, before the run had committed.
     """
 
     def __init__(self, root: str, run: str):
@@ -267,14 +267,14 @@ class Looks:
         return max(0.0, self._next - time.monotonic())
 
     def look_if_due(self) -> None:
-        """Look, if it is time."""
+        """Look at the lease if it is time."""
         if self._is_due():
             look = threading.Thread(target=self._look, daemon=True)
             look.start()
             look.join(ANSWER_SECONDS)
 
     def _is_due(self) -> bool:
-        """Whether it is time to look; of several threads one is told so."""
+        """Return whether it is time to look; only one of several threads gets True."""
         with self._lock:
             due = self.seconds_left <= 0
             if due:
@@ -295,9 +295,7 @@ class Looks:
 
 @functools.lru_cache(maxsize=RUNS_IN_A_PROCESS)
 def looks_of(root: str, run: str) -> Looks:
-    """This process's looks at the lease of a run, for all of its steps and threads, however short
-    each of them is.
-    """
+    """Return this process's looks at the lease of a run, shared by its steps and threads."""
     return Looks(root, run)
 
 
@@ -313,8 +311,9 @@ class Renewal:
         self._looks = looks_of(root, run)
 
     def __call__(self) -> None:
-        """Renew the lease if it is time. Raises SentenceBeamError if it was taken from the
-        run.
+        """Renew the lease if it is time.
+
+        Raises SentenceBeamError if another run took it.
         """
         self._looks.look_if_due()
         if self._looks.is_lost and self._leased:
@@ -322,7 +321,7 @@ class Renewal:
 
 
 class Renewed(Enum):
-    """What came of renewing a lease."""
+    """The result of renewing a lease."""
 
     LOST = "lost"
     NOW = "now"
@@ -330,8 +329,7 @@ class Renewed(Enum):
 
 
 def renew(root: str, run: str) -> Renewed:
-    """Renew the lease of a store, if it is still held by this run, and another process has not done
-    so just now.
+    """Renew the lease of a store if this run holds it and no process has renewed it just now.
 
     Storage takes about one write a second of an object, and many processes work for a run.
     """
@@ -350,16 +348,16 @@ def renew(root: str, run: str) -> Renewed:
 
 @contextlib.contextmanager
 def kept_alive(root: str, run: str) -> Iterator[None]:
-    """Renew the lease while the body runs, also through steps that finish no unit (listing,
-    training an index).
+    """Renew the lease while the body runs, also in steps that finish no unit.
 
-    No body ends because the lease was lost: the commit looks whose it is.
+    Such steps list files or train an index. No body ends because the lease was lost: the commit
+    checks whose it is.
     """
     done = threading.Event()
     looks = looks_of(root, run)
 
     def beat() -> None:
-        looks.look_if_due()  # also where each body is over in no time: they may be many
+        looks.look_if_due()  # also if each body takes no time: they may be many
         while not done.wait(looks.seconds_left):
             looks.look_if_due()
 
@@ -373,10 +371,10 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
 
 
 def release(root: str, run: str) -> None:
-    """Give up the lease of a store, if it is still held by this run.
+    """Give up the lease of a store, if this run still holds it.
 
-    If that fails (a disk that is full has no room for a lock), the next run of this process takes
-    the lease over.
+    If that fails (a full disk has no room for a lock), the next run of this process takes the lease
+    over.
     """
     _ENDED_HERE.add((root, run))
     path = storage.join(root, layout.LEASE)

@@ -1,26 +1,22 @@
 """The plan on record: every file and span of a run, written before anything is embedded."""
 
-import io
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from transforms import storage
 from transforms.base.arrow import table_of
 from transforms.base.compact import by_values
 from transforms.base.entries import dataclass_of, time
 from transforms.base.errors import SentenceBeamError, refuse_damage
-from transforms.base.measures import Summary, summed
+from transforms.base.measures import Summary
 from transforms.corpus import InputFile, Span
-from transforms.corpus.beside import Beside
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.formats.registry import compression_of
 from transforms.corpus.groups import AnySpan, GroupSpan
@@ -30,7 +26,6 @@ from transforms.store.kept import Kept
 from transforms.store.ledger import PLAN_FIELDS, PlannedSpan, place_of, span_name
 from transforms.store.records import UnitRecord
 from transforms.store.runs.carried import NOTHING, Checked
-from transforms.store.runs.result import now
 from transforms.store.runs.stretches import stretch_of, stretch_of_file
 
 SCHEMA = pa.schema(
@@ -61,27 +56,31 @@ MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
 Plan = TypeVar("Plan")
 ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
 # in the file's metadata
-BUCKETS, CHECKED, BESIDE = b"buckets", b"checked", b"beside"
-MEASURES, WRITTEN, UNCHANGED, BAD, TYPES = b"measures", b"written", b"unchanged", b"bad", b"types"
+BUCKETS = b"buckets"
+CHECKED = b"checked"
+BESIDE = b"beside"
+MEASURES = b"measures"
+WRITTEN = b"written"
+UNCHANGED = b"unchanged"
+BAD = b"bad"
+TYPES = b"types"
 
 
 @by_values
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """An input file and what a run does with it: spans to embed, or units of the last snapshot to
-    carry over.
+    """An input file and its work: spans to embed, or units of the last snapshot to carry over.
 
     Small files have none if they are in a group, which `in_group` names: the first of them has the
-    `group`'s span, or its units. `is_rowless` says that a file is known to have no row, so that no
-    unit counts any.
+    `group`'s span, or its units. `is_rowless`: the file is known to have no row, so that no unit
+    counts any.
 
-    `kept` is the type of each kept column, None for a file that was not opened, since it has not
-    changed; `open_types` has the columns whose type the plan is to find out, with the word for
-    their first values. `keys` are those columns that it is seen to have, None if there was no
-    row to tell. `checked` is what came of looking at the shards that might be carried over. `ms`
-    are the milliseconds that planning it took. `was` is the relative path under which the last
-    snapshot has a file that was renamed. `bad` says why a file cannot be read and is left out, but
-    for the units that it had.
+    `kept` is the type of each kept column, None for a file that was not opened because it has not
+    changed; `open_types` has the columns whose type the plan must find, with the word for their
+    first values. `keys` are the columns that were seen in it, None without a row. `checked` counts
+    the checks of the shards that might be carried over. `ms` are the milliseconds that planning it
+    took. `was` is the relative path of a renamed file in the last snapshot. `bad` says why a file
+    cannot be read and is left out, except for the units that it had.
     """
 
     file: InputFile
@@ -100,11 +99,11 @@ class PlannedFile:
 
     @property
     def is_unopened(self) -> bool:
-        """Whether nobody has looked into the file, which could be read."""
+        """Whether nobody has opened the file, which could be read."""
         return self.kept is None and not self.bad
 
     def reading(self, types: tuple[tuple[str, str], ...]) -> "PlannedFile":
-        """The file with the types that its kept columns are read as."""
+        """Return the file with the types that its kept columns are read as."""
         spans = tuple(_reading(span, types) for span in self.spans)
         group = self.group and replace(
             self.group, spans=tuple(_reading(span, types) for span in self.group.spans)
@@ -113,19 +112,19 @@ class PlannedFile:
 
     @property
     def is_bare(self) -> bool:
-        """Whether neither spans nor units of a file are planned yet, which may have rows."""
+        """Whether the file may have rows, but neither spans nor units are planned yet."""
         return not self.spans and not self.carried and not self.bad and not self.is_rowless
 
     @property
     def work(self) -> list[AnySpan]:
-        """The spans to embed, that of a group too."""
+        """The spans to embed, including that of a group."""
         if self.group:
             return [*self.spans, self.group]
         return [*self.spans]
 
     @property
     def planned(self) -> list[tuple[PlannedSpan, int]]:
-        """The spans that the ledger will demand, each with its estimated tokens."""
+        """The spans that the ledger will require, each with its estimated tokens."""
         name = self.file.relative
         spans = [
             (PlannedSpan(s.name, name, s.start, s.stop, s.rows, False), s.tokens) for s in self.work
@@ -138,7 +137,7 @@ def _reading(span: Span, types: tuple[tuple[str, str], ...]) -> Span:
 
 
 def file_of(entry: InputEntry) -> InputFile:
-    """The input file of an entry in a manifest."""
+    """Return the input file of an entry in a manifest."""
     compression = compression_of(entry.path, entry.format)
     return InputFile(
         entry.source,
@@ -152,8 +151,9 @@ def file_of(entry: InputEntry) -> InputFile:
 
 
 def rows_at_most(planned: Iterable[PlannedFile]) -> int | None:
-    """The rows of all files, those that may be rejected included; None if a file's are not
-    known.
+    """Return the rows of all files, including rows that may be rejected.
+
+    Returns None if the rows of a file are not known.
     """
     items = list(planned)
     read = [span.rows for item in items for span in item.work]
@@ -175,7 +175,7 @@ def _carried_spans(file: str, units: tuple[UnitRecord, ...]) -> list[PlannedSpan
 
 
 def _time(value: Any, where: str) -> str:
-    """A time, or "" for none."""
+    """Return a time, or "" for none."""
     return value if value == "" else time(value, where)
 
 
@@ -194,28 +194,26 @@ class PlanNotes:
 
     @classmethod
     def of(cls, schema: pa.Schema) -> "PlanNotes":
-        """The notes in a file's schema. Raises ValueError for one that no plan has."""
+        """Return the notes in a file's schema. Raises ValueError for notes that no plan has."""
         names = {item.name.encode() for item in fields(cls)}
-        texts = {
-            name: value.decode() for name, value in (schema.metadata or {}).items() if name in names
-        }
-        said = {
-            name.decode(): value if name == WRITTEN else json.loads(value)
-            for name, value in texts.items()
-        }
-        notes: PlanNotes = dataclass_of(cls, said)
+        values: dict[str, Any] = {}
+        for name, value in (schema.metadata or {}).items():
+            if name == WRITTEN:
+                values[name.decode()] = value.decode()
+            elif name in names:
+                values[name.decode()] = json.loads(value.decode())
+        notes: PlanNotes = dataclass_of(cls, values)
         return notes
 
 
 class RecordedPlan:
-    """A plan that was read back: files as manifests list them, spans or buckets as the ledger
-    checks them.
+    """A plan that was read: files as in manifests, spans or buckets as the ledger checks them.
 
-    Files and spans are made of the table when they are asked for, all of them or those of one
-    stretch. `measures` say what planning took, `written` when it ended ("" if an earlier version
-    wrote it). `beside` are the files that lie beside those of the input and were not taken, by
-    reason; `bad` are files that were left out, by relative path, with the reason. `types` are those
-    of kept columns that the plan found out.
+    Files and spans are made from the table on demand, all of them or those of one stretch.
+    `measures` are the figures of planning, `written` is when it ended ("" if an earlier version
+    wrote it). `beside` counts the files beside those of the input that were not taken, by reason;
+    `bad` are files that were left out, by relative path, with the reason. `types` are those of kept
+    columns that the plan found out.
     """
 
     def __init__(self, table: pa.Table):
@@ -236,12 +234,12 @@ class RecordedPlan:
 
     @cached_property
     def spans(self) -> list[PlannedSpan]:
-        """The spans of all files, those to embed and those whose units are carried over."""
+        """The spans of all files, to embed and carried over."""
         return self._planned(self._span_rows)
 
     @property
     def tokens(self) -> int:
-        """The estimated tokens of the spans that are to be embedded."""
+        """The estimated tokens of the spans to embed."""
         return pc.sum(self._table.column("tokens")).as_py() or 0
 
     @property
@@ -257,15 +255,16 @@ class RecordedPlan:
 
     @property
     def empty_count(self) -> int:
-        """The number of input files that could be read and hold nothing."""
+        """The number of input files that could be read and are empty."""
         files = self._table.select(["file", "size"]).take(pa.array(self._file_rows))
         empty = files.filter(pc.equal(files.column("size"), 0)).column("file").to_pylist()
         return sum(file not in self.bad for file in empty)
 
     @property
     def uncounted(self) -> list[str]:
-        """The relative paths of files with rows that no planned span has: neither one of their own
-        nor a group's.
+        """The relative paths of files with rows that no planned span has.
+
+        The span may be one of their own or a group's.
         """
         files = self._table.select(["file", "size", "rows", "name", "group"]).take(
             pa.array(self._file_rows)
@@ -322,104 +321,24 @@ class RecordedPlan:
 
 
 def values_of(found: pa.ChunkedArray | pa.Table) -> Iterator[Any]:
-    """The values of a column, or the rows of a table, never all of them at once."""
+    """Yield the values of a column, or the rows of a table, never all in memory at once."""
     for start in range(0, len(found), ROWS_AT_ONCE):
         yield from found.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Says that a run has a plan on record: an attempt before this one made it, and it is to be
-    handed out again.
-    """
-
-
-def write_plan(
-    root: str,
-    run: str,
-    files: Iterable[PlannedFile],
-    buckets: Buckets | None = None,
-    beside: Beside | None = None,
-    unchanged: bool = False,
-) -> bool:
-    """Record a run's plan in its folder, and say whether it is the run's first; `buckets` where
-    these are the units.
-
-    `unchanged` says that by content all units of the last snapshot are carried over.
-    """
-    listed = list(files)
-    metadata = {CHECKED: json.dumps(asdict(Checked.sum(file.checked for file in listed)))}
-    metadata |= {
-        MEASURES: json.dumps(
-            summed({"file_ms": file.ms} for file in listed if file.ms is not None)
-        ),
-        WRITTEN: now(),
-    }
-    if buckets:
-        metadata |= {BUCKETS: json.dumps(asdict(buckets))}
-    if beside:
-        metadata |= {BESIDE: json.dumps(beside.total())}
-    bad = {file.file.relative: file.bad for file in listed if file.bad}
-    if bad:
-        metadata |= {BAD: json.dumps(bad)}
-    types = next((file.file.types for file in listed if file.file.types), ())
-    if types:
-        metadata |= {TYPES: json.dumps(dict(types))}
-    if unchanged:
-        metadata |= {UNCHANGED: "true"}
-    path = storage.join(root, layout.plan(run))
-    return storage.storage_of(path).put_if_absent(path, _plan_bytes(listed, metadata))
-
-
-def _plan_bytes(files: list[PlannedFile], metadata: dict[bytes, str]) -> bytes:
-    """The plan as a Parquet file, put together from some of its rows at a time."""
-    sink = io.BytesIO()
-    schema = SCHEMA.with_metadata(metadata)
-    rows = (row for file in files for row in _table_rows(file))
-    with pq.ParquetWriter(sink, schema, write_page_checksum=True) as writer:
-        while some := list(islice(rows, ROWS_AT_ONCE)):
-            writer.write_table(pa.Table.from_pylist(some, schema=schema))
-    return sink.getvalue()
-
-
-def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
-    f = planned.file
-    file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
-    file |= {"checksum": f.checksum, "version": f.version, "group": planned.in_group or None}
-    spans = [
-        {
-            **file,
-            "tokens": tokens,
-            "was": planned.was,
-            **{name: getattr(span, name) for name in PLAN_FIELDS},
-        }
-        for span, tokens in planned.planned
-    ]
-    # those that are carried come after them
-    for row, span in zip(spans, planned.work, strict=False):
-        row |= _work_of(span)
-    return spans or [file | {"rows": 0 if planned.is_rowless else None}]
-
-
-def _work_of(span: AnySpan) -> dict[str, Any]:
-    """The columns that say what to read of a span."""
-    if isinstance(span, Span):
-        return {"number": span.number, "row_groups": span.row_groups}
-    members = [
-        {"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}}
-        for one in span.spans
-    ]
-    return {"members": json.dumps(members)}
+    """A marker that an earlier attempt of the run made the plan, which is used again."""
 
 
 def has_plan(root: str, run: str) -> bool:
-    """Whether a run has recorded its plan."""
+    """Return whether a run has recorded its plan."""
     path = storage.join(root, layout.plan(run))
     return storage.storage_of(path).stat(path) is not None
 
 
 def read_plan(root: str, run: str) -> RecordedPlan:
-    """The plan of a run. Raises SentenceBeamError if it has none, or if that was changed."""
+    """Return the plan of a run. Raises SentenceBeamError if it is missing or was changed."""
     return read_as(root, run, RecordedPlan)
 
 
@@ -427,14 +346,12 @@ _SHARED: Kept[RecordedPlan] = Kept()
 
 
 def shared_plan(root: str, run: str) -> RecordedPlan:
-    """As `read_plan`; one that is held in this process already is not read again, since it never
-    changes.
-    """
+    """Return the plan of a run as `read_plan` does, once for a process."""
     return _SHARED.get((root, run), lambda: read_plan(root, run))
 
 
 def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
-    """What `read` makes of the table of a run's plan. Raises as `read_plan` does."""
+    """Return what `read` makes of the table of a run's plan. Raises as `read_plan` does."""
     path = storage.join(root, layout.plan(run))
     found = storage.storage_of(path).read_versioned(path)
     if found is None:
@@ -448,6 +365,6 @@ def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
 
 
 def entry_of(row: dict[str, Any]) -> InputEntry:
-    """The entry of the file that a row of a plan's table is of."""
+    """Return the entry of the file of a row in a plan's table."""
     kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
     return InputEntry(row["file"], row["path"], **kept, group=row["group"] or "")

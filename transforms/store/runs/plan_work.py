@@ -1,4 +1,4 @@
-"""What a plan on record hands out again to an attempt that comes after the one which made it."""
+"""The work in a plan on record, for an attempt that comes after the one which made it."""
 
 import json
 from dataclasses import dataclass, replace
@@ -32,10 +32,10 @@ class CarriedSpan:
 
 @dataclass(frozen=True)
 class RecordedWork:
-    """What a plan on record hands out: spans to embed, and spans to carry over.
+    """The work in a plan on record: spans to embed, and spans to carry over.
 
-    By content `unchanged` says that all units of the last snapshot are carried; else all spans fall
-    into `buckets`.
+    With `--partition content`, `unchanged` says that all units of the last snapshot are carried
+    over; otherwise all spans fall into `buckets`.
     """
 
     spans: list[AnySpan]
@@ -45,8 +45,9 @@ class RecordedWork:
 
 
 def read_work(root: str, run: str, delimiter: str | None = None) -> RecordedWork:
-    """What the plan of a run hands out; `delimiter` is that of its input. Raises as `read_plan`
-    does.
+    """Return the work in the plan of a run; `delimiter` is that of its input.
+
+    Raises as `read_plan` does.
     """
     return read_as(root, run, partial(_work, delimiter=delimiter))
 

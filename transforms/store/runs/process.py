@@ -1,6 +1,4 @@
-"""Processes of this machine, told apart from those of other containers, other boots and from later
-ones of equal id.
-"""
+"""Processes of this machine, told apart from other containers, boots and later equal ids."""
 
 import os
 import sys
@@ -11,15 +9,16 @@ DEAD = {"Z", "X"}  # states of a process that has ended and only waits to be cou
 
 
 def boot_id() -> str:
-    """The id of the machine's present boot, empty if Linux does not tell it."""
+    """Return the id of the machine's present boot, empty if Linux does not tell it."""
     if _is_linux():
         return _read(PROC / "sys/kernel/random/boot_id").strip()
     return sys.platform
 
 
 def pid_namespace() -> str:
-    """What the process ids seen here belong to, a container's or the machine's; empty if Linux
-    does not tell it.
+    """Return the namespace of the process ids seen here, a container's or the machine's.
+
+    It is empty if Linux does not tell it.
     """
     if not _is_linux():
         return sys.platform
@@ -30,8 +29,9 @@ def pid_namespace() -> str:
 
 
 def start_of(pid: int) -> int | None:
-    """The start of a process in clock ticks since the boot, 0 if that cannot be known; None
-    if there is none.
+    """Return the start of a process in clock ticks since the boot.
+
+    Returns 0 if the start is unknown, None if the process does not exist.
     """
     if pid < 1:  # to the system: a group of processes
         return None

@@ -1,5 +1,4 @@
-"""Records of units as bytes, which travel between the steps of a run: 215 to 250 a record, where
-pickled they take 600.
+"""Records of units as bytes for the steps of a run: 215 to 250 a record; pickled it takes 600.
 
 A step holds the records of a million units in memory. msgpack takes 496 bytes for the values of the
 same record and 251 with the same knowledge of digests, names and runs (17 % more than this layout),
@@ -63,11 +62,12 @@ _OTHER_COUNTS = tuple(
 )
 _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RUN = re.compile(r"([0-9]{8})T([0-9]{6})_([0-9]{3})Z-([0-9a-f]{6})")
-_DOUBLE, _SINGLE = struct.Struct("<d"), struct.Struct("<f")
+_DOUBLE = struct.Struct("<d")
+_SINGLE = struct.Struct("<f")
 
 
 def pack(record: UnitRecord) -> bytes:
-    """The record in bytes, without `worker`, which only sidecars have."""
+    """Return the record in bytes, without `worker`, which only sidecars have."""
     writer = _ByteWriter()
     of, place, part = _split_name(record.unit)
     writer.optional(_optional_values(record, of, part))
@@ -75,8 +75,9 @@ def pack(record: UnitRecord) -> bytes:
     writer.text(record.file)
     writer.run(record.run)
     start, stop = record.range
+    end = 0 if stop is None else 1 + stop
     writer.number(start)
-    writer.number(0 if stop is None else 1 + stop)
+    writer.number(end)
     counts = {name: getattr(record, name) for name in _OTHER_COUNTS}
     for value in counts.values():
         writer.number(value)
@@ -91,45 +92,69 @@ def pack(record: UnitRecord) -> bytes:
 
 
 def unpack(data: bytes) -> UnitRecord:
-    """The record that `pack` was given."""
+    """Return the record of bytes that `pack` made."""
     reader = _ByteReader(data)
     optional = reader.optional()
     place = reader.text() or ""
     file = reader.text() or ""
     run = reader.run()
-    start = reader.number()
-    stop = reader.number()
-    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
-    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
-    counts |= {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+    extent = _read_range(reader)
+    counts = _read_counts(reader, optional)
     damaged = tuple(reader.text() or "" for _ in range(optional["damaged"] or 0))
     moved = tuple(reader.decimal() for _ in range(optional["moved"] or 0))
-    as_they_are = {name: optional[name] for name in _AS_THEY_ARE}
-    if as_they_are["form"]:
-        as_they_are["form"] = sys.intern(as_they_are["form"])  # that of all units of a run
     of = key_of(file) if optional["of"] is None else optional["of"]
     unit = _join_name(of, place, optional["part"])
-    if optional["rejects"] == SAME:
-        rejects = optional["shard"]
-    else:
-        rejects = optional["rejects"]
+    path, rejects = _paths_of(optional, unit)
     return UnitRecord(
-        path=_path_of(optional["shard"], optional["shard_path"], unit, layout.shard),
+        path=path,
         unit=unit,
         file=file,
-        range=(start, stop - 1 if stop else None),
-        rejects=_path_of(rejects, optional["rejects_path"], unit, layout.rejects),
+        range=extent,
+        rejects=rejects,
         run=run,
         damaged=damaged,
         moved=moved,
         measures=reader.figures(),
-        **as_they_are,
+        **_values_as_they_are(optional),
         **counts,
     )
 
 
+def _read_range(reader: "_ByteReader") -> tuple[int, int | None]:
+    start = reader.number()
+    end = reader.number()
+    if not end:
+        return start, None
+    return start, end - 1
+
+
+def _read_counts(reader: "_ByteReader", optional: Mapping[str, Any]) -> dict[str, Any]:
+    counts: dict[str, Any] = {name: reader.number() for name in _OTHER_COUNTS}
+    counts |= {name: expected + reader.difference() for name, expected in _expected(counts).items()}
+    return counts | {name: optional[name] or 0 for name in _MOSTLY_ZERO}
+
+
+def _values_as_they_are(optional: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: optional[name] for name in _AS_THEY_ARE}
+    if values["form"]:
+        values["form"] = sys.intern(values["form"])  # that of all units of a run
+    return values
+
+
+def _paths_of(optional: Mapping[str, Any], unit: str) -> tuple[str | None, str | None]:
+    """Return the paths of a unit's shard and reject file."""
+    shard = optional["shard"]
+    rejects = optional["rejects"]
+    if rejects == SAME:
+        rejects = shard
+    return (
+        _path_of(shard, optional["shard_path"], unit, layout.shard),
+        _path_of(rejects, optional["rejects_path"], unit, layout.rejects),
+    )
+
+
 def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str, Any]:
-    """The values of `OPTIONAL`; None for each that the record lacks or that follows from others."""
+    """Return the values of `OPTIONAL`; None if missing, or if it follows from others."""
     follows = bool(record.file) and of == key_of(record.file)
     shard, shard_path = _digest_or_path(record.path, record.unit, layout.shard)
     rejects, rejects_path = _digest_or_path(record.rejects, record.unit, layout.rejects)
@@ -137,8 +162,9 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
         rejects = SAME
     values = {name: getattr(record, name) for name in _AS_THEY_ARE}
     values |= {name: getattr(record, name) or None for name in _MOSTLY_ZERO}
-    values |= {"of": None if follows else of, "part": part}
     values |= {
+        "of": None if follows else of,
+        "part": part,
         "shard": shard,
         "shard_path": shard_path,
         "rejects": rejects,
@@ -149,12 +175,12 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
 
 
 def _split_name(unit: str) -> tuple[str, str, str | None]:
-    """The three parts of a unit's name: its file or group, its place there, its part of that
-    place.
-    """
+    """Return the parts of a unit's name: file or group, place in it, part of the place."""
     of, _, place = unit.partition("-")
     place, dot, part = place.partition(".")
-    return of, place, part if dot else None
+    if not dot:
+        return of, place, None
+    return of, place, part
 
 
 def _join_name(of: str, place: str, part: str | None) -> str:
@@ -164,7 +190,7 @@ def _join_name(of: str, place: str, part: str | None) -> str:
 
 
 def _expected(counts: Mapping[str, int]) -> dict[str, int]:
-    """A number near to each of the counts `_NEAR_OTHERS`."""
+    """Return a number near to each of the counts `_NEAR_OTHERS`."""
     return {
         "read": counts["rows"] + counts["rejected"],
         "embedded": counts["rows"] - counts["reused"] - counts["duplicates"],
@@ -176,8 +202,9 @@ def _expected(counts: Mapping[str, int]) -> dict[str, int]:
 def _digest_or_path(
     path: str | None, unit: str, place: Callable[[str, str], str]
 ) -> tuple[str | None, str | None]:
-    """The digest in a path, if the rest of the path follows from the unit's name, else the path;
-    None for the other.
+    """Return the digest in a path, or the path if more than the digest is its own.
+
+    The other is None.
     """
     if path is None:
         return None, None
@@ -190,7 +217,7 @@ def _digest_or_path(
 def _path_of(
     digest: str | None, path: str | None, unit: str, place: Callable[[str, str], str]
 ) -> str | None:
-    """The path of a unit's file from what `_digest_or_path` made of it."""
+    """Return the path of a unit's file from the result of `_digest_or_path`."""
     return path if digest is None else place(unit, digest)
 
 
@@ -201,20 +228,18 @@ class _ByteWriter:
         self.data = bytearray()
 
     def number(self, value: int) -> None:
-        """Seven bits a byte, the lowest first; the highest bit says that more follow."""
+        """Write seven bits a byte, the lowest first; the highest bit says that more follow."""
         while value > 127:
             self.data.append(value & 127 | 128)
             value >>= 7
         self.data.append(value)
 
     def difference(self, value: int) -> None:
-        """A number that may be negative, doubled, with 1 if it is."""
+        """Write a number that may be negative: doubled, plus 1 if it is negative."""
         self.number(2 * abs(value) + (value < 0))
 
     def text(self, value: str | None) -> None:
-        """Its bytes after their number, doubled, with 1 for hex digits, and one higher; None
-        is 0.
-        """
+        """Write the bytes after 1 + 2 x their number (+ 1 for hex digits); None is 0."""
         if value is None:
             self.number(0)
             return
@@ -227,7 +252,7 @@ class _ByteWriter:
         self.data += data
 
     def optional(self, values: Mapping[str, Any]) -> None:
-        """A number with a bit for each value of `OPTIONAL` that is not None, and these."""
+        """Write a number with a bit for each value of `OPTIONAL` that exists, then these."""
         present = [name for name in OPTIONAL if values[name] is not None]
         self.number(sum(1 << bit for bit, name in enumerate(OPTIONAL) if name in present))
         for name in present:
@@ -237,7 +262,7 @@ class _ByteWriter:
                 self.text(values[name])
 
     def run(self, value: str) -> None:
-        """The id of a run as 0 and two numbers in 11 bytes; any other name as text."""
+        """Write the id of a run as 0 and two numbers in 11 bytes; any other name as text."""
         found = _RUN.fullmatch(value)
         if found is None:
             self.text(value)
@@ -247,9 +272,7 @@ class _ByteWriter:
         self.data += bytes.fromhex(found[4])
 
     def decimal(self, value: float) -> None:
-        """A number of six digits as 0 and four bytes that give it back, any other as 1 and
-        eight.
-        """
+        """Write a number of six digits as 0 and four bytes, any other as 1 and eight."""
         value = float(value)
         if abs(value) < 1e30 and _six_digits(_SINGLE.pack(value)) == value:
             self.data.append(0)
@@ -259,7 +282,7 @@ class _ByteWriter:
             self.data += _DOUBLE.pack(value)
 
     def figures(self, values: Mapping[str, float]) -> None:
-        """A bit for each of `FIGURES` that there is, the names of the others, and all values."""
+        """Write a bit for each existing one of `FIGURES`, other names, then all values."""
         known = [name for name in FIGURES if name in values]
         others = [name for name in values if name not in FIGURES]
         self.number(sum(1 << FIGURES.index(name) for name in known))
@@ -270,7 +293,7 @@ class _ByteWriter:
             self.figure(values[name])
 
     def figure(self, value: float) -> None:
-        """Thousandths as a whole number, one higher; any other value in eight bytes after a 0."""
+        """Write thousandths plus one; any other value as 0 and eight bytes."""
         thousandths = round(1000 * value) if 0 <= value < 1e12 else 0
         if thousandths / 1000 == value:
             self.number(1 + thousandths)
@@ -353,5 +376,5 @@ class _ByteReader:
 
 
 def _six_digits(data: bytes) -> float:
-    """The number of at most six digits that four bytes stand for."""
+    """Return the number of at most six digits in four bytes."""
     return float(f"{_SINGLE.unpack(data)[0]:.6g}")

@@ -1,5 +1,6 @@
-"""The rejected rows of a run: how many for which reason, and the list of their files if a run
-ended for them.
+"""The rejected rows of a run: counts by reason, and the list of their files.
+
+The list is written if too many rejected rows ended the run.
 """
 
 import json
@@ -17,10 +18,11 @@ from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_TEXT
 from transforms.store import layout
 from transforms.store.entries import stored
-from transforms.store.manifest import Manifest, read_manifest, to_bytes
+from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.open import named_run
 from transforms.store.runs.plan import RecordedPlan, file_of
 from transforms.store.runs.run_ids import runs_of
+from transforms.store.sealed_json import to_bytes
 from transforms.store.shards.rejects import rejects_from_bytes
 
 FILES_AT_ONCE = 16
@@ -34,8 +36,9 @@ class _Listed:
 
 
 def rejected_rows(root: str, paths: Iterable[str]) -> Iterator[Rejected]:
-    """The rows of reject files, which are relative to the store. Raises SentenceBeamError for one
-    that is gone.
+    """Yield the rows of reject files, given relative to the store.
+
+    Raises SentenceBeamError for a file that is missing.
     """
     with ThreadPoolExecutor(FILES_AT_ONCE) as executor:
         for rows in executor.map(lambda path: _rows(root, path), paths):
@@ -52,16 +55,16 @@ def _rows(root: str, path: str) -> list[Rejected]:
 
 
 def record_rejected(root: str, run: str, paths: list[str]) -> None:
-    """Write down the reject files of a run that does not commit."""
+    """Write the list of the reject files of a run that does not commit."""
     path = storage.join(root, layout.reject_list(run))
     storage.storage_of(path).put_if_absent(path, to_bytes({"rejects": paths}))
 
 
 def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
-    """How many rows were rejected for which reason that counts for the gate, most frequent first.
+    """Return the counts of rejected rows by reason, most frequent first, as the gate counts them.
 
-    For null texts of JSON and JSONL, the keys that there are follow, as in `5 null text (keys
-    there: id, body)`.
+    For null texts of JSON and JSONL, the existing keys follow, as in `5 null text (keys there: id,
+    body)`.
     """
     counts: Counter[str] = Counter()
     example: dict[str, str] = {}
@@ -72,17 +75,19 @@ def reasons(root: str, paths: list[str], plan: RecordedPlan) -> str:
                 example.setdefault(row.reason, row.file)
     except SentenceBeamError as error:
         return f"reasons unknown, {error}"
-    keys = ""
-    if NULL_TEXT in example:
-        keys = _keys(plan, example[NULL_TEXT])
-    return ", ".join(
-        f"{n:,} {why}{keys if why == NULL_TEXT else ''}" for why, n in counts.most_common()
-    )
+    parts = []
+    for reason, count in counts.most_common():
+        part = f"{count:,} {reason}"
+        if reason == NULL_TEXT:
+            part += _keys(plan, example[NULL_TEXT])
+        parts.append(part)
+    return ", ".join(parts)
 
 
 def _keys(plan: RecordedPlan, relative: str) -> str:
-    """The keys of the first rows of an input file in brackets; nothing for other formats, or if it
-    cannot be read.
+    """Return the keys of the first rows of an input file in brackets.
+
+    Returns "" for other formats, or if the file cannot be read.
     """
     found = next((f for f in plan.files if f.path == relative), None)
     if found is None:
@@ -97,43 +102,57 @@ def _keys(plan: RecordedPlan, relative: str) -> str:
 
 
 def rejecting_run(root: str, run: str | None) -> tuple[str, list[str]]:
-    """A run and its reject files: `run`, as `named_run` takes it, else the last that committed or
-    was ended by rejects.
+    """Return a run and its reject files.
 
-    Raises OptionError if there is no such run.
+    The run is `run`, as `named_run` takes it, else the last one that committed or that rejected
+    rows ended. Raises OptionError if it does not exist.
     """
     current = read_manifest(root)
     runs = sorted(runs_of(root), reverse=True)
     if run is not None:
-        run = named_run(root, run, runs)
-    candidates = [run] if run else runs
-    for name in candidates:
-        found = storage.storage_of(root).read_versioned(
-            storage.join(root, layout.reject_list(name))
-        )
-        if found is not None:
-            return name, _listed(root, name, found[0])
-        manifest = None
+        return _rejects_of_run(root, named_run(root, run, runs), current)
+    for name in runs:
+        listed = _listed(root, name)
+        if listed is not None:
+            return name, listed
         if current is not None and current.run == name:
-            manifest = current
-        manifest = manifest or (read_manifest(root, run) if run else None)
-        if manifest is not None:
-            return name, reject_files(manifest)
-    if run is None and current is not None:  # its folder below runs/ was removed
+            return name, reject_files(current)
+    if current is not None:  # its folder below runs/ was removed
         return current.run, reject_files(current)
-    named = f" of a run {run}" if run else ""
-    raise OptionError(
-        f"{root} has no list of rejected rows{named}; check the path, or see history for the runs"
+    raise _no_list(root, "")
+
+
+def _rejects_of_run(root: str, run: str, current: Manifest | None) -> tuple[str, list[str]]:
+    """Return a run and its reject files, from its list or its snapshot."""
+    listed = _listed(root, run)
+    if listed is not None:
+        return run, listed
+    if current is None or current.run != run:
+        current = read_manifest(root, run)
+    if current is None:
+        raise _no_list(root, f" of a run {run}")
+    return run, reject_files(current)
+
+
+def _no_list(root: str, of_run: str) -> OptionError:
+    return OptionError(
+        f"{root} has no list of rejected rows{of_run}; check the path, or see history for the runs"
     )
 
 
-def _listed(root: str, run: str, data: bytes) -> list[str]:
-    """The reject files in the list of a run. Raises SentenceBeamError if it is damaged."""
+def _listed(root: str, run: str) -> list[str] | None:
+    """Return the reject files in the list of a run, None without a list.
+
+    Raises SentenceBeamError if the list is damaged.
+    """
     path = storage.join(root, layout.reject_list(run))
+    found = storage.storage_of(root).read_versioned(path)
+    if found is None:
+        return None
     with refuse_damage(f"{path} is not the list that was written", "run embed again"):
-        return list(dataclass_of(_Listed, json.loads(data)).rejects)
+        return list(dataclass_of(_Listed, json.loads(found[0])).rejects)
 
 
 def reject_files(manifest: Manifest) -> list[str]:
-    """The reject files of a snapshot."""
+    """Return the reject files of a snapshot."""
     return [unit.rejects for unit in manifest.units if unit.rejects]

@@ -1,6 +1,4 @@
-"""What is on record of a run: its end (`runs/<run>/result.json`, written once), and times and
-versions in records.
-"""
+"""The record of how a run ended (`runs/<run>/result.json`, written once), times and versions."""
 
 import functools
 import json
@@ -17,7 +15,8 @@ from transforms.base.measures import Measures
 from transforms.store import layout
 from transforms.store.entries import IndexEntry
 from transforms.store.ledger import Ledger
-from transforms.store.manifest import Manifest, check_digest, sealed, to_bytes
+from transforms.store.manifest import Manifest
+from transforms.store.sealed_json import check_digest, sealed, to_bytes
 
 COMMITTED = "committed"
 RESULTS_HERE = 16
@@ -38,7 +37,7 @@ _HERE: "deque[tuple[str, Result]]" = deque(maxlen=RESULTS_HERE)
 
 
 def _ledger(value: Any, where: str) -> dict[str, int]:
-    """Counts by name; `pieces` is null if rows are not cut."""
+    """Return counts by name; `pieces` is null if rows are not cut."""
     counts = record(value, where)
     for name, found in counts.items():
         if found is not None:
@@ -48,24 +47,29 @@ def _ledger(value: Any, where: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: `status` is "committed" or "failed", `message` one line, `ledger` the
-    counts.
+    """How a run ended: `status` is "committed" or "failed", `message` one line.
 
-    `damaged` are shards of the last snapshot that were missing or changed, so that their rows were
-    embedded again. `duplicate_ids` are rows whose id an earlier row has (None: not known).
-    `changes` are rows added, changed and deleted since that snapshot (None: not known), `truncated`
-    are rows of this one that were cut off, carried ones included, `spared` are tokens of its rows
-    that had their vectors already. `tokens` went through the model in this run; those in the ledger
-    may include the work of an interrupted run. `checked` counts the carried shards that were looked
-    at, compared and read, the bytes read, and the damaged ones. `pooled` is the id of the pooled
-    vectors' space. `measures` say what its stages took (`measures.STAGES`), `limit` which part of
-    Embed held up the others. `input` are the number of files, of `empty` ones among them, and of
-    those `beside` them by reason why they were not taken (None: not known), and the versions of
-    `tables`. `resumed` are the units that unfinished runs before had made, by run, and `made` the
-    units that were to be made; `own_rows` are the rows of the others. `moved` says how far the rows
-    that were made lie from those that the calibration was fitted on (`calibration.moved.Moved`).
-    `currency` is what `price_per_hour` is in, `command` the one that was given; "" if they are
-    not known.
+    Rows: `ledger` has the counts. `changes` are rows added, changed and deleted since the last
+    snapshot (None: not known), `duplicate_ids` rows whose id an earlier row has (None: not known),
+    `truncated` rows of this snapshot that were cut off, carried ones included. `own_rows` are the
+    rows of units that this run made.
+
+    Work: `tokens` went through the model in this run; those in the ledger may include the work of
+    an interrupted run. `spared` are tokens of rows that already had vectors. `made` counts the
+    units to make, `resumed` those that unfinished runs had made, by run. `measures` are the figures
+    of its stages (`measures.STAGES`), `limit` names the part of Embed that held up the others.
+
+    Shards: `damaged` are shards of the last snapshot that were missing or changed, so that their
+    rows were embedded again. `checked` counts the carried shards that were checked, compared and
+    read, the bytes read, and the damaged ones.
+
+    Input: the number of files, of `empty` ones among them, and of files `beside` them by the reason
+    why they were not taken (None: not known), and the versions of `tables`.
+
+    Vectors: `pooled` is the id of the pooled vectors' space. `moved` compares the rows that were
+    made with those of the calibration's fit (`calibration.moved.Moved`).
+
+    `price_per_hour` is in `currency`, `command` is the command of the run; "" if not known.
     """
 
     run: str
@@ -100,9 +104,7 @@ class Result:
 
 
 def record_result(root: str, result: Result) -> None:
-    """Write the record of how a run ended; a repeated last step leaves the first record in
-    place.
-    """
+    """Write the record of how a run ended; a repeated last step keeps the first record."""
     remember_result(root, result)
     path = storage.join(root, layout.result(result.run))
     index = result.index.to_json() if result.index else None
@@ -112,24 +114,21 @@ def record_result(root: str, result: Result) -> None:
 
 
 def remember_result(root: str, result: Result) -> None:
-    """Keep how a run ended in this process, which may be all that there is of it if a disk is
-    full.
-    """
+    """Keep the result of a run in this process, since a full disk may keep none."""
     _HERE.append((root, result))
 
 
 def result_here(root: str, run: str) -> Result | None:
-    """How a run ended whose last step was done in this process, whether its record was written or
-    not.
-    """
+    """Return the result of a run whose last step ran in this process, recorded or not."""
     return next(
         (result for place, result in reversed(_HERE) if (place, result.run) == (root, run)), None
     )
 
 
 def result_of_snapshot(manifest: Manifest, note: str) -> Result:
-    """The result of the run of a snapshot, as far as its manifest tells; its message ends with
-    `note`.
+    """Return the result of a snapshot's run, as far as its manifest tells.
+
+    Its message ends with `note`.
     """
     rows = manifest.rows
     work = manifest.work.to_json()
@@ -155,7 +154,7 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
 
 
 def read_result(root: str, run: str) -> Result | None:
-    """How a run ended, or None if it has not, or if the record of its end is damaged."""
+    """Return how a run ended; None if it has not, or the record is damaged."""
     try:
         return checked_result(root, run)
     except SentenceBeamError:
@@ -163,8 +162,9 @@ def read_result(root: str, run: str) -> Result | None:
 
 
 def checked_result(root: str, run: str) -> Result | None:
-    """How a run ended, or None if it has not. Raises SentenceBeamError if the record of its end is
-    damaged.
+    """Return how a run ended; None if it has not.
+
+    Raises SentenceBeamError if the record is damaged.
     """
     path = storage.join(root, layout.result(run))
     found = storage.storage_of(path).read_versioned(path)
@@ -173,25 +173,25 @@ def checked_result(root: str, run: str) -> Result | None:
     with refuse_damage(
         f"{path} is not the result of a run", "remove it: nothing but the run's counts is lost"
     ):
-        said = json.loads(found[0])
-        result: Result = dataclass_of(Result, said)
-        check_digest(said, [item.name for item in fields(Result)])
+        content = json.loads(found[0])
+        result: Result = dataclass_of(Result, content)
+        check_digest(content, [item.name for item in fields(Result)])
         return result
 
 
 def has_committed(root: str, run: str) -> bool:
-    """Whether a run has a record that it committed a snapshot."""
+    """Return whether a run has a record that it committed a snapshot."""
     result = read_result(root, run) if run else None
     return result is not None and result.status == COMMITTED
 
 
 def now() -> str:
-    """The present time in UTC, ISO 8601, to the millisecond."""
+    """Return the present time in UTC, ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def timestamp(time: str) -> float:
-    """Seconds since 1970 of a time that `now` wrote.
+    """Return seconds since 1970 of a time that `now` wrote.
 
     >>> timestamp("1970-01-02T00:00:00.500Z")
     86400.5
@@ -200,7 +200,7 @@ def timestamp(time: str) -> float:
 
 
 def versions() -> dict[str, str]:
-    """The installed versions of the packages that decide vectors and files, by name."""
+    """Return the installed versions of the packages that decide vectors and files, by name."""
     return dict(_installed())
 
 

@@ -1,6 +1,4 @@
-"""Vectors of the last snapshot, found by the hash of their row's text, so that no text is embedded
-a second time.
-"""
+"""Vectors of the last snapshot by the hash of their row's text, so that texts are embedded once."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -28,15 +26,15 @@ from transforms.store.shards.vectors import Vectors
 FEW_BYTES = 64 << 20
 ALWAYS_READ = 16  # shards that a unit may take from however few rows they give
 RENAMED = 64  # other names at most under which units are looked for, for all files of a group
-ROWS_FOR_ONE = 256  # beyond those, a shard is read whole only where it gives one row in so many
+ROWS_FOR_ONE = 256  # beyond those, a shard is read only if it gives one row in so many
 
 
 @dataclass(frozen=True)
 class Found:
-    """Rows of old shards: `places` int64 [n] among the hashes asked for, and `vectors` of these.
+    """Rows of old shards: `places` int64 [n] among the requested hashes, and their `vectors`.
 
-    `vectors` is None if nothing was found; `damaged` are shards that could not be used, by path
-    in the store.
+    `vectors` is None without a row; `damaged` are shards that could not be used, by path in the
+    store.
     """
 
     places: np.ndarray
@@ -48,11 +46,10 @@ NOTHING = Found(np.empty(0, np.int64))
 
 
 class Known:
-    """The units of the snapshot of `run` by what they are of; none if that is None. Threads of a
-    process share one.
+    """The units of the snapshot of `run` by file and bucket; none if `run` is None.
 
-    `digest` is that snapshot's, None if it is not known. Of a snapshot with very many units the
-    parts are read that have those asked for.
+    Threads of a process share one. `digest` is that snapshot's, None if not known. Of a snapshot
+    with very many units only the needed parts are read.
     """
 
     def __init__(self, root: str, run: str | None, digest: str | None = None):
@@ -63,12 +60,13 @@ class Known:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The manifest of the snapshot; None if there is none."""
+        """The manifest of the snapshot; None without one."""
         return read_shared(self._root, self._run, self._digest)
 
     def had(self, unit: UnitRecord) -> bool:
-        """Whether a unit in the store is of this snapshot or of one before it, not of an
-        interrupted run.
+        """Return whether a unit in the store is of this snapshot or an earlier one.
+
+        Otherwise it is of an interrupted run.
         """
         if self.manifest is None:
             return False
@@ -79,8 +77,9 @@ class Known:
         return self._committed[unit.run]
 
     def of_files(self, files: Sequence[InputFile]) -> list[UnitRecord]:
-        """The units of files as they were then, and those of so many that had the same bytes by
-        other names.
+        """Return the earlier units of files, and those of files with the same bytes.
+
+        At most `RENAMED` other names are looked up.
         """
         if self.manifest is None:
             return []
@@ -91,7 +90,7 @@ class Known:
         return _distinct(unit for name in names for unit in self.manifest.units_of(name))
 
     def of_bucket(self, bucket: Bucket) -> list[UnitRecord]:
-        """The units of a bucket, or of those that it was part of or is made of."""
+        """Return the units of a bucket, or of those that contain it or that it contains."""
         if self.manifest is None or self.manifest.buckets is None:
             return []
         bits = self.manifest.buckets.bits
@@ -106,8 +105,7 @@ _SHARED: Kept[Known] = Kept()
 
 
 class LastSnapshot:
-    """The vectors that a run in `space` may take from the snapshot of `run`; none if that is
-    None.
+    """The vectors that a run in `space` may reuse from the snapshot of `run`, if any.
 
     `digest` is that snapshot's, None if it is not known.
     """
@@ -120,21 +118,23 @@ class LastSnapshot:
 
     @cached_property
     def is_final(self) -> bool:
-        """Whether its final vectors are taken unchanged; else its pooled ones are taken."""
+        """Whether its final vectors are reused unchanged; else its pooled ones are."""
         manifest = self._known.manifest
         return manifest is None or (
             manifest.space.id == self._wanted.id and self._wanted.precision == "float32"
         )
 
     def had(self, unit: UnitRecord) -> bool:
-        """Whether a unit in the store is of this snapshot or of one before it, not of an
-        interrupted run.
+        """Return whether a unit in the store is of this snapshot or an earlier one.
+
+        Otherwise it is of an interrupted run.
         """
         return self._known.had(unit)
 
     def of_unit(self, unit: UnitRows) -> "OldShards":
-        """The shards that may hold the texts of a unit. The last ones are kept: units of one file
-        follow each other.
+        """Return the shards that may have the texts of a unit.
+
+        The last ones are kept: units of one file follow each other.
         """
         bucket = parse_name(unit.name)
         if unit.file:
@@ -142,17 +142,16 @@ class LastSnapshot:
         else:
             key = unit.name.partition(".")[0]
         if self._last is None or self._last[0] != key:
-            files = (unit.file,) if unit.file else unit.sources
-            self._last = (
-                key,
-                self.shards(
-                    self._known.of_bucket(bucket) if bucket else self._known.of_files(files)
-                ),
-            )
+            if bucket is not None:
+                units = self._known.of_bucket(bucket)
+            else:
+                files = (unit.file,) if unit.file else unit.sources
+                units = self._known.of_files(files)
+            self._last = (key, self.shards(units))
         return self._last[1]
 
     def shards(self, units: list[UnitRecord]) -> "OldShards":
-        """The shards of some of its units."""
+        """Return the shards of some of its units."""
         if self._known.manifest:
             space = self._known.manifest.space
         else:
@@ -161,10 +160,10 @@ class LastSnapshot:
 
 
 def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
-    """The spans, whose files know the names under which the last snapshot has units of theirs
-    (`InputFile.before`).
+    """Return the spans, whose files know the names of their units in the last snapshot.
 
-    Who plans has read the whole snapshot; who embeds need not.
+    These names are `InputFile.before`. The planner has read the whole snapshot, so workers need
+    not.
     """
     if last is None or not spans:
         return spans
@@ -190,24 +189,22 @@ def with_before(spans: list[AnySpan], last: Manifest | None) -> list[AnySpan]:
 
 
 def _named(relative: str, last: Manifest) -> str:
-    """The name of a snapshot's units of a file: its own, or those of its group; "" if it has
-    none.
-    """
+    """Return the name of a snapshot's units of a file, or of its group; "" if it has none."""
     if relative in last.units_by_file:
         return key_of(relative)
     return last.group_of(last.files_by_path[relative])
 
 
 def _distinct(units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """The units, each shard once."""
+    """Return the units, each shard once."""
     return list({unit.path: unit for unit in units}.values())
 
 
 class OldShards:
-    """Rows of some shards of one space by row hash: their final vectors, or else their pooled ones.
+    """Rows of some shards of one space by row hash, with final or with pooled vectors.
 
     Holds 16 bytes a row, or all rows of a few remote shards. A shard is read whole when rows are
-    taken from it, and only once its sha256 is the one it was written with.
+    taken from it, and only if its sha256 is as written.
     """
 
     def __init__(self, root: str, space: Space, units: Iterable[UnitRecord], final: bool = True):
@@ -224,8 +221,9 @@ class OldShards:
         self._keys, self._shard, self._row = self._index()
 
     def _index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first halves of the hashes, sorted, each once a shard, with the number of the shard
-        and the row in it.
+        """Return first halves of the hashes, sorted, and the shard and row of each.
+
+        A hash occurs once for each shard.
         """
         parts = [self._rows_by_key(number) for number in range(len(self._units))]
         keys = np.concatenate([keys for keys, _ in parts] or [np.empty(0, np.uint64)])
@@ -251,7 +249,7 @@ class OldShards:
         return keys, row.astype(np.int32)
 
     def _table(self, number: int) -> pa.Table:
-        """A shard's rows, once its bytes have been checked."""
+        """Return a shard's rows, once its bytes have been checked."""
         unit = self._units[number]
         table = self._tables.get(number)
         if table is None:
@@ -266,8 +264,9 @@ class OldShards:
         self._damaged.add(self._units[number].path or "")
 
     def find(self, hashes: list[bytes]) -> Found:
-        """The rows with these hashes, one for each hash; shards that give most of them are read
-        first.
+        """Return the rows with these hashes, one for each hash.
+
+        Shards that give most of them are read first.
         """
         if not self._units:
             return NOTHING
@@ -298,7 +297,7 @@ class OldShards:
         )
 
     def _candidates(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Every (place among the keys, place in the index) with the same key."""
+        """Return every (place among the keys, place in the index) with the same key."""
         start = np.searchsorted(self._keys, keys, "left")
         stop = np.searchsorted(self._keys, keys, "right")
         count = stop - start
@@ -308,8 +307,9 @@ class OldShards:
     def _take(
         self, number: int, rows: np.ndarray, hashes: np.ndarray
     ) -> tuple[np.ndarray, Vectors] | None:
-        """The rows (of those given) that have these hashes, and their vectors; None for a shard
-        that is damaged.
+        """Return those of the rows that have these hashes, and their vectors.
+
+        Returns None for a damaged shard.
         """
         try:
             table = self._table(number)
@@ -322,21 +322,22 @@ class OldShards:
 
 
 def stored_vectors(batch: pa.RecordBatch, space: Space, final: bool) -> Vectors:
-    """Rows of a shard of a space that have `REUSED_COLUMNS`, with their final vectors or with the
-    pooled ones.
-    """
+    """Return rows of a shard with `REUSED_COLUMNS`, with final or with pooled vectors."""
     truncated = batch.column("truncated").to_numpy(zero_copy_only=False)
     tokens = batch.column("tokens").to_numpy()
-    limit = space.max_tokens or 0  # nothing is cut where there is none
+    limit = space.max_tokens or 0  # without a limit nothing is cut
+    pooled = None
+    if final:
+        embedding = as_matrix(batch.column("embedding"))
+        if "pooled" in batch.schema.names:
+            pooled = as_matrix(batch.column("pooled"))
+    else:
+        embedding = pooled_vectors(batch, space.normalize)
     return Vectors(
-        embedding=as_matrix(batch.column("embedding"))
-        if final
-        else pooled_vectors(batch, space.normalize),
+        embedding=embedding,
         norm=batch.column("norm").to_numpy(),
         tokens=tokens,
         truncated=truncated,
         lost=np.where(truncated, tokens - limit, 0).astype(np.int32),
-        pooled=as_matrix(batch.column("pooled"))
-        if final and "pooled" in batch.schema.names
-        else None,
+        pooled=pooled,
     )

@@ -1,8 +1,8 @@
-"""Ids of runs: the start in UTC to the millisecond and six random hex digits, so that ids sort by
-time and never meet.
+"""Ids of runs: the start in UTC to the millisecond and six random hex digits.
 
-`20261122T153748_123Z-fff87f`. Earlier versions wrote whole seconds, `20261122T153748Z-fff87f`;
-since `_` sorts after `Z`, plain string order is the order of the starts in a store that has both.
+Ids sort by time and are unique, as `20261122T153748_123Z-fff87f`. Earlier versions wrote whole
+seconds, `20261122T153748Z-fff87f`; since `_` sorts after `Z`, plain string order is the order of
+the starts in a store that has both.
 """
 
 import re
@@ -14,16 +14,16 @@ from transforms.store import layout
 
 
 def new_run(root: str | None = None) -> str:
-    """The id of a run that starts now; greater than the id of every run of the store `root`, if one
-    is given.
+    """Return the id of a run that starts now.
+
+    It is greater than the id of every run of the store `root`, if given.
     """
-    return following(last_run(root) if root else None, datetime.now(UTC))
+    last = last_run(root) if root else None
+    return following(last, datetime.now(UTC))
 
 
 def following(last: str | None, now: datetime) -> str:
-    """An id for a run that starts at `now`, or a millisecond after the start of the run `last`
-    if that is later.
-    """
+    """Return an id for a run that starts at `now`, or just after the run `last`, if later."""
     before = _moment(last) if last else None
     if before is not None:
         now = max(now, before + timedelta(milliseconds=1))
@@ -31,12 +31,12 @@ def following(last: str | None, now: datetime) -> str:
 
 
 def last_run(root: str) -> str | None:
-    """The greatest id among the runs of a store, failed ones included; None if it has none."""
+    """Return the greatest id among the runs of a store, failed ones included, or None."""
     return max(runs_of(root), default=None)
 
 
 def runs_of(root: str) -> set[str]:
-    """The runs of a store that have a folder of their own, failed ones included."""
+    """Return the runs of a store that have a folder, failed ones included."""
     folder = storage.join(root, layout.RUNS)
     paths = (
         entry.path.removeprefix(f"{folder}/") for entry in storage.storage_of(folder).below(folder)
@@ -57,8 +57,9 @@ def start_of(run: str) -> str:
 
 
 def in_order(run: str, started: str) -> tuple[str, str, str]:
-    """What runs are sorted by: the start in the id; `started`, of the manifest or result, for old
-    ids of one second.
+    """Return the sort key of a run: the start in its id, then `started` of its manifest or result.
+
+    The latter matters for old ids, which have whole seconds.
     """
     return run.rpartition("-")[0], started, run
 

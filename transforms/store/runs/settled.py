@@ -1,8 +1,7 @@
-"""Settling: every planned unit once, and the ledger's sums, by stretches of the units' names, then
-over all of them.
+"""Settling: check every planned unit and sum the ledger, by stretches of the units' names.
 
-A stretch with many units writes its parts of the manifest; the few of another travel on, packed. So
-no step has to take more than a few thousand records, however many there are.
+A stretch with many units writes its parts of the manifest; the few units of another travel on,
+packed. So no step has to take more than a few thousand records. `join` sums over all stretches.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from transforms.store.ledger import (
     check_plan,
     pieces_apart,
 )
-from transforms.store.manifest import read_parts, write_parts
+from transforms.store.manifest_parts import read_parts, write_parts
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.record_bytes import pack, unpack
@@ -35,13 +34,13 @@ PARTS_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums over units: the ledger, and what a run's result says beside it.
+    """Sums over units: the ledger, and other counts of a run's result.
 
-    `stored` are rows of shards. Of the units that were not carried over there are `made`,
-    `own_rows` of whose rows this run has; those of an earlier attempt are `resumed`, by its run.
-    `tokens` went through the model in this run, `whole` are all that the rows have but what was cut
-    off. `moved` are sums as in a unit's record, `damaged` shards that could not be reused. `forms`
-    has a shard of each form.
+    `stored` are rows of shards. `made` units were not carried over; this run made `own_rows` of
+    their rows, and `resumed` counts those of earlier attempts, by their run. `tokens` went through
+    the model in this run, `whole` are all tokens of the rows that were not cut off. `moved` are
+    sums as in a unit's record, `damaged` shards that could not be reused. `forms` has a shard of
+    each form.
     """
 
     units: int = 0
@@ -60,7 +59,7 @@ class Tally:
 
     @classmethod
     def of(cls, units: list[UnitRecord], run: str) -> "Tally":
-        """The sums over the units of a run."""
+        """Return the sums over the units of a run."""
         made = [unit for unit in units if not unit.carried]
         resumed = Counter(unit.run for unit in made if unit.run not in (run, ""))
         return cls(
@@ -102,11 +101,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class SettledStretch:
-    """The units of a stretch that passed every check: in `parts` of the manifest, or packed in
-    `sent` if they are few.
+    """The units of a stretch that passed every check.
 
-    `figures` are those of the units' work, `ms` is what settling took. `fault` says why they did
-    not pass.
+    They are in `parts` of the manifest, or packed in `sent` if they are few. `figures` are those of
+    the units' work, `ms` the time of settling. `fault` says why they did not pass.
     """
 
     number: int
@@ -122,8 +120,8 @@ class SettledStretch:
 class Settled:
     """All units of a run, checked: in `parts` of the manifest, or packed in `sent`.
 
-    `in_parts` says that the manifest is to name the parts. `measures` are those of the units' work,
-    `ms` is what settling took.
+    `in_parts` says that the manifest names the parts. `measures` are those of the units' work, `ms`
+    is the time of settling.
     """
 
     tally: Tally
@@ -134,16 +132,14 @@ class Settled:
     ms: float
 
     def units(self, root: str, but: Iterable[PartEntry] = ()) -> Iterator[UnitRecord]:
-        """The records of all units but those in some parts, as a manifest has them, part by
-        part.
-        """
+        """Yield the records of all units except those in some parts, part by part."""
         yield from map(unpack, self.sent)
         for part in read_parts(root, [part for part in self.parts if part not in but]):
             yield from map(UnitRecord.from_dict, part.shards)
 
 
 class Settler:
-    """The stretches of a run against its plan, which is read once."""
+    """The check of a run's stretches against its plan, which is read once."""
 
     def __init__(self, root: str, run: str):
         self._root = root
@@ -154,7 +150,7 @@ class Settler:
         return shared_plan(self._root, self._run)
 
     def settle(self, number: int, packed: Iterable[bytes]) -> SettledStretch:
-        """Check the units of a stretch, packed; those that an engine delivered twice count once."""
+        """Check the units of a stretch, packed; count a unit that was sent twice once."""
         watch = Stopwatch()
         try:
             with watch.time("settle_ms"):
@@ -183,8 +179,9 @@ class Settler:
 
 
 def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
-    """Units that an engine delivered twice (a retried bundle) count once; two different ones are a
-    fault.
+    """Return the units, each once; raise LedgerError for two different units of one name.
+
+    An engine delivers a unit twice if it retries a bundle.
     """
     seen: dict[str, UnitRecord] = {}
     for unit in units:
@@ -197,19 +194,13 @@ def _once(units: Iterable[UnitRecord]) -> list[UnitRecord]:
 
 
 def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> Settled:
-    """All stretches of a run together; where units are very many, those that were sent are written
-    into parts too.
+    """Return all stretches of a run together.
 
-    Raises the error that the first fault is, and LedgerError if the sums do not add up.
+    If units are very many, those that were sent are also written into parts. Raises the error of
+    the first fault, and LedgerError if the sums do not add up.
     """
     found = sorted(stretches, key=lambda stretch: stretch.number)
-    faults = [stretch.fault for stretch in found if stretch.fault]
-    if faults:
-        raise faults[0].error()
-    if [stretch.number for stretch in found] != list(range(STRETCHES)):
-        raise LedgerError(
-            f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed"
-        )
+    _check_complete(found)
     tally = reduce(lambda total, stretch: total + stretch.tally, found, Tally())
     tally.ledger.check()
     check_apart(tally.pieces_apart)
@@ -227,6 +218,17 @@ def join(root: str, plan: RecordedPlan, stretches: Iterable[SettledStretch]) -> 
         measures=summaries(stretch.figures for stretch in found),
         ms=sum(stretch.ms for stretch in found),
     )
+
+
+def _check_complete(found: list[SettledStretch]) -> None:
+    """Raise the error of the first fault, or LedgerError unless every stretch is there."""
+    for stretch in found:
+        if stretch.fault is not None:
+            raise stretch.fault.error()
+    if [stretch.number for stretch in found] != list(range(STRETCHES)):
+        raise LedgerError(
+            f"ledger: {len(found)} of {STRETCHES} parts of the units arrived; nothing committed"
+        )
 
 
 def _in_parts(root: str, plan: RecordedPlan, stretch: SettledStretch) -> SettledStretch:

@@ -1,8 +1,7 @@
-"""Stretches: the names of units cut into 64 parts, so that no one process has to hold the units of
-a large run.
+"""Stretches: the names of units cut into 64 parts, so that no process holds all units.
 
-A unit's place is the hash of its file, or the number of its group or bucket: the units of a file,
-and those of a bucket, are in one stretch.
+A unit's place is the hash of its file, or the number of its group or bucket: all units of a file,
+and all of a bucket, are in one stretch.
 """
 
 from transforms.corpus.buckets import parse_name
@@ -13,7 +12,7 @@ STRETCHES = 64
 
 
 def stretch_of(unit: str) -> int:
-    """The stretch that a unit, or the units of a span, are in.
+    """Return the stretch of a unit, or of the units of a span.
 
     >>> stretch_of("ff23456789abcdef-000000000000.2"), stretch_of("f3-7")
     (63, 56)
@@ -32,12 +31,12 @@ def stretch_of(unit: str) -> int:
 
 
 def stretch_of_file(relative: str) -> int:
-    """The stretch that an input file is in, which is that of the units of it alone."""
+    """Return the stretch of an input file, which is that of its own units."""
     return stretch_of(key_of(relative))
 
 
 def buckets_in(stretch: int, bits: int) -> range:
-    """The numbers of those of 2**`bits` buckets that are in a stretch.
+    """Return the numbers of those of 2**`bits` buckets that are in a stretch.
 
     >>> buckets_in(0, 1), buckets_in(32, 1), buckets_in(33, 1), buckets_in(63, 7)
     (range(0, 1), range(1, 2), range(2, 2), range(126, 128))

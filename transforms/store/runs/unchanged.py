@@ -1,5 +1,4 @@
-"""Files that have not changed, on their way from where they were looked at to the plan: by name,
-since the last snapshot has all else of them."""
+"""Unchanged files on their way to the plan: by name, since the last snapshot has the rest."""
 
 from dataclasses import dataclass, replace
 
@@ -12,8 +11,7 @@ from transforms.store.runs.plan import PlannedFile, file_of
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnchangedFile:
-    """A file, by its relative path, that a run takes over from the last snapshot as that has it,
-    with all its units.
+    """A file, by its relative path, that a run carries over with all its units.
 
     `checked` and `ms` as for PlannedFile.
     """
@@ -24,9 +22,7 @@ class UnchangedFile:
 
 
 def by_name(item: PlannedFile, last: Manifest, delimiter: str | None) -> UnchangedFile | None:
-    """The file by name; None if anything of it, or of its units, is not as the last snapshot has
-    it.
-    """
+    """Return the file by name; None if it or a unit differs from the last snapshot."""
     relative = item.file.relative
     in_short = UnchangedFile(relative, item.checked, item.ms)
     if relative not in last.files_by_path or item != in_full(in_short, last, delimiter):
@@ -35,9 +31,7 @@ def by_name(item: PlannedFile, last: Manifest, delimiter: str | None) -> Unchang
 
 
 def in_full(item: UnchangedFile, last: Manifest, delimiter: str | None) -> PlannedFile:
-    """The file with its units, made of what the last snapshot holds in memory; `delimiter` is that
-    of the run.
-    """
+    """Return the file with its units from the last snapshot; `delimiter` is the run's."""
     file = file_of(last.files_by_path[item.relative])
     if delimiter is not None:
         file = replace(file, delimiter=delimiter)

@@ -14,14 +14,14 @@ from transforms.store.shards.precision import embedding_type
 
 @dataclass(frozen=True)
 class OwnColumn:
-    """A column that shards have of their own.
+    """A column of the shards' own, not kept from the input.
 
     `type` is None if it depends on the space. A column that `is_of_pieces` exists if documents are
-    cut; one that `is_optional` stands after all others, in shards that need it. One that
-    `is_hidden` is in no hit of a search, and no filter may name it. `is_reused` columns are read to
-    reuse the vectors of a text. `is_pushed` columns go into databases; `is_added` ones are added to
+    cut; one that `is_optional` follows all others, in shards that need it. A search returns no
+    column that `is_hidden`, and no filter may name it. `is_reused` columns are read to reuse the
+    vectors of a text. `is_pushed` columns are written to databases; `is_added` ones are added to
     the rows of other people's pipelines; `is_place` ones tell the pieces of a document apart. A
-    `is_reserved` name is kept free in every store.
+    name that `is_reserved` cannot be a kept column's in any store.
     """
 
     name: str
@@ -75,8 +75,9 @@ ADDED_PIECE_COLUMNS = tuple(column.name for column in _ADDED if column.is_of_pie
 
 
 def hidden_columns(pieces: bool) -> frozenset[str]:
-    """Return the own columns that no hit of a search shows; `pieces` says whether rows are pieces
-    of documents.
+    """Return the own columns that no hit of a search shows.
+
+    `pieces` says whether rows are pieces of documents.
     """
     return frozenset(
         column.name for column in OWN if column.is_hidden and (pieces or not column.is_of_pieces)
@@ -107,13 +108,14 @@ def check_kept(options: RememberedOptions) -> None:
 
 
 def own_columns(names: Sequence[str]) -> frozenset[str]:
-    """Those of a shard's columns that are not kept ones."""
+    """Return the columns of a shard that are not kept ones."""
     return frozenset(column.name for column in OWN if column.is_reserved or PIECE in names)
 
 
 def schema_of(space: Space, kept: pa.Schema, pieces: bool = False) -> pa.Schema:
-    """The schema of a store's shards, without file metadata; `pieces` says whether rows are pieces
-    of documents.
+    """Return the schema of a store's shards, without file metadata.
+
+    `pieces` says whether rows are pieces of documents.
     """
     own = schema_of_own(embedding_type(space), pieces)
     return pa.schema([*own, *((field.name, field.type) for field in kept)])
@@ -125,5 +127,6 @@ def schema_of_own(embedding: pa.DataType, pieces: bool) -> pa.Schema:
     for column in OWN:
         if column.is_optional or (column.is_of_pieces and not pieces):
             continue
-        fields.append((column.name, embedding if column.type is None else column.type))
+        kind = embedding if column.type is None else column.type
+        fields.append((column.name, kind))
     return pa.schema(fields)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def dataset_of(manifest: Manifest) -> "ds.Dataset":
-    """A snapshot's shards as a dataset (columns: docs/store.md); an empty one without any shard.
+    """Return a snapshot's shards as a dataset (columns: docs/store.md); empty without a shard.
 
     The checksum of each page that is read is compared. Of a remote store the first shard's footer
     is read at once.
     """
-    import pyarrow.dataset as ds  # brings pandas along where it is installed: a third of a second
+    import pyarrow.dataset as ds  # imports an installed pandas too: a third of a second
 
     paths = manifest.shard_paths
     if not paths:

@@ -1,8 +1,7 @@
-"""Hashes of the ids of a shard, kept in the store once they were needed: a shard never changes, nor
-do they.
+"""Hashes of the ids of a shard, kept in the store once they were needed.
 
-`ids/<unit>-<digest>.xxh3`: a mark, XXH3 of the rest as 8 bytes, then XXH3 of each id as 8 bytes,
-little-endian.
+A shard never changes, nor do its hashes. `ids/<unit>-<digest>.xxh3` is a mark, XXH3 of the rest as
+8 bytes, then XXH3 of each id as 8 bytes, little-endian.
 """
 
 import contextlib
@@ -23,8 +22,9 @@ HASHES = np.dtype("<u8")
 
 
 def hash_ids(ids: pa.StringArray) -> np.ndarray:
-    """uint64 [n], XXH3 of each id's UTF-8 bytes: the same in every process, as Python's own hashes
-    are not.
+    """Return uint64 [n], XXH3 of each id's UTF-8 bytes.
+
+    It is the same in every process, unlike Python's own hashes.
     """
     return np.fromiter(
         map(xxh3_64_intdigest, ids.cast(pa.binary()).to_pylist()), np.uint64, len(ids)
@@ -32,8 +32,9 @@ def hash_ids(ids: pa.StringArray) -> np.ndarray:
 
 
 def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """(bucket, hashes of ids as packed uint64) for each bucket in which a shard, by its path in the
-    store, has ids.
+    """Yield (bucket, hashes of ids as packed uint64) for each bucket of a shard.
+
+    `shard` is its path in the store.
     """
     kept = storage.join(root, layout.ids(shard))
     hashes = _read(kept)
@@ -54,7 +55,7 @@ def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]
 
 
 def _first_pieces(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows; of pieces of documents, the first of each."""
+    """Return the rows; of pieces of documents, the first of each."""
     if "piece" in batch.schema.names:
         return batch.filter(pc.equal(batch.column("piece"), 0))
     return batch
@@ -68,7 +69,7 @@ def _write(path: str, hashes: np.ndarray) -> None:
 
 
 def _read(path: str) -> np.ndarray | None:
-    """The hashes; None if there are none, or others than were written."""
+    """Return the hashes; None if the file is missing or was changed."""
     found = storage.storage_of(path).read_versioned(path)
     head = len(MARK) + 8
     if found is None or found[0][:head] != MARK + xxh3_64_digest(found[0][head:]):

@@ -1,8 +1,7 @@
-"""The precision in which final vectors are stored: floats, whole numbers between fitted bounds, or
-bits.
+"""The precision of stored vectors: floats, whole numbers between fitted bounds, or bits.
 
-Codes of vectors and vectors of codes, the column of a shard that holds them, and the bounds as a
-file of the store.
+Coding and decoding, the column of a shard that holds the codes, and the bounds as a file of the
+store.
 """
 
 import json
@@ -33,13 +32,16 @@ _BITS = ("binary", "ubinary")
 _FIRST = {"int8": -128, "uint8": 0}
 _LEVELS = 255
 _BLOCK_ROWS = 8192
-SPACE, RANGES = b"space", b"ranges"  # in a shard's metadata
+# in a shard's metadata
+SPACE = b"space"
+RANGES = b"ranges"
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Smallest and largest value of each component, float32 [d] both: exact whatever the order and
-    the split.
+    """Smallest and largest value of each component, float32 [d] both.
+
+    They are exact in any order and any split of the rows.
     """
 
     low: np.ndarray
@@ -47,19 +49,19 @@ class Ranges:
 
     @classmethod
     def empty(cls, dim: int) -> "Ranges":
-        """The ranges of no rows."""
+        """Return the ranges of no rows."""
         return cls(np.full(dim, np.inf, np.float32), np.full(dim, -np.inf, np.float32))
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> "Ranges":
-        """The ranges of finite vectors float32 [n, d]."""
+        """Return the ranges of finite vectors float32 [n, d]."""
         # plus zero: 0 and -0 are equal, and which of them is the smallest is a matter of order
         return cls(
             vectors.min(axis=0, initial=np.inf) + 0.0, vectors.max(axis=0, initial=-np.inf) + 0.0
         )
 
     def merge(self, other: "Ranges") -> "Ranges":
-        """The ranges of the rows of both."""
+        """Return the ranges of the rows of both."""
         return Ranges(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     @property
@@ -79,8 +81,9 @@ class Ranges:
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str) -> "Ranges":
-        """The ranges of a file that `to_bytes` made; `SentenceBeamError` naming `where` for other
-        bytes.
+        """Return the ranges of a file that `to_bytes` made.
+
+        Raises SentenceBeamError naming `where` for other bytes.
         """
         with refuse_damage(
             f"{where} holds no ranges of this version, or was changed", "restore it"
@@ -99,18 +102,20 @@ class Ranges:
 
 
 def code_width(precision: str, dim: int) -> int:
-    """Codes of a vector of `dim` components: bits are packed by eights."""
+    """Return the codes of a vector of `dim` components: bits are packed by eights."""
     return -(-dim // 8) if precision in _BITS else dim
 
 
 def vector_bytes(precision: str, dim: int) -> int:
-    """Bytes of a stored vector, with the floats that are kept beside codes."""
+    """Return the bytes of a stored vector, with the floats that are kept beside codes."""
     codes = np.dtype(CODES[precision]).itemsize * code_width(precision, dim)
-    return codes + (0 if precision == "float32" else 4 * dim)
+    if precision == "float32":
+        return codes
+    return codes + 4 * dim
 
 
 def quantize(vectors: np.ndarray, precision: str, ranges: Ranges | None = None) -> np.ndarray:
-    """Codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
+    """Return codes [n, code_width] of finite vectors float32 [n, d], of the type in `CODES`.
 
     `int8` and `uint8` count 255 steps from the component's lower bound, to the nearest (half to
     even); `float16` rounds likewise. Values outside of the bounds, or of float16, take the nearest
@@ -146,11 +151,14 @@ def _count_steps(vectors: np.ndarray, precision: str, ranges: Ranges) -> np.ndar
 def dequantize(
     codes: np.ndarray, precision: str, dim: int, ranges: Ranges | None = None
 ) -> np.ndarray:
-    """Vectors float32 [n, d] of codes [n, code_width]: within half a step of those coded, or 1 and
-    -1 for bits.
+    """Return vectors float32 [n, d] of codes [n, code_width].
+
+    They are within half a step of those coded, or 1 and -1 for bits.
     """
     if precision in _BITS:
-        packed = codes.view(np.uint8) ^ np.uint8(0x80 if precision == "binary" else 0)
+        packed = codes.view(np.uint8)
+        if precision == "binary":
+            packed = packed ^ np.uint8(0x80)
         return np.unpackbits(packed, axis=1, count=dim).astype(np.float32) * 2 - 1
     if precision in RANGED:
         assert ranges is not None
@@ -161,7 +169,7 @@ def dequantize(
 
 
 def embedding_type(space: Space) -> pa.DataType:
-    """The type of a shard's column `embedding`."""
+    """Return the type of a shard's column `embedding`."""
     return pa.list_(
         pa.from_numpy_dtype(CODES[space.precision]), code_width(space.precision, space.dim)
     )
@@ -169,9 +177,7 @@ def embedding_type(space: Space) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Coding:
-    """The coding of a space's vectors as a column and back; `ranges` if its precision is int8 or
-    uint8.
-    """
+    """The coding of a space's vectors as a column; it has `ranges` for int8 and uint8."""
 
     space: Space
     ranges: Ranges | None = None
@@ -184,13 +190,16 @@ class Coding:
 
     @classmethod
     def of_shard(cls, metadata: Mapping[bytes, bytes] | None, where: str) -> "Coding":
-        """The coding that a shard's metadata describes. Raises SentenceBeamError naming the file
-        if it has none.
+        """Return the coding that a shard's metadata describes.
+
+        Raises SentenceBeamError naming the file if it has none.
         """
         found = metadata or {}
         with refuse_damage(f"{where} is not an embedding shard: no space in its metadata"):
             space = Space.from_json(json.loads(found[SPACE]))
-        return cls(space, Ranges.from_bytes(found[RANGES], where) if RANGES in found else None)
+        if RANGES not in found:
+            return cls(space)
+        return cls(space, Ranges.from_bytes(found[RANGES], where))
 
     @property
     def is_exact(self) -> bool:
@@ -199,17 +208,19 @@ class Coding:
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The metadata of a shard that is coded like this."""
-        said = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
-        return said | ({RANGES.decode(): self.ranges.to_bytes().decode()} if self.ranges else {})
+        """The metadata of a shard with this coding."""
+        metadata = {SPACE.decode(): json.dumps(self.space.to_json(), sort_keys=True)}
+        if self.ranges is not None:
+            metadata[RANGES.decode()] = self.ranges.to_bytes().decode()
+        return metadata
 
     def encode(self, vectors: np.ndarray) -> pa.FixedSizeListArray:
-        """The column that holds vectors float32 [n, d]."""
+        """Return the column that holds vectors float32 [n, d]."""
         codes = np.ascontiguousarray(quantize(vectors, self.space.precision, self.ranges))
         return pa.FixedSizeListArray.from_arrays(pa.array(codes.reshape(-1)), codes.shape[1])
 
     def decode(self, column: pa.FixedSizeListArray) -> np.ndarray:
-        """The vectors float32 [n, d] of a column, of length 1 if the space's are."""
+        """Return the vectors float32 [n, d] of a column, of length 1 if the space's are."""
         codes = values_of(column)
         if self.is_exact:
             return codes
@@ -220,18 +231,19 @@ class Coding:
 
 
 def of_floats(space: Space) -> Space:
-    """The space of the vectors before they are stored in fewer bits."""
+    """Return the space of the vectors before they are stored in fewer bits."""
     return replace(space, precision="float32")
 
 
 def needs_ranges(space: Space) -> bool:
-    """Whether a space's precision is int8 or uint8, which are coded between fitted bounds."""
+    """Return whether a space's precision needs fitted bounds (int8, uint8)."""
     return space.precision in RANGED
 
 
 def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
-    """The manifest's entry of its ranges, if they were fitted on the floats of this space; None
-    otherwise.
+    """Return the manifest's entry of its ranges if they were fitted on this space's floats.
+
+    Returns None otherwise.
     """
     if entry and needs_ranges(space) and entry.space == of_floats(space).id:
         return entry
@@ -239,15 +251,16 @@ def fitting(entry: RangesEntry | None, space: Space) -> RangesEntry | None:
 
 
 def keep_ranges(root: str, ranges: Ranges, space: Space) -> RangesEntry:
-    """Write ranges into a store, once; the manifest's entry of them."""
+    """Write ranges into a store, once, and return the manifest's entry."""
     path = layout.ranges(ranges.digest)
     storage.ensure(storage.join(root, path), ranges.to_bytes())
     return RangesEntry(path, ranges.digest, of_floats(space).id)
 
 
 def kept_ranges(root: str, entry: RangesEntry) -> Ranges:
-    """The ranges that a manifest names. Raises SentenceBeamError naming the file if it is
-    missing or changed.
+    """Return the ranges that a manifest names.
+
+    Raises SentenceBeamError naming the file if it is missing or changed.
     """
     path = storage.join(root, entry.path)
     found = storage.storage_of(path).read_versioned(path)

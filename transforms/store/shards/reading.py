@@ -1,4 +1,4 @@
-"""Embedding shards read: whole, by row groups or by rows, with their vectors decoded."""
+"""Reading embedding shards: whole, by row groups or by rows, with their vectors decoded."""
 
 import contextlib
 import functools
@@ -33,8 +33,11 @@ AnyTable = TypeVar("AnyTable", pa.RecordBatch, pa.Table)
 
 @dataclass(frozen=True)
 class ShardInfo:
-    """What a shard says of itself: `ranges` the digest of its bounds (int8 and uint8), `pieces` the
-    places of its rows in documents that were cut."""
+    """The footer of a shard.
+
+    `ranges` is the digest of its bounds (int8 and uint8), `pieces` the places of its rows in
+    documents that were cut.
+    """
 
     rows: int
     space_id: str
@@ -45,8 +48,9 @@ class ShardInfo:
 
 
 def inspect_shard(data: bytes) -> ShardInfo:
-    """A shard's footer, once every page has passed its checksum. Raises SentenceBeamError for other
-    bytes.
+    """Return a shard's footer, once every page has passed its checksum.
+
+    Raises SentenceBeamError for other bytes.
     """
     # pyarrow looks at the end alone, other readers at the start too
     if not data.startswith(b"PAR1"):
@@ -70,7 +74,7 @@ def inspect_shard(data: bytes) -> ShardInfo:
 
 
 def _are_counts(found: Any) -> bool:
-    """Whether some JSON of a shard's metadata says how its rows were made."""
+    """Return whether some JSON of a shard's metadata counts how its rows were made."""
     return (
         isinstance(found, dict)
         and {"rows", "read", "rejected", "tokens", "truncated", "lost"}
@@ -82,11 +86,10 @@ def _are_counts(found: Any) -> bool:
 
 @contextlib.contextmanager
 def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
-    """A shard, opened for reading. Raises SentenceBeamError naming it if it is missing or
-    damaged.
+    """Yield a shard, opened for reading.
 
-    `size` (in bytes) is given where most of it will be read: a remote shard of ordinary size is
-    then fetched in one request.
+    `size` (in bytes) is given if most of it will be read: a remote shard of ordinary size is then
+    fetched in one request. Raises SentenceBeamError naming the shard if it is missing or damaged.
     """
     try:
         if storage.is_local(path):
@@ -107,7 +110,7 @@ def open_shard(path: str, size: int | None = None) -> Iterator[pq.ParquetFile]:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Raise ValueError for a column that is of another type than in any shard."""
+    """Raise ValueError for a column of another type than shards have."""
     embedding = schema.field("embedding").type
     if not pa.types.is_fixed_size_list(embedding):
         raise ValueError(f"its column embedding is {embedding}, not vectors")
@@ -119,8 +122,9 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterator[pa.RecordBatch]:
-    """Blocks of at most one row group with the named columns, in row order; `embedding` as float32
-    vectors.
+    """Yield blocks of at most one row group with the named columns, in row order.
+
+    `embedding` is decoded to float32 vectors.
     """
     with open_shard(path, size) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
@@ -133,8 +137,9 @@ def read_shard(path: str, columns: list[str], size: int | None = None) -> Iterat
 
 
 def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[pa.Table]:
-    """As `read_shard`, with the rows alone that bool [rows] says are wanted; row groups without any
-    are not read.
+    """Yield the rows that bool [rows] marks, as `read_shard` does.
+
+    Row groups without such rows are not read.
     """
     with open_shard(path) as parquet:
         decode = decoder(parquet.schema_arrow, path, columns)
@@ -150,9 +155,7 @@ def read_wanted(path: str, wanted: np.ndarray, columns: list[str]) -> Iterator[p
 
 
 def decoder(schema: pa.Schema, path: str, columns: list[str]) -> Callable[[AnyTable], AnyTable]:
-    """The function that decodes the column `embedding` of rows of a shard of this schema into
-    float32 vectors.
-    """
+    """Return the function that decodes the column `embedding` of a shard's rows to float32."""
     if "embedding" in columns:
         kind = schema.field("embedding").type.value_type
     else:
@@ -174,8 +177,7 @@ def _decoded(coding: Coding, rows: AnyTable) -> AnyTable:
 
 
 def read_checked(path: str, sha256: str | None, columns: list[str] | None = None) -> pa.Table:
-    """The named columns that a shard has (None: all of its columns), once its sha256 is the one it
-    was written with.
+    """Return the named columns that a shard has (None: all), once its sha256 was checked.
 
     Raises SentenceBeamError if the shard is missing or changed.
     """
@@ -184,13 +186,13 @@ def read_checked(path: str, sha256: str | None, columns: list[str] | None = None
     _compare(path, hashlib.sha256(data).hexdigest(), sha256)
     parquet = pq.ParquetFile(pa.BufferReader(data))
     names = parquet.schema_arrow.names
-    return parquet.read(names if columns is None else [name for name in columns if name in names])
+    if columns is not None:
+        names = [name for name in columns if name in names]
+    return parquet.read(names)
 
 
 def check_shard(path: str, sha256: str | None) -> None:
-    """Raise SentenceBeamError if a shard is missing, or its sha256 is not the one it was written
-    with.
-    """
+    """Raise SentenceBeamError if a shard is missing or has another sha256."""
     with _failing_in_a_line(path):
         found = storage.sha256_of(path)[0]
     _compare(path, found, sha256)
@@ -213,7 +215,7 @@ def _compare(path: str, found: str, wanted: str | None) -> None:
 
 
 def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
-    """Rows int64 [m] of one shard, in the order asked for; `embedding` as float32 vectors.
+    """Return rows int64 [m] of one shard, in the given order; `embedding` as float32 vectors.
 
     Only the row groups that hold them are read.
     """
@@ -233,21 +235,21 @@ def take_rows(path: str, rows: np.ndarray, columns: list[str]) -> pa.Table:
 
 
 def pooled_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a shard that give its pooled vectors."""
+    """Return the columns of a shard that give its pooled vectors."""
     if "pooled" in schema.names:
         return ["pooled"]
     return ["embedding", "norm"]
 
 
 def is_narrow(path: str) -> bool:
-    """Whether a shard's pooled vectors come from a 16-bit column."""
+    """Return whether a shard's pooled vectors come from a 16-bit column."""
     with open_shard(path) as parquet:
         schema = parquet.schema_arrow
         return schema.field(pooled_columns(schema)[0]).type.value_type == pa.float16()
 
 
 def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
-    """Pooled vectors float32 [n, p] of a block that has `pooled_columns`.
+    """Return pooled vectors float32 [n, p] of a block that has `pooled_columns`.
 
     Without a column `pooled` they are the embeddings, times their `norm` if the space is
     `normalized`.
@@ -268,9 +270,7 @@ def pooled_vectors(batch: pa.RecordBatch, normalized: bool) -> np.ndarray:
 def read_pooled(
     path: str, normalized: bool, columns: tuple[str, ...] = ()
 ) -> Iterator[tuple[np.ndarray, pa.RecordBatch]]:
-    """(pooled vectors float32 [n, p], block that also has the other named columns), in row
-    order.
-    """
+    """Yield (pooled vectors float32 [n, p], block with the other columns), in row order."""
     with open_shard(path) as parquet:
         names = pooled_columns(parquet.schema_arrow)
     for batch in read_shard(path, [*columns, *names]):

@@ -23,24 +23,25 @@ REJECTS_SCHEMA = pa.schema(
 
 
 def rejects_bytes(rejects: list[Rejected]) -> bytes:
-    """The bytes of a unit's reject file, in the order of the rows' places."""
+    """Return the bytes of a unit's reject file, in the order of the rows' places."""
     rows = [asdict(reject) for reject in sorted(rejects, key=lambda r: (r.file, r.row))]
     return parquet_of(pa.Table.from_pylist(rows, schema=REJECTS_SCHEMA))
 
 
 def rejects_from_bytes(data: bytes) -> list[Rejected]:
-    """The rejected rows of a unit's reject file. Raises SentenceBeamError for bytes of another
-    file.
+    """Return the rejected rows of a reject file's bytes.
+
+    Raises SentenceBeamError for bytes of another file.
     """
     with refuse_damage("not a reject file"):
         return [Rejected(**row) for row in table_of(data).cast(REJECTS_SCHEMA).to_pylist()]
 
 
 def read_rejects(path: str, sha256: str | None) -> list[Rejected]:
-    """The rows of a reject file. Raises SentenceBeamError if it is missing, or not the one it
-    was written as.
+    """Return the rows of a reject file.
 
-    `sha256` is None if that is not known, as of those that version 0.1.0 wrote.
+    `sha256` is None if it is not known, as for files of version 0.1.0. Raises SentenceBeamError if
+    the file is missing, or not as written.
     """
     found = storage.storage_of(path).read_versioned(path)
     if found is None:

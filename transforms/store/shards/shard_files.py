@@ -1,5 +1,4 @@
-"""The shards of a remote snapshot as files for Arrow, which opens one when it reads it and lets it
-go then.
+"""The shards of a remote snapshot as files for Arrow, each open only while it is read.
 
 Sizes are the manifest's, so that no request asks for them.
 """
@@ -14,9 +13,7 @@ from transforms.store.manifest import Manifest
 
 
 def shard_files(manifest: Manifest) -> fs.FileSystem:
-    """A filesystem with the shards of a snapshot, by their full paths; they can be read and nothing
-    else.
-    """
+    """Return a read-only filesystem with the shards of a snapshot, by their full paths."""
     return fs.PyFileSystem(
         _ShardFiles(
             {
@@ -46,12 +43,12 @@ class _ShardFiles(fs.FileSystemHandler):
         return path
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        return [
-            fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
-            if path in self._sizes
-            else fs.FileInfo(path, fs.FileType.NotFound)
-            for path in paths
-        ]
+        return list(map(self._file_info, paths))
+
+    def _file_info(self, path: str) -> fs.FileInfo:
+        if path not in self._sizes:
+            return fs.FileInfo(path, fs.FileType.NotFound)
+        return fs.FileInfo(path, fs.FileType.File, size=self._sizes[path])
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         if path not in self._sizes:

@@ -1,6 +1,4 @@
-"""Units: written once, found if they are written already, read back to be written with other
-final vectors.
-"""
+"""Units: written once, found again, and read back to be written with other vectors."""
 
 import hashlib
 import json
@@ -29,9 +27,7 @@ from transforms.store.shards.vectors import Vectors
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, then tokens of the forward pass; old shards found
-    damaged; `moved`.
-    """
+    """How the rows of a unit were made: rows, tokens of the forward pass, damaged old shards."""
 
     embedded: int
     reused: int
@@ -47,7 +43,7 @@ class UnitCounts:
 
     @classmethod
     def of(cls, record: UnitRecord) -> "UnitCounts":
-        """The counts in a unit's record."""
+        """Return the counts in a unit's record."""
         return cls(**{item.name: getattr(record, item.name) for item in fields(cls)})
 
 
@@ -71,8 +67,9 @@ class PreparedUnit:
 
     @property
     def rejects(self) -> str:
-        """The path of the unit's reject file within the store; rows rejected in other places have
-        another one.
+        """The path of the unit's reject file within the store.
+
+        Rows rejected in other places of several files give another path.
         """
         if self.rows.file:
             places = []
@@ -86,11 +83,10 @@ class PreparedUnit:
 
 
 class UnitStore:
-    """The store as one unit uses it: whether the unit is written, and if not, writing it as the
-    work of `run`.
+    """The store as one unit uses it: find the unit, or write it as the work of `run`.
 
-    `form` is the first half of the form of its shards (`store.forms`), "" if their records are not
-    to have one.
+    `form` is the first half of the form of its shards (`store.forms`), "" if their records have
+    none.
     """
 
     def __init__(
@@ -104,9 +100,7 @@ class UnitStore:
         self._storage = storage.storage_of(root)
 
     def finished(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a unit that is in the store, checked byte for byte; None if work is
-        left.
-        """
+        """Return the record of a unit in the store, checked byte for byte, or None."""
         if unit.rows.ids and self._storage.stat(storage.join(self._root, unit.shard)) is None:
             return None
         record = self._sidecar(unit)
@@ -130,11 +124,10 @@ class UnitStore:
         counts: UnitCounts,
         watch: Stopwatch | None = None,
     ) -> UnitRecord:
-        """Write rejects, shard and sidecar, in this order; `late` are rows rejected for their
-        vectors.
+        """Write rejects, shard and sidecar, in this order.
 
-        `unit.rows` holds the rows that `vectors` has, in the same order. The sidecar has the
-        figures of `watch` so far.
+        `unit.rows` holds the rows of `vectors`, in the same order; `late` are rows rejected for
+        their vectors. The sidecar has the figures of `watch` so far.
         """
         rows = unit.rows
         rejects = [*rows.rejects, *late]
@@ -150,7 +143,8 @@ class UnitStore:
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
             record = self._located(record, unit, data)
-        return self._write_sidecar(unit, replace(record, measures=watch.figures if watch else {}))
+        figures = watch.figures if watch else {}
+        return self._write_sidecar(unit, replace(record, measures=figures))
 
     def _form_of(self, unit: PreparedUnit) -> str | None:
         kept = None
@@ -162,9 +156,7 @@ class UnitStore:
         return None
 
     def _located(self, record: UnitRecord, unit: PreparedUnit, data: bytes) -> UnitRecord:
-        """The record of a unit whose shard has these bytes, with the checksum by which listings
-        know the file.
-        """
+        """Return the record of a unit whose shard has these bytes, with its checksum."""
         checksum = self._storage.checksum_of(storage.join(self._root, unit.shard), data) or None
         return replace(
             record, path=unit.shard, bytes=len(data), sha256=_sha256(data), checksum=checksum
@@ -173,9 +165,7 @@ class UnitStore:
     def _put_rejects(
         self, unit: PreparedUnit, record: UnitRecord, rejects: list[Rejected]
     ) -> UnitRecord:
-        """The record with a reject file that holds these rows: the one that stands, or another in
-        its place.
-        """
+        """Return the record with a reject file of these rows, which is written if needed."""
         data = rejects_bytes(rejects)
         path = storage.join(self._root, unit.rejects)
         if not self._put(unit.rejects, data):
@@ -227,15 +217,13 @@ class UnitStore:
         )
 
     def _adopt(self, unit: PreparedUnit) -> UnitRecord | None:
-        """The record of a shard that has none, rebuilt from the shard; None if the shard fails
-        its check.
-        """
+        """Return a record rebuilt from a shard that has none; None if it fails its check."""
         found = self._storage.read_versioned(storage.join(self._root, unit.shard))
         if found is None:
             return None
         known = self._sidecar(unit)
         if known is not None and known.sha256 != _sha256(found[0]):
-            return None  # damaged, and perhaps where no checksum of Parquet's looks
+            return None  # damaged, perhaps in bytes without a checksum of Parquet's
         try:
             info = reading.inspect_shard(found[0])
         except SentenceBeamError:
@@ -256,11 +244,10 @@ class UnitStore:
         return self._write_sidecar(unit, record)
 
     def _with_rejects(self, unit: PreparedUnit, record: UnitRecord) -> UnitRecord | None:
-        """The record with a reject file that names the present places; None if the unit has to
-        be made again for it.
+        """Return the record with a reject file that names the present places.
 
-        That is if rows were rejected for their vectors: which rows these were is in another
-        file, or nowhere.
+        Returns None if the unit has to be made again: rows were rejected for their vectors, and
+        which ones is in another file, or nowhere.
         """
         if len(unit.rows.rejects) == record.rejected:
             return self._write_sidecar(unit, self._put_rejects(unit, record, unit.rows.rejects))
@@ -273,7 +260,7 @@ class UnitStore:
 
 
 def _holds(data: bytes, other: bytes) -> bool:
-    """Whether two reject files have the same rows; versions of Arrow write them otherwise."""
+    """Return whether two reject files have the same rows; versions of Arrow write other bytes."""
     try:
         return data == other or rejects_from_bytes(data) == rejects_from_bytes(other)
     except SentenceBeamError:
@@ -281,7 +268,7 @@ def _holds(data: bytes, other: bytes) -> bool:
 
 
 def _number_of_rejects(data: bytes) -> int | None:
-    """The rows of a reject file, None for other bytes."""
+    """Return the rows of a reject file, None for other bytes."""
     try:
         return len(rejects_from_bytes(data))
     except SentenceBeamError:
@@ -295,11 +282,12 @@ COUNTED = (
 
 
 def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
-    """Whether a sidecar is of this unit: whole numbers that add up to its rows."""
+    """Return whether a sidecar is of this unit: whole numbers that add up to its rows."""
     made = record.embedded + record.reused + record.duplicates
+    path = unit.shard if record.rows else None
     return (
         all(isinstance(getattr(record, name), int) for name in (*COUNTED, "bytes"))
-        and record.path == (unit.shard if record.rows else None)
+        and record.path == path
         and (record.rejects is None) == (record.rejected == 0)
         and record.read == record.written + record.rejected
         and (record.documents is None) == (unit.rows.pieces is None)
@@ -316,7 +304,7 @@ def _counts_of(record: UnitRecord) -> dict[str, int]:
 
 
 def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
-    """The sums of a unit's pieces, as its record has them."""
+    """Return the sums of a unit's pieces, as its record has them."""
     if pieces is None:
         return {}
     there, wanted = piece_sums(pieces)
@@ -325,12 +313,13 @@ def sums_of(pieces: pa.Table | None) -> dict[str, Any]:
 
 def _record(unit: PreparedUnit, vectors: Vectors, rejected: int, counts: UnitCounts) -> UnitRecord:
     rows = unit.rows
+    documents = None if rows.pieces is None else rows.documents
     return UnitRecord(
         path=None, unit=rows.name, file=rows.relative, range=_range(rows), rows=len(rows.ids),
         read=rows.documents + rejected, rejected=rejected, rejects=None,
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(),
-        **vars(counts), documents=None if rows.pieces is None else rows.documents,
+        **vars(counts), documents=documents,
         **sums_of(rows.pieces), blank=blank_lines(rows.rejects),
     )  # fmt: skip
 
@@ -350,31 +339,37 @@ def _sha256(data: bytes) -> str:
 def read_written(
     root: str, unit: UnitRecord, store: UnitStore, generation: int
 ) -> tuple[PreparedUnit, pa.RecordBatch]:
-    """A unit that has a shard, prepared to be written again with other vectors, and all columns of
-    its rows.
+    """Return a unit with a shard, prepared to be written again, and all its columns.
 
-    The rows come from the shard, without their texts. Raises SentenceBeamError if it is missing
-    or changed.
+    The rows come from the shard, without their texts. Raises SentenceBeamError if it is missing or
+    changed.
     """
     table = reading.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
     own = own_columns(table.column_names)
-    is_cut = "piece" in table.column_names
-    kept = table.select([name for name in table.column_names if name not in own])
+    kept = None
+    kept_names = [name for name in table.column_names if name not in own]
+    if kept_names:
+        kept = table.select(kept_names)
+    pieces = None
+    if "piece" in table.column_names:
+        pieces = table.select(PIECE_COLUMNS)
+    file = None
+    if unit.file:
+        file = InputFile("", unit.file, "", "", 0, "", "")
+    rejects = []
+    if unit.rejects:
+        rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
     rows = UnitRows(
         name=unit.unit,
-        file=InputFile("", unit.file, "", "", 0, "", "") if unit.file else None,
+        file=file,
         start=unit.range[0],
         stop=unit.range[1],
         ids=table.column("id").to_pylist(),
         texts=[],
         positions=[],
-        kept=kept if kept.num_columns else None,
-        rejects=(
-            read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
-            if unit.rejects
-            else []
-        ),
-        pieces=table.select(PIECE_COLUMNS) if is_cut else None,
+        kept=kept,
+        rejects=rejects,
+        pieces=pieces,
     )
     hashes = table.column("row_hash").to_pylist()
     digest = writing.unit_digest(store.space, rows, hashes, generation, store.ranges)

@@ -1,6 +1,4 @@
-"""Vectors in files that a person names: .npy, or Parquet as embedding shards and other tools write
-it.
-"""
+"""Vectors in files that a person names: .npy, or Parquet of embedding shards and other tools."""
 
 import io
 import json
@@ -19,11 +17,11 @@ COLUMN = "embedding"
 
 
 def read_vectors(path: str, option: str, space: Space) -> tuple[list[str], np.ndarray]:
-    """Names and vectors float32 [n, dim] of a file: .npy, or Parquet with a column `embedding`.
+    """Return names and vectors float32 [n, dim] of a file.
 
-    A name is the `id` beside a vector, if there is that column, else the number of its row.
-    Raises OptionError for a file that is neither, for vectors of another width or not finite, and
-    for an embedding shard of another space.
+    The file is .npy, or Parquet with a column `embedding`. A name is the `id` beside a vector, if
+    that column exists, else the number of its row. Raises OptionError for other files, for vectors
+    of another width or not finite, and for an embedding shard of another space.
     """
     try:
         names, vectors = (
@@ -75,8 +73,9 @@ def _of_parquet(path: str, option: str, space: Space) -> tuple[list[str], np.nda
 
 
 def _matrix(column: pa.ChunkedArray) -> np.ndarray:
-    """The lists of a column as an array [n, width]. Raises ValueError if they are not of one
-    length.
+    """Return the lists of a column as an array [n, width].
+
+    Raises ValueError if their lengths differ.
     """
     lists = column.combine_chunks()
     values = lists.flatten()

@@ -1,4 +1,4 @@
-"""Vectors of a unit's rows, as the encoder gives them and as a shard holds them."""
+"""Vectors of a unit's rows, from the encoder and as a shard holds them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Vectors:
-    """What the encoder gave for the rows of a unit.
+    """The encoder's results for the rows of a unit.
 
     `embedding` float32 [n, d], `norm` float32 [n] (length of the pooled vector), `pooled` float32
-    [n, p] if the pooled vector cannot be had from those two, `tokens` int32 [n] before
-    truncation, `truncated` bool [n], `lost` int32 [n] tokens cut off.
+    [n, p] if it does not follow from those two, `tokens` int32 [n] before truncation, `truncated`
+    bool [n], `lost` int32 [n] tokens cut off.
     """
 
     embedding: np.ndarray
@@ -23,9 +23,7 @@ class Vectors:
     pooled: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "Vectors":
-        """The given rows, in the given order; nothing is copied if these are all rows in their
-        order.
-        """
+        """Return the given rows, in the given order; copy nothing if these are all in order."""
         if np.array_equal(rows, np.arange(len(self.norm))):
             return self
         pooled = None if self.pooled is None else self.pooled[rows]
@@ -40,7 +38,7 @@ class Vectors:
 
     @classmethod
     def concat(cls, parts: "Sequence[Vectors]") -> "Vectors":
-        """The rows of all parts (one at least, of one space), in order."""
+        """Return the rows of all parts (one at least, of one space), in order."""
         if len(parts) == 1:
             return parts[0]
         names = [name for name, column in vars(parts[0]).items() if column is not None]
@@ -50,7 +48,7 @@ class Vectors:
 
 
 def pooled_of(vectors: Vectors, normalized: bool) -> np.ndarray:
-    """Pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
+    """Return pooled vectors float32 [n, p] of final ones, which were `normalized` or not."""
     if vectors.pooled is not None:
         return vectors.pooled
     if normalized:

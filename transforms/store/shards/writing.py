@@ -1,4 +1,4 @@
-"""Embedding shards as bytes: Parquet that pandas, DuckDB, Polars and pyarrow read as it is."""
+"""Embedding shards as bytes: Parquet that pandas, DuckDB, Polars and pyarrow can read."""
 
 import functools
 import hashlib
@@ -26,14 +26,11 @@ PAGE_BYTES = 64 << 10
 
 
 def with_text(rows: UnitRows) -> UnitRows:
-    """The rows with their texts among what is kept of them, as the first column; of pieces, what
-    they are alone.
-    """
+    """Return the rows with their texts as the first kept column; for pieces, their own text."""
     text = pa.table({TEXT: pa.array(own_texts(rows), pa.string())})
-    for field, column in (
-        zip(rows.kept.schema, rows.kept.columns, strict=True) if rows.kept is not None else ()
-    ):
-        text = text.append_column(field, column)
+    if rows.kept is not None:
+        for field, column in zip(rows.kept.schema, rows.kept.columns, strict=True):
+            text = text.append_column(field, column)
     return replace(rows, kept=text)
 
 
@@ -44,19 +41,23 @@ def unit_digest(
     generation: int = 0,
     ranges: Ranges | None = None,
 ) -> str:
-    """16 hex digits over space, schema and the ordered rows (id, row hash, kept values; rejected
-    ones with reason).
+    """Return 16 hex digits over space, schema and the ordered rows.
 
-    `generation` counts how often the whole store was embedded again: shards that are made again
-    must not have their old names. `ranges` are the bounds of an int8 or uint8 precision.
+    A row counts by id, row hash and kept values, a rejected one by its reason too. `generation`
+    counts how often the whole store was embedded again: shards that are made again must not have
+    their old names. `ranges` are the bounds of an int8 or uint8 precision.
     """
     if rows.kept is not None:
         kept = rows.kept.schema.remove_metadata()
     else:
         kept = pa.schema([])
     schema = schema_of(space, kept, rows.pieces is not None)
-    identity = [space.id, str(schema), *([generation] if generation else [])]
-    digest = hashlib.sha256(json.dumps([*identity, *([ranges.digest] if ranges else [])]).encode())
+    identity: list[object] = [space.id, str(schema)]
+    if generation:
+        identity.append(generation)
+    if ranges is not None:
+        identity.append(ranges.digest)
+    digest = hashlib.sha256(json.dumps(identity).encode())
     if rows.ids:
         digest.update(_ids_and_hashes(rows.ids, hashes))
     if rows.pieces is not None:
@@ -74,9 +75,7 @@ def unit_digest(
 
 
 def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
-    """The bytes of every row in turn: its id, after its length in bytes and a colon, and its
-    hash.
-    """
+    """Return the bytes of every row in turn: length of its id, colon, id, hash."""
     binary = pa.large_binary()
     names = pa.array(ids, pa.large_string()).cast(binary)
     lengths = pc.binary_length(names).cast(pa.large_string()).cast(binary)
@@ -88,8 +87,9 @@ def _ids_and_hashes(ids: list[str], hashes: list[bytes]) -> memoryview:
 
 
 def _rejected(rows: UnitRows) -> list[str]:
-    """The part of a digest for rejected rows; their places and their order only if these are in
-    one file.
+    """Return the part of a digest for rejected rows.
+
+    Their places and order count only if they are in one file.
     """
     if rows.file is None:
         return sorted(json.dumps([r.id, r.reason, r.excerpt]) for r in rows.rejects)
@@ -97,8 +97,9 @@ def _rejected(rows: UnitRows) -> list[str]:
 
 
 def without_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as integers, also within lists and structs: Python's own end with the year 9999 and
-    with microseconds.
+    """Return times as integers, also within lists and structs.
+
+    Python's own times end with the year 9999 and with microseconds.
     """
     kind = _without_time(column.type)
     return column if kind == column.type else column.cast(kind)
@@ -118,9 +119,7 @@ def _without_time(kind: pa.DataType) -> pa.DataType:
 def shard_bytes(
     coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors, counts: dict[str, int]
 ) -> bytes:
-    """The bytes of a unit's shard; `counts` (how the rows were made) go into the file's
-    metadata.
-    """
+    """Return the bytes of a unit's shard; `counts` of how rows were made are metadata."""
     kept = rows.kept if rows.kept is not None else pa.table({})
     schema = schema_of(coding.space, kept.schema, rows.pieces is not None)
     own = _own_values(coding, rows, hashes, vectors)
@@ -141,7 +140,7 @@ def shard_bytes(
 def _own_values(
     coding: Coding, rows: UnitRows, hashes: list[bytes], vectors: Vectors
 ) -> dict[str, Any]:
-    """The values of the own columns that a unit's shard has, by name."""
+    """Return the values of the own columns that a unit's shard has, by name."""
     found: dict[str, Any] = {
         "id": rows.ids,
         "embedding": coding.encode(vectors.embedding),
@@ -168,9 +167,10 @@ def _as_column(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
 
 
 def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
-    """Vectors plain (they do not compress, and every reader maps them fast), everything else zstd.
+    """Return a Parquet file: vectors plain, everything else compressed with zstd.
 
-    Vectors of whole numbers are delta-encoded: plain, Parquet has none of less than four bytes.
+    Vectors do not compress, and every reader maps plain ones fast. Vectors of whole numbers are
+    delta-encoded: plain Parquet has no numbers of less than four bytes.
     """
     vectors = [name for name in vector_columns if name in table.column_names]
     compression = {name: "zstd" for name in _leaves(table.schema.remove_metadata())}
@@ -192,6 +192,6 @@ def parquet_of(table: pa.Table, vector_columns: tuple[str, ...] = ()) -> bytes:
 
 @functools.lru_cache(64)
 def _leaves(schema: pa.Schema) -> list[str]:
-    """Parquet paths of all leaf columns, found by writing an empty table."""
+    """Return the Parquet paths of all leaf columns, found by writing an empty table."""
     leaves = pq.ParquetFile(pa.BufferReader(parquet_bytes(schema.empty_table()))).schema
     return [leaves.column(i).path for i in range(len(leaves))]

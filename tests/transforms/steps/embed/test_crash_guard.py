@@ -9,7 +9,7 @@ import pytest
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
-from transforms.steps.embed.crash_guard import Death, Tell, died_of, marked
+from transforms.steps.embed.crash_guard import Death, Tell, death_of, marked
 from transforms.storage.local import LocalStorage
 
 
@@ -27,12 +27,12 @@ def failing(tell: Tell) -> None:
 
 @pytest.mark.parametrize("by", [signal.SIGSEGV, signal.SIGKILL])
 def test_the_step_that_a_process_died_of(by: signal.Signals) -> None:
-    assert died_of(partial(steps, 1, int(by))) == Death("step 1", by.name)
+    assert death_of(partial(steps, 1, int(by))) == Death("step 1", by.name)
 
 
 def test_work_that_ends(capfd: pytest.CaptureFixture[str]) -> None:
-    assert died_of(partial(steps, None, 0)) is None
-    assert died_of(failing) is None
+    assert death_of(partial(steps, None, 0)) is None
+    assert death_of(failing) is None
     assert "an error that is none" in capfd.readouterr().err
 
 

@@ -22,13 +22,22 @@ from transforms.steps.index import (
 from transforms.steps.index import (
     files as index_files,
 )
+from transforms.steps.index import find_lists
+from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
 )
 from transforms.steps.index import (
     work as index_work,
 )
-from transforms.steps.index.train import CellWork, SampledGroup, sample
+from transforms.steps.index.sample import sample
+from transforms.steps.index.training_items import (
+    CellWork,
+    SamplePart,
+    TrainingItem,
+    cells_of,
+    groups_of,
+)
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -45,8 +54,8 @@ def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few lists are many, and a group of two hundred rows has parts of fifty."""
     monkeypatch.setattr(cells, "ONE_LEVEL", 6)
     monkeypatch.setattr(index_files, "SEGMENT_ROWS", 200)
-    monkeypatch.setattr(index_train, "PART_BYTES", 50 * 4 * 16)
-    monkeypatch.setattr(index_train, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(index_sample, "PART_BYTES", 50 * 4 * 16)
+    monkeypatch.setattr(index_sample, "PIECE_BYTES", 1000)
 
 
 def sampled(
@@ -78,15 +87,15 @@ def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(
         "result.json",
     }
     groups, rng = sampled(Nights(tmp_path / "again"), FILES), random.Random(1)
-    works = list(index_train.divide(rng.sample(groups, len(groups))))
+    works = list(find_lists.divide(rng.sample(groups, len(groups))))
     clustered: list[Any] = []
     for turn in range(1 + cells.PASSES):
-        works = list(index_train.again(clustered)) if turn else works
+        works = list(find_lists.again(clustered)) if turn else works
         for work in works:
-            assert index_train.assign(work) == index_train.assign(work)
-        found = list(index_train.allot(rng.sample(works, len(works))))
-        clustered = [index_train.cluster(work) for work in rng.sample(found, len(found))]
-        assert index_train.cluster(found[0]) in clustered
+            assert find_lists.assign(work) == find_lists.assign(work)
+        found = list(find_lists.allot(rng.sample(works, len(works))))
+        clustered = [find_lists.cluster(work) for work in rng.sample(found, len(found))]
+        assert find_lists.cluster(found[0]) in clustered
         assert len(clustered) > 1
     (trained,) = {work.trained.sha256 for work in index_train.finish([*clustered, *groups])}
     assert trained == by_beam["trained"]["sha256"]
@@ -95,11 +104,11 @@ def test_an_engine_and_steps_in_any_order_that_are_tried_again_train_the_same(
 def test_copies_of_a_row_take_no_lists(tmp_path: Path) -> None:
     copies = {**FILES, "n": [(f"n{i}", "N/A") for i in range(1500)]}
     groups = sampled(Nights(tmp_path / "store"), copies)
-    works = list(index_train.divide(groups))
-    found = list(index_train.allot([index_train.assign(work) for work in works]))
-    rows = sum(len(index_train.rows_of_cell(work, 0)[0]) for work in found)
-    assert sum(work.last - work.first for work in found) == 16
-    assert rows < sum(sum(group.parts) for group in groups) / 2
+    works = list(find_lists.divide(groups))
+    found = list(find_lists.allot([find_lists.assign(work) for work in works]))
+    rows = sum(len(find_lists.rows_of_cell(cell, 0)[0]) for cell in cells_of(found))
+    assert sum(cell.last - cell.first for cell in cells_of(found)) == 16
+    assert rows < sum(sum(group.parts) for group in groups_of(groups)) / 2
 
 
 def test_rows_with_fewer_texts_than_lists_are_indexed(tmp_path: Path) -> None:
@@ -130,7 +139,7 @@ def test_no_element_has_more_than_its_share_of_the_work(
 
     monkeypatch.setattr(cells, "kmeans", counted)
     groups = sampled(Nights(tmp_path / "store"), FILES, IndexRequest("IVF64,Flat"))
-    rows = sum(sum(group.parts) for group in groups)
+    rows = sum(sum(group.parts) for group in groups_of(groups))
     train_steps(groups)
     assert sum(distances) < 2 * rows * 64**0.5
     assert max(distances) < rows * 64 / 8
@@ -139,23 +148,20 @@ def test_no_element_has_more_than_its_share_of_the_work(
 def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells, "ONE_LEVEL", 64)
     nights, rng = Nights(tmp_path / "store"), np.random.default_rng(1)
-    (group,) = sampled(nights, {"x": FILES["x"][:100]})
+    (group,) = groups_of(sampled(nights, {"x": FILES["x"][:100]}))
     folder, dim = group.job.folder, group.job.plan.dim
-    index_train.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
-    monkeypatch.setattr(
-        index_train, "known_parts", lambda folder: [index_train.SamplePart("big", 200_000)]
-    )
-    monkeypatch.setattr(index_train, "PIECE_BYTES", 1 << 20)
+    index_sample.leave_rows(folder, "big", rng.standard_normal((200_000, dim)).astype(np.float32))
+    monkeypatch.setattr(find_lists, "known_parts", lambda folder: [SamplePart("big", 200_000)])
+    monkeypatch.setattr(index_sample, "PIECE_BYTES", 1 << 20)
     tracemalloc.start()
-    index_train.cluster(CellWork(group.job, 0, 0, 4))
+    find_lists.cluster(TrainingItem(cell=CellWork(group.job, 0, 0, 4)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1.3 * 200_000 * dim * 4
 
 
 def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
-    (group,) = sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})
-    assert isinstance(group, SampledGroup)
+    assert len(sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})) == 1
     plan = choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
     job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
     # some are held out
@@ -187,9 +193,9 @@ def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -
 
 def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
-    groups = sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat"))
-    parts = index_train.parts_of(groups)
-    rows = index_train.read_rows(
+    groups = groups_of(sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat")))
+    parts = index_sample.parts_of(groups)
+    rows = index_sample.read_rows(
         groups[0].job.folder, [(part.name, 0, part.rows) for part in parts], 16
     )
     known = {vector_of(text).tobytes() for _, text in FILES["x"][:100]}

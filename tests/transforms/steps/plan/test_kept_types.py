@@ -20,7 +20,8 @@ from transforms.steps.plan.footers import read_footer
 from transforms.steps.plan.kept_types import with_types
 from transforms.store.entries import RememberedOptions
 from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
+from transforms.store.runs.plan import PlannedFile, read_plan
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
 from transforms.store.runs.result import now
 

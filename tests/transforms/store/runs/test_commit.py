@@ -17,13 +17,14 @@ from transforms import storage
 from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.corpus import InputFile, Span
 from transforms.space import Space
-from transforms.store import manifest, open_store
+from transforms.store import manifest, manifest_parts, open_store
 from transforms.store.entries import RememberedOptions
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs.commit import Run, settle
 from transforms.store.runs.gates import UsedGates
-from transforms.store.runs.plan import PlannedFile, read_plan, write_plan
+from transforms.store.runs.plan import PlannedFile, read_plan
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now, read_result
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
@@ -298,7 +299,7 @@ def test_very_many_units_go_into_parts(
     tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "UNITS_IN_ONE_FILE", 2)
-    monkeypatch.setattr(manifest, "UNITS_IN_A_PART", 2)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
     root = str(tmp_path / "store")
     run = Run(root, "run1", space, "file", 100, (), RememberedOptions(), {}, now())
     write_plan(

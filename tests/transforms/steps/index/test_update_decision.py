@@ -1,0 +1,177 @@
+"""Which segments an index update keeps, rewrites and adds, decided on made-up counts."""
+
+from dataclasses import replace
+
+import pytest
+
+from transforms.steps.index.update import IndexUpdate
+from transforms.steps.index.update_decision import MatchedRows, TargetSegment, decision_of
+from transforms.steps.index.update_rows import BucketMatch
+from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
+
+BASE = ("base", 1000, 0)
+DELTA = ("delta", 50, 0)
+HELD_OUT = ("held-out", 10, 0)
+LIMIT = 5000
+
+
+def update_of(
+    *segments: tuple[str, int, int], groups: int = 0, merge: bool = False, always: bool = False
+) -> IndexUpdate:
+    """Return an update of an index with segments of this kind, rows and deleted rows.
+
+    `merge` asks for one segment now, `always` for one segment whenever something is rewritten.
+    """
+    entries = tuple(
+        SegmentEntry(number, kind, rows, deleted, "", "", 0, "", "")
+        for number, (kind, rows, deleted) in enumerate(segments)
+    )
+    request = IndexRequest(merge=always)
+    index = IndexEntry(entries, "IVF4,SQ8", "ip", request, None, nprobe=1, rerank=0, rows=0)
+    added = [[f"shard{group}"] for group in range(groups)]
+    return IndexUpdate(index, request, [], added, [], buckets=1, merge=merge, unit=True)
+
+
+def rows_of(
+    update: IndexUpdate, deleted: dict[int, int] | None = None, new: tuple[int, ...] = ()
+) -> MatchedRows:
+    """Return counts with these rows deleted, by segment, and new, by group."""
+    every = dict.fromkeys(update.segments, 0)
+    return MatchedRows(every | (deleted or {}), dict(enumerate(new)))
+
+
+def kept(number: int, kind: str = "base") -> TargetSegment:
+    """Return a segment whose file stays."""
+    return TargetSegment(number, kind, (number,), rewrite=False)
+
+
+CASES = {
+    "nothing changed: every file stays": (
+        update_of(BASE, DELTA),
+        rows_of(update_of(BASE, DELTA)),
+        [kept(0), kept(1, "delta")],
+        "followed",
+    ),
+    "new rows become a delta with the next number": (
+        update_of(BASE, BASE, groups=1),
+        rows_of(update_of(BASE, BASE), new=(7,)),
+        [kept(0), kept(1), TargetSegment(2, "delta", (), (0,))],
+        "followed",
+    ),
+    "a group without new rows makes no segment": (
+        update_of(BASE, groups=2),
+        rows_of(update_of(BASE), new=(0, 9)),
+        [kept(0), TargetSegment(1, "delta", (), (1,))],
+        "followed",
+    ),
+    "groups are packed up to the limit": (
+        update_of(("base", 100_000, 0), groups=3),
+        rows_of(update_of(BASE), new=(3000, 2000, 1)),
+        [
+            kept(0),
+            TargetSegment(1, "delta", (), (0, 1)),
+            TargetSegment(2, "delta", (), (2,)),
+        ],
+        "followed",
+    ),
+    "a segment without live rows is removed": (
+        update_of(BASE, ("base", 40, 10)),
+        rows_of(update_of(BASE, BASE), {1: 30}),
+        [kept(0)],
+        "followed",
+    ),
+    "a fifth of the rows deleted: the file stays": (
+        update_of(BASE, BASE),
+        rows_of(update_of(BASE, BASE), {0: 200}),
+        [kept(0), kept(1)],
+        "followed",
+    ),
+    "more than a fifth deleted: the segment is rewritten": (
+        update_of(BASE, BASE),
+        rows_of(update_of(BASE, BASE), {0: 201}),
+        [kept(1), TargetSegment(2, "base", (0,))],
+        "compacted",
+    ),
+    "rows deleted in earlier runs count too": (
+        update_of(("base", 1000, 150), BASE),
+        rows_of(update_of(BASE, BASE), {0: 51}),
+        [kept(1), TargetSegment(2, "base", (0,))],
+        "compacted",
+    ),
+    "one segment is requested: all rows go into one": (
+        update_of(BASE, DELTA, groups=1, merge=True),
+        rows_of(update_of(BASE, DELTA), new=(5,)),
+        [TargetSegment(2, "base", (0, 1), (0,))],
+        "compacted",
+    ),
+    "one segment is requested and there is one": (
+        update_of(BASE, merge=True),
+        rows_of(update_of(BASE)),
+        [kept(0)],
+        "followed",
+    ),
+    "an index of one segment stays one when it is compacted": (
+        update_of(BASE, BASE, groups=1, always=True),
+        rows_of(update_of(BASE, BASE), {0: 201}, (5,)),
+        [TargetSegment(2, "base", (0, 1), (0,))],
+        "compacted",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("update", "rows", "targets", "what"), list(CASES.values()), ids=list(CASES)
+)
+def test_segments_of_an_update(
+    update: IndexUpdate, rows: MatchedRows, targets: list[TargetSegment], what: str
+) -> None:
+    decision = decision_of(update, rows, LIMIT)
+    assert list(decision.targets) == targets
+    assert decision.change.what == what
+    assert bool(decision.change.why) == (what == "compacted")
+
+
+def test_deltas_that_pile_up_become_one_base_segment() -> None:
+    update = update_of(BASE, *([("delta", 1, 0)] * 21))
+    decision = decision_of(update, rows_of(update), LIMIT)
+    assert list(decision.targets) == [kept(0), TargetSegment(22, "base", tuple(range(1, 22)))]
+
+
+def test_a_delta_that_would_be_rewritten_alone_becomes_a_base_segment_as_it_is() -> None:
+    update = update_of(BASE, ("delta", 900, 0))
+    decision = decision_of(update, rows_of(update), LIMIT)
+    assert list(decision.targets) == [kept(0), kept(1)]
+    assert decision.change.what == "followed"
+
+
+@pytest.mark.parametrize(
+    ("held_out", "held", "deleted", "expected"),
+    [
+        (True, 0, 0, TargetSegment(1, "held-out", (1,), rewrite=False)),
+        (True, 0, 9, TargetSegment(1, "held-out", (1,), rewrite=False)),
+        (True, 0, 10, None),
+        (True, 3, 10, TargetSegment(1, "held-out", (1,))),
+        (True, 3, 0, TargetSegment(1, "held-out", (1,))),
+        (False, 0, 0, None),
+        (False, 3, 0, TargetSegment(2, "held-out", ())),
+    ],
+)
+def test_the_held_out_segment_is_rewritten_if_rows_join_it(
+    held_out: bool, held: int, deleted: int, expected: TargetSegment | None
+) -> None:
+    update = update_of(BASE, HELD_OUT if held_out else BASE)
+    rows = replace(rows_of(update), held=held)
+    if held_out:
+        rows.deleted[1] = deleted
+    targets = decision_of(update, rows, LIMIT).targets
+    assert next((target for target in targets if target.kind == "held-out"), None) == expected
+
+
+def test_the_change_counts_all_buckets() -> None:
+    update = update_of(BASE, BASE, groups=2)
+    matches = [
+        BucketMatch({0: 1, 1: 0}, {0: 4, 1: 0}, moved=2, held=1, crowded=()),
+        BucketMatch({0: 2, 1: 3}, {0: 1, 1: 6}, moved=5, held=0, crowded=()),
+    ]
+    change = decision_of(update, MatchedRows.of(update, matches), LIMIT).change
+    assert (change.added, change.deleted, change.moved) == (12, 6, 7)

@@ -1,0 +1,181 @@
+"""The lists of an index, found by k-means over the sample, in cells if they are many."""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.index import cells
+from transforms.index.kmeans import kmeans
+from transforms.steps.index import scratch
+from transforms.steps.index.files import Folder
+from transforms.steps.index.sample import any_rows, known_parts, leave_rows, parts_of, read_rows
+from transforms.steps.index.training_items import (
+    CellWork,
+    PartWork,
+    TrainingItem,
+    cells_of,
+    groups_of,
+)
+
+
+def divide(sampled: list[TrainingItem]) -> Iterator[TrainingItem]:
+    """Yield the one cell of few lists, or the parts to be sorted by cells.
+
+    Yields nothing if no lists are to be found.
+    """
+    groups = groups_of(sampled)
+    job = groups[0].job
+    if any(group.problem for group in groups) or not job.plan.nlist:
+        return
+    parts = parts_of(groups)
+    count = cells.cells_for(job.plan.nlist)
+    job.folder.put(scratch.PARTS, "\n".join(f"{part.name} {part.rows}" for part in parts).encode())
+    if not count:
+        yield TrainingItem(cell=CellWork(job, 0, 0, job.plan.nlist))
+        return
+    with progress.stage("index: training"):
+        rows = np.concatenate(list(any_rows(job, parts, cells.COARSE_ROWS * count)))
+        job.folder.leave(scratch.COARSE, kmeans(rows, min(count, len(rows)), job.plan.metric))
+    yield from (TrainingItem(part=PartWork(job, part)) for part in parts)
+
+
+def assign(item: TrainingItem) -> TrainingItem:
+    """Leave a part's rows sorted by their cells, and the rows in each; a cell passes.
+
+    In the first pass a row's cell is the nearest one, and copies of a row are left out; later it is
+    the cell of the nearest list, whose number then follows the row.
+    """
+    if item.part is not None:
+        with progress.stage("index: training"):
+            _sort_part(item.part)
+    return item
+
+
+def _sort_part(work: PartWork) -> None:
+    folder = work.job.folder
+    coarse = folder.take(scratch.COARSE)
+    if work.turn:
+        rows, numbers, cell = _by_nearest_list(work, coarse)
+    else:
+        rows = read_rows(folder, [(work.part.name, 0, work.part.rows)], work.job.plan.dim)
+        rows = cells.distinct(rows)
+        cell = cells.nearest(rows, coarse, work.job.plan.metric)[1][:, 0]
+        numbers = cell
+    order = np.argsort(cell, kind="stable")
+    marked = np.empty((len(rows), work.job.plan.dim + 1), np.float32)
+    marked[:, :-1] = rows[order]
+    marked[:, -1] = numbers[order].astype(np.int32).view(np.float32)
+    leave_rows(folder, scratch.sorted_part(work.turn, work.part.name), marked)
+    counts = np.bincount(cell, minlength=len(coarse))
+    folder.leave(scratch.counts(work.turn, work.part.name), counts)
+
+
+def _by_nearest_list(
+    work: PartWork, coarse: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a part's rows float32 [n, dim], the list nearest to each, and its cell."""
+    folder = work.job.folder
+    plan = work.job.plan
+    before = work.turn - 1
+    count = int(folder.take(scratch.counts(before, work.part.name)).sum())
+    name = scratch.sorted_part(before, work.part.name)
+    rows = np.ascontiguousarray(read_rows(folder, [(name, 0, count)], plan.dim + 1)[:, :-1])
+    bounds = folder.take(scratch.BOUNDS)
+    lists = lists_after(folder, before)
+    numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, plan.metric)
+    return rows, numbers, np.searchsorted(bounds, numbers, side="right") - 1
+
+
+def allot(assigned: list[TrainingItem]) -> Iterator[TrainingItem]:
+    """Yield the cells, each with its lists; leave the places of its rows in each part's file."""
+    parts = [item.part for item in assigned if item.part is not None]
+    if not parts:
+        yield from assigned
+        return
+    job = parts[0].job
+    turn = parts[0].turn
+    counts = np.stack(
+        [job.folder.take(scratch.counts(turn, part.name)) for part in known_parts(job.folder)]
+    )
+    if not turn:
+        allotted = cells.allotted(job.plan.nlist, counts.sum(axis=0))
+        job.folder.leave(scratch.BOUNDS, np.concatenate([[0], np.cumsum(allotted)]))
+    bounds = job.folder.take(scratch.BOUNDS)
+    ends = np.cumsum(counts, axis=1)
+    # The places of one cell are together, so that it reads no others.
+    places = np.stack([ends - counts, ends]).transpose(2, 0, 1)
+    job.folder.put(scratch.places(turn), places.astype("<i8").tobytes())
+    for number in np.flatnonzero(np.diff(bounds)):
+        cell = CellWork(job, int(number), int(bounds[number]), int(bounds[number + 1]), turn)
+        yield TrainingItem(cell=cell)
+
+
+def cluster(item: TrainingItem) -> TrainingItem:
+    """Leave the centroids of a cell's lists.
+
+    They are found by k-means over its rows in the first pass, later as means of the lists.
+    """
+    work = item.cell
+    if work is None or work.found:
+        return item
+    lists = work.last - work.first
+    with progress.stage("index: training"):
+        centroids = np.resize(_centroids(work, lists), (lists, work.job.plan.dim))
+        work.job.folder.leave(scratch.lists_of_cell(work.number, work.turn), centroids)
+    return TrainingItem(cell=replace(work, found=True))
+
+
+def _centroids(work: CellWork, lists: int) -> np.ndarray:
+    """Return the centroids of a cell's lists, float32 [at most `lists`, dim]."""
+    folder = work.job.folder
+    plan = work.job.plan
+    if work.turn is None:
+        wanted = [(part.name, 0, part.rows) for part in known_parts(folder)]
+        rows = read_rows(folder, wanted, plan.dim)
+        return kmeans(rows, min(lists, len(rows)), plan.metric)
+    rows, numbers = rows_of_cell(work, work.turn)
+    if not work.turn:
+        return cells.lists_of_cell(rows, lists, plan.metric)
+    former = folder.take(scratch.lists_of_cell(work.number, work.turn - 1))
+    return cells.middles(rows, numbers - work.first, former, plan.metric)
+
+
+def rows_of_cell(work: CellWork, turn: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows float32 [n, dim] of a cell in all parts, and their numbers int32 [n]."""
+    folder = work.job.folder
+    parts = known_parts(work.job.folder)
+    size = 2 * 8 * len(parts)
+    places = folder.part(scratch.places(turn), work.number * size, (work.number + 1) * size)
+    starts, ends = np.frombuffer(places, "<i8").reshape(2, -1).tolist()
+    names = [scratch.sorted_part(turn, part.name) for part in parts]
+    marked = read_rows(folder, list(zip(names, starts, ends, strict=True)), work.job.plan.dim + 1)
+    return np.ascontiguousarray(marked[:, :-1]), np.ascontiguousarray(marked[:, -1]).view(np.int32)
+
+
+def again(clustered: list[TrainingItem]) -> Iterator[TrainingItem]:
+    """Yield the parts for the next pass over all rows; a cell that is the whole sample passes."""
+    found = cells_of(clustered)
+    job = found[0].job
+    turn = found[0].turn
+    if turn is None:
+        yield from clustered
+        return
+    job.folder.leave(scratch.lists_after(turn), gathered(found))
+    for part in known_parts(job.folder):
+        yield TrainingItem(part=PartWork(job, part, turn + 1))
+
+
+def gathered(found: list[CellWork]) -> np.ndarray:
+    """Return the centroids of all lists, cell by cell."""
+    return np.concatenate(
+        [work.job.folder.take(scratch.lists_of_cell(work.number, work.turn)) for work in found]
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def lists_after(folder: Folder, turn: int) -> np.ndarray:
+    """Return the centroids of all lists after a pass, kept for the next part."""
+    return folder.take(scratch.lists_after(turn))

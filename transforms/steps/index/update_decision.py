@@ -1,0 +1,212 @@
+"""The decision of an index update: segments that stay, are rewritten, or take new rows."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
+
+from transforms.index.upkeep import Compaction, SegmentRows, compaction
+from transforms.steps.index import scratch
+from transforms.steps.index.files import group_by_size, most_rows
+from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update_recall import leave_queries
+from transforms.steps.index.update_rows import BucketMatch
+from transforms.store.entries import ChangeEntry
+
+BASE = "base"
+DELTA = "delta"
+
+
+@dataclass(frozen=True)
+class TargetSegment:
+    """A segment of the updated index: its current segments and groups with new rows.
+
+    If it is not to be rewritten it is its only source, whose file stays.
+    """
+
+    number: int
+    kind: str
+    sources: tuple[int, ...]
+    groups: tuple[int, ...] = ()
+    rewrite: bool = True
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The rows of a segment that is rewritten, or the new rows of a group."""
+
+    rows: int
+    segment: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class MatchedRows:
+    """The counts of all matched buckets.
+
+    `deleted` rows by segment, `new` rows of the lists by group, rows that `moved`, and new rows
+    that are `held` out.
+    """
+
+    deleted: dict[int, int]
+    new: dict[int, int]
+    moved: int = 0
+    held: int = 0
+
+    @classmethod
+    def of(cls, update: IndexUpdate, matches: Sequence[BucketMatch]) -> "MatchedRows":
+        """Return the sums over the buckets of an update."""
+        groups = range(len(update.added))
+        return cls(
+            deleted={
+                number: sum(match.deleted[number] for match in matches)
+                for number in update.segments
+            },
+            new={group: sum(match.new[group] for match in matches) for group in groups},
+            moved=sum(match.moved for match in matches),
+            held=sum(match.held for match in matches),
+        )
+
+    @property
+    def groups(self) -> list[int]:
+        """The groups that have new rows."""
+        return [group for group, rows in self.new.items() if rows]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The segments of an updated index, and its change for the manifest."""
+
+    targets: tuple[TargetSegment, ...]
+    change: ChangeEntry
+
+    def to_bytes(self) -> bytes:
+        """Return the decision as its file's bytes, JSON."""
+        targets = [asdict(target) for target in self.targets]
+        decision = {"targets": targets, "change": self.change.to_json()}
+        return json.dumps(decision, sort_keys=True).encode()
+
+
+def decide(
+    matches: list[tuple[IndexUpdateJob, BucketMatch]],
+) -> Iterator[tuple[IndexUpdateJob, TargetSegment]]:
+    """Yield the segments of the updated index, each to be built.
+
+    Leaves the queries, and the decision with the counts of the change.
+    """
+    job = matches[0][0]
+    found = [match for _, match in matches]
+    update = job.update()
+    limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
+    decision = decision_of(update, MatchedRows.of(update, found), limit)
+    leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
+    job.folder.put(scratch.DECISION, decision.to_bytes())
+    yield from ((job, target) for target in decision.targets)
+
+
+def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
+    """Return the segments of the updated index, of at most `limit` rows each.
+
+    1. A segment without live rows is removed.
+    2. `compaction` says which segments are worn (a fifth of their rows deleted) or deltas that have
+       piled up; if one segment is requested, it names all. A segment that would be rewritten alone,
+       and for no deleted rows, stays: it is a base segment from now on.
+    3. The other segments stay as files. Those to rewrite are packed in order into new base
+       segments, together with the new rows if the compaction takes these in; otherwise new rows
+       become delta segments. Each gets a new number.
+    4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
+       scans it.
+    """
+    parts = _live_parts(update, rows)
+    due = _compaction(update, parts, sum(rows.new.values()))
+    rewritten = _rewritten_parts(parts, due, rows)
+    kept = [_kept_target(update, part.number, due) for part in parts if part not in rewritten]
+    written = _written_targets(rewritten, rows, due.with_new, limit)
+    numbered = [
+        replace(target, number=number)
+        for number, target in enumerate(written, start=1 + max(update.segments))
+    ]
+    targets = [*kept, *numbered]
+    change = ChangeEntry(
+        what="followed",
+        why="",
+        added=sum(rows.new.values()) + rows.held,
+        deleted=sum(rows.deleted.values()),
+        moved=rows.moved,
+    )
+    if any(target.sources for target in written):
+        change = replace(change, what="compacted", why=due.why)
+    return Decision((*targets, *_held_out_target(update, rows, targets)), change)
+
+
+def _live_parts(update: IndexUpdate, rows: MatchedRows) -> list[SegmentRows]:
+    """Return the segments of the lists that keep live rows."""
+    parts = []
+    for number, segment in update.segments.items():
+        live = segment.live - rows.deleted[number]
+        if segment.kind != HELD_OUT and live > 0:
+            parts.append(SegmentRows(number, segment.kind == DELTA, segment.rows, live))
+    return parts
+
+
+def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) -> Compaction:
+    """Return the segments to rewrite; all if one segment is wanted and there is a reason."""
+    due = compaction(parts, new_rows)
+    everything = frozenset(part.number for part in parts)
+    if update.merge and len(parts) + (new_rows > 0) > 1:
+        return Compaction(everything, True, "one segment was asked for")
+    if due.why and update.request.merge:
+        return replace(due, numbers=everything, with_new=True)
+    return due
+
+
+def _rewritten_parts(
+    parts: list[SegmentRows], due: Compaction, rows: MatchedRows
+) -> list[SegmentRows]:
+    """Return the segments to rewrite; none if that is one alone, and not for deleted rows."""
+    rewritten = [part for part in parts if part.number in due.numbers]
+    with_new = due.with_new and rows.groups
+    if len(rewritten) == 1 and not rewritten[0].worn and not with_new:
+        return []
+    return rewritten
+
+
+def _kept_target(update: IndexUpdate, number: int, due: Compaction) -> TargetSegment:
+    """Return a segment whose file stays."""
+    kind = update.segments[number].kind
+    if number in due.numbers:
+        kind = BASE
+    return TargetSegment(number, kind, (number,), rewrite=False)
+
+
+def _written_targets(
+    rewritten: list[SegmentRows], rows: MatchedRows, with_new: bool, limit: int
+) -> list[TargetSegment]:
+    """Return the segments to write, of at most `limit` rows each, without their numbers."""
+    into_base = [RowSource(part.live, segment=part.number) for part in rewritten]
+    into_deltas = [RowSource(rows.new[group], group=group) for group in rows.groups]
+    if with_new:
+        into_base += into_deltas
+        into_deltas = []
+    targets = []
+    for kind, sources in ((BASE, into_base), (DELTA, into_deltas)):
+        for packed in group_by_size(sources, attrgetter("rows"), limit):
+            segments = tuple(item.segment for item in packed if item.segment is not None)
+            groups = tuple(item.group for item in packed if item.group is not None)
+            targets.append(TargetSegment(0, kind, segments, groups))
+    return targets
+
+
+def _held_out_target(
+    update: IndexUpdate, rows: MatchedRows, others: list[TargetSegment]
+) -> list[TargetSegment]:
+    """Return the held-out segment, if it has rows."""
+    current = update.held_out
+    if current is None:
+        if not rows.held:
+            return []
+        number = 1 + max([*update.segments, *(target.number for target in others)])
+        return [TargetSegment(number, HELD_OUT, ())]
+    if not rows.held and current.live <= rows.deleted[current.number]:
+        return []
+    return [TargetSegment(current.number, HELD_OUT, (current.number,), rewrite=rows.held > 0)]

@@ -1,0 +1,103 @@
+"""The parts of a manifest with very many units: files named by their sha256."""
+
+import hashlib
+import itertools
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.corpus.groups import bits_of
+from transforms.store import layout
+from transforms.store.entries import InputEntry, ManifestPart, PartEntry
+from transforms.store.records import UnitRecord
+from transforms.store.sealed_json import to_bytes
+
+T = TypeVar("T")
+
+
+UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
+PARTS_AT_ONCE = 8  # read or written, since storage may be far away
+PARTS_HELD = 8  # in a process that looks for single units
+AFTER = "\x7f"  # comes after every character of a unit's name
+
+
+def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
+    """Yield the content of parts of a manifest, in their order.
+
+    Raises SentenceBeamError for a part that is not as written.
+    """
+    waiting = iter(parts)
+    # a pool of all parts would read on, however slowly they are used
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        while some := list(itertools.islice(waiting, PARTS_AT_ONCE)):
+            yield from pool.map(partial(read_part, root), some)
+
+
+def read_part(root: str, part: PartEntry) -> ManifestPart:
+    path = storage.join(root, part.path)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing, a part of the manifest; restore it")
+    if hashlib.sha256(found[0]).hexdigest() != part.sha256:
+        raise SentenceBeamError(
+            f"{path} is not the part that the manifest names (sha256 differs); restore it"
+        )
+    with refuse_damage(f"{path} is no part of a manifest", "restore it"):
+        return ManifestPart.from_json(json.loads(found[0]))
+
+
+@lru_cache(PARTS_HELD)
+def units_of_part(root: str, part: PartEntry) -> tuple[list[str], list[dict[str, Any]]]:
+    """The names of a part's units, sorted, and their JSON."""
+    units = sorted(read_part(root, part).shards, key=lambda unit: str(unit.get("unit")))
+    return [str(unit.get("unit")) for unit in units], units
+
+
+def units_named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
+    """Return the units with this name, or whose names continue it with `-` or `.`."""
+    names, units = listed
+    found = range(bisect_left(names, name), bisect_left(names, name + AFTER))
+    return [
+        units[place] for place in found if names[place][len(name) : len(name) + 1] in ("", "-", ".")
+    ]
+
+
+def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
+    """Write parts of a manifest with these units, in order of their names, and files.
+
+    Returns no part if there are neither units nor files. Groups of small files have parts of their
+    own: their names lie among those of files, and the first and last name of a part should say what
+    it has.
+    """
+    kinds = (
+        list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
+    )
+    listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
+    lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
+    with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
+        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
+
+
+def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
+    """Yield the items, in order, in tuples of about equal length."""
+    count = -(-len(items) // UNITS_IN_A_PART)
+    ends = []
+    if count:
+        ends = [len(items) * number // count for number in range(count + 1)]
+    return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
+
+
+def _write_part(root: str, part: ManifestPart) -> PartEntry:
+    data = to_bytes(part.to_json())
+    sha256 = hashlib.sha256(data).hexdigest()
+    storage.ensure(storage.join(root, layout.part(sha256)), data)
+    if part.shards:
+        names = [part.shards[place]["unit"] for place in (0, -1)]
+    else:
+        names = ["", ""]
+    return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)

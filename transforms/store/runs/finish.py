@@ -1,0 +1,150 @@
+"""The end of a run: the commit, and the record of how the run ended."""
+
+import contextlib
+import time
+from dataclasses import asdict, replace
+from typing import Any
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError, first_line
+from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
+from transforms.calibration.moved import Moved
+from transforms.store.entries import IndexEntry
+from transforms.store.records import Problem
+from transforms.store.runs import lease
+from transforms.store.runs.changes import Changes
+from transforms.store.runs.commit import Run, commit
+from transforms.store.runs.plan import RecordedPlan, shared_plan
+from transforms.store.runs.result import (
+    COMMITTED,
+    Result,
+    now,
+    record_result,
+    remember_result,
+    timestamp,
+)
+from transforms.store.runs.settled import Settled, Tally
+
+
+def finish(
+    run: Run,
+    found: Settled | Problem,
+    index: IndexEntry | None = None,
+    duplicate_ids: int | None = 0,
+    changes: Changes | None = None,
+    index_measures: dict[str, Summary] | None = None,
+) -> Result:
+    """Commit, record the result and release the store; a problem becomes a result.
+
+    Nothing that fails after the commit raises: the snapshot exists, and a raise would repeat the
+    run.
+    """
+    watch = Stopwatch()
+    try:
+        if isinstance(found, Problem):
+            raise found.error()
+        watch.set("settle_ms", round(found.ms, 3))
+        with watch.time("manifest_ms"):
+            plan = shared_plan(run.root, run.id)
+            message = commit(run, plan, found, index)
+    except SentenceBeamError as error:
+        result = failed(run, error)
+        with contextlib.suppress(storage.UnsyncedError):  # it has its name
+            record_result(run.root, result)
+    else:
+        measures = _measures(run, plan, found, index_measures or {}, watch)
+        result = replace(
+            _committed(run, plan, found.tally, message),
+            measures=measures,
+            limit=limit_of(measures["embed"]),
+            index=index,
+            duplicate_ids=duplicate_ids,
+        )
+        if changes is not None:
+            result = replace(result, changes=asdict(changes))
+        result = _record_committed(run.root, result)
+    # the run has ended, and a raise would repeat it; a lease grows stale
+    with contextlib.suppress(Exception):
+        lease.release(run.root, run.id)
+    return result
+
+
+def _record_committed(root: str, result: Result) -> Result:
+    """Record the result of a run that committed; its message says so if that fails."""
+    try:
+        record_result(root, result)
+    except storage.UnsyncedError:  # the file exists; the message says it of the manifest
+        return result
+    except Exception as error:
+        note = f"the record of it was not written ({first_line(error)})"
+        result = replace(result, message=f"{result.message}; {note}")
+        remember_result(root, result)
+    return result
+
+
+def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Result:
+    checked = plan.checked
+    ledger = tally.ledger
+    moved = Moved.of([tally.moved])
+    moved_json = moved.to_json() if moved else None
+    return replace(
+        _ended(run, COMMITTED, message),
+        ledger=asdict(ledger),
+        damaged=sorted({*checked.damaged, *tally.damaged}),
+        checked={**asdict(checked), "damaged": len(checked.damaged)},
+        truncated=tally.truncated,
+        spared=max(tally.whole - ledger.real, 0),
+        tokens=tally.tokens,
+        input=_input(plan, run),
+        resumed=tally.resumed,
+        made=tally.made,
+        own_rows=tally.own_rows,
+        moved=moved_json,
+    )
+
+
+def _measures(
+    run: Run, plan: RecordedPlan, settled: Settled, index: dict[str, Summary], watch: Stopwatch
+) -> Measures:
+    planning = dict(plan.measures)
+    if plan.written:
+        planned = 1000 * (timestamp(plan.written) - timestamp(run.started))
+        planning |= summed([{"planned_ms": round(planned, 3)}])
+    return {
+        "plan": planning,
+        "embed": settled.measures,
+        "index": index,
+        "commit": summed([watch.figures]),
+    }
+
+
+def _input(plan: RecordedPlan, run: Run) -> dict[str, Any]:
+    sometimes = {"bad": plan.bad, "tables": run.tables}
+    found = {"files": plan.file_count, "empty": plan.empty_count, "beside": plan.beside}
+    return found | {name: value for name, value in sometimes.items() if value}
+
+
+def failed(run: Run, error: Exception) -> Result:
+    """Return the result of a run that left the manifest alone."""
+    exit_code = 1
+    if isinstance(error, SentenceBeamError):
+        exit_code = error.exit_code
+    return replace(_ended(run, "failed", first_line(error)), exit_code=exit_code)
+
+
+def _ended(run: Run, status: str, message: str) -> Result:
+    return Result(
+        run=run.id,
+        status=status,
+        exit_code=0,
+        message=message,
+        finished=now(),
+        seconds=round(time.time() - timestamp(run.started), 3),
+        started=run.started,
+        previous=run.previous,
+        space=run.space.id,
+        pooled=run.space.pooled_id,
+        price_per_hour=run.options.price_per_hour,
+        currency=run.options.currency,
+        command=run.command,
+    )

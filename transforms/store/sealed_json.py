@@ -1,0 +1,45 @@
+"""JSON files of a store, which have the digest of their content."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from transforms.space import canonical_json, sha256_text
+
+FENCE = "fence"  # in manifest.json alone: what vacuum writes there to move its version
+# what a manifest's digest does not cover: itself, and what is in manifest.json alone
+UNSEALED = ("digest", FENCE)
+
+
+def digest_of(data: dict[str, Any]) -> str:
+    """Return the sha256 in hex over the canonical JSON of a manifest.
+
+    It does not cover the fields in `UNSEALED`.
+    """
+    return sha256_text(
+        canonical_json({name: value for name, value in data.items() if name not in UNSEALED})
+    )
+
+
+def sealed(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest's JSON with its digest."""
+    return {**data, "digest": digest_of(data)}
+
+
+def check_digest(data: dict[str, Any], without: Collection[str]) -> None:
+    """Raise ValueError if the fields of some JSON do not give its digest.
+
+    JSON without a digest is of a version that wrote none, and has no other fields than those named
+    in `without`.
+    """
+    if "digest" not in data:
+        unknown = sorted(data.keys() - set(without))
+        if unknown:
+            raise ValueError(f"it has a field {unknown[0][:80]!r} and no digest")
+    elif data["digest"] != digest_of(data):
+        raise ValueError("it was changed after it was written, its digest differs")
+
+
+def to_bytes(content: dict[str, Any]) -> bytes:
+    """Return the bytes of JSON in a store: readable, keys sorted."""
+    return (json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()

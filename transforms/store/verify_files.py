@@ -1,0 +1,81 @@
+"""Faults of single files of a snapshot: shards, reject files, files of the index."""
+
+import hashlib
+from collections.abc import Iterator
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.store.manifest import Manifest
+from transforms.store.records import SUMS, UnitRecord
+from transforms.store.shards import reading
+from transforms.store.shards.rejects import rejects_from_bytes
+from transforms.store.shards.units import sums_of
+
+
+def unit_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+    """Yield a line for each fault of a unit's shard and reject file."""
+    if unit.rejected:
+        yield from _reject_faults(manifest, unit)
+    if unit.path is None:
+        if unit.rows:
+            yield f"unit {unit.unit}: {unit.rows} rows but no shard"
+        return
+    path = storage.join(manifest.root, unit.path)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        yield f"{path}: the shard is missing"
+    elif hashlib.sha256(found[0]).hexdigest() != unit.sha256:
+        yield f"{path}: the shard was changed after it was written (sha256 differs)"
+    else:
+        yield from _shard_faults(manifest, unit, path, found[0])
+
+
+def _shard_faults(manifest: Manifest, unit: UnitRecord, path: str, data: bytes) -> Iterator[str]:
+    try:
+        info = reading.inspect_shard(data)
+    except SentenceBeamError as error:
+        yield f"{path}: {error}"
+        return
+    if info.space_id != manifest.space.id:
+        yield (
+            f"{path}: the shard is of another space ({info.space_id[:12]}, not"
+            f" {manifest.space.id[:12]})"
+        )
+    ranges = manifest.ranges.digest if manifest.ranges else None
+    if info.ranges != ranges:
+        yield f"{path}: the shard counts between other ranges than those of the manifest"
+    if info.rows != unit.rows:
+        yield f"{path}: {info.rows} rows, the manifest says {unit.rows}"
+    if sums_of(info.pieces) != {
+        name: value for name in SUMS if (value := getattr(unit, name)) is not None
+    }:
+        yield f"{path}: other pieces of documents than the manifest says"
+
+
+def _reject_faults(manifest: Manifest, unit: UnitRecord) -> Iterator[str]:
+    path = storage.join(manifest.root, unit.rejects or "")
+    found = None
+    if unit.rejects:
+        found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        yield f"{path}: the reject file of unit {unit.unit} is missing"
+        return
+    if unit.rejects_sha256 not in (None, hashlib.sha256(found[0]).hexdigest()):
+        yield f"{path}: the reject file was changed after it was written (sha256 differs)"
+        return
+    try:
+        rows = len(rejects_from_bytes(found[0]))
+    except SentenceBeamError as error:
+        yield f"{path}: {error}"
+        return
+    if rows != unit.rejected:
+        yield f"{path}: {rows} rejected rows, the manifest says {unit.rejected}"
+
+
+def index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterator[str]:
+    """Yield a line if a file of the index is missing or was changed."""
+    path = storage.join(manifest.root, relative)
+    if storage.storage_of(path).stat(path) is None:
+        yield f"{path}: the index file is missing"
+    elif storage.sha256_of(path)[0] != sha256:
+        yield f"{path}: the index file was changed after it was written (sha256 differs)"
