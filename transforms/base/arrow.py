@@ -1,4 +1,4 @@
-"""Columns of Arrow as arrays of numpy, and back; and Parquet files that are in memory already."""
+"""Convert between Arrow columns and numpy arrays, and between tables and Parquet bytes."""
 
 import io
 from collections.abc import Sequence
@@ -12,49 +12,52 @@ HASH_BYTES = 16  # of a row hash
 
 
 def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
-    """The bytes of a Parquet file of the table; `options` as `pyarrow.parquet.write_table` has
-    them.
-    """
+    """Return the table as the bytes of a Parquet file; `options` go to `write_table`."""
     sink = io.BytesIO()
     pq.write_table(table, sink, **options)
     return sink.getvalue()
 
 
 def table_of(data: bytes, columns: Sequence[str] | None = None) -> pa.Table:
-    """The named columns (None: all) of a Parquet file's bytes. Raises pa.ArrowException or OSError
-    for damaged ones.
+    """Read the named columns (None: all) of a Parquet file's bytes.
+
+    Raises pa.ArrowException or OSError for damaged bytes.
     """
-    # pq.read_table brings pyarrow.dataset and, where it is installed, pandas: a third of a second.
+    # pq.read_table would import pyarrow.dataset and, if installed, pandas: a third of a second.
     file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-    return file.read(None if columns is None else list(columns))
+    if columns is None:
+        return file.read()
+    return file.read(list(columns))
 
 
 def as_matrix(column: pa.FixedSizeListArray) -> np.ndarray:
-    """The vectors of a column, float32 [n, d]; not copied where the column holds float32."""
+    """Return the vectors of a column, float32 [n, d]; copies only other types than float32."""
     return values_of(column).astype(np.float32, copy=False)
 
 
 def values_of(column: pa.FixedSizeListArray) -> np.ndarray:
-    """The vectors of a column [n, d], of its own type; not copied but for nulls, which are NaN
-    then.
+    """Return the vectors of a column [n, d] in its own type.
+
+    They are copied only if there are nulls, which become NaN.
     """
     values = column.flatten()
-    # What Arrow may have to copy makes it import pandas, where that is installed: a quarter of a
-    # second.
+    # If Arrow may have to copy, it imports pandas (a quarter of a second) if that is installed.
     return values.to_numpy(zero_copy_only=not values.null_count).reshape(
         len(column), column.type.list_size
     )
 
 
 def fixed_size(vectors: np.ndarray) -> pa.FixedSizeListArray:
-    """The column of vectors float32 [n, d], not copied."""
+    """Return vectors float32 [n, d] as a column, without a copy."""
     flat = np.ascontiguousarray(vectors, np.float32).reshape(-1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat), vectors.shape[1])
 
 
 def as_hashes(column: pa.FixedSizeBinaryArray | pa.ChunkedArray) -> np.ndarray:
-    """The row hashes of a column, uint8 [n, 16]; not copied where they lie in one chunk."""
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """Return the row hashes of a column, uint8 [n, 16]; one chunk is not copied."""
+    whole = column
+    if isinstance(column, pa.ChunkedArray):
+        whole = column.combine_chunks()
     if not len(whole):
         return np.empty((0, HASH_BYTES), np.uint8)
     start = whole.offset * HASH_BYTES
@@ -63,26 +66,25 @@ def as_hashes(column: pa.FixedSizeBinaryArray | pa.ChunkedArray) -> np.ndarray:
 
 
 def hash_column(hashes: np.ndarray) -> pa.FixedSizeBinaryArray:
-    """The column of row hashes uint8 [n, 16]."""
+    """Return row hashes uint8 [n, 16] as a column."""
     buffer = pa.py_buffer(np.ascontiguousarray(hashes).tobytes())
     return pa.FixedSizeBinaryArray.from_buffers(pa.binary(HASH_BYTES), len(hashes), [None, buffer])
 
 
 def as_keys(hashes: np.ndarray) -> np.ndarray:
-    """Row hashes uint8 [n, 16] as n items that numpy compares and sorts whole."""
+    """Return row hashes uint8 [n, 16] as n items that numpy compares and sorts whole."""
     return np.ascontiguousarray(hashes).view(f"S{HASH_BYTES}").reshape(-1)
 
 
 def hash_prefixes(hashes: np.ndarray) -> np.ndarray:
-    """The first 8 bytes of row hashes uint8 [n, 16] as numbers uint64 [n], in the same order as the
-    hashes.
-    """
+    """Return the first 8 bytes of row hashes uint8 [n, 16] as uint64 [n], which sort alike."""
     return np.ascontiguousarray(hashes[:, :8]).view(">u8").reshape(-1).astype(np.uint64)
 
 
 def without_views(batch: pa.RecordBatch) -> pa.Table:
-    """View types as the plain ones: Arrow cannot take rows of them, and few readers of shards know
-    them.
+    """Cast view types to plain ones.
+
+    Arrow cannot select rows of view columns, and few readers of shards know them.
     """
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]

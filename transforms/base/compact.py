@@ -1,6 +1,4 @@
-"""Dataclasses of which a run has millions: small in memory, and small and quick on their way
-between its steps.
-"""
+"""Pickle dataclasses compactly, for those of which a run has millions."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -11,15 +9,14 @@ T = TypeVar("T")
 
 
 def by_values(kind: type[T]) -> type[T]:
-    """The dataclass (of two fields or more), pickled as its values in their order.
+    """Let a dataclass of two fields or more be pickled as its values, in their order.
 
-    One with slots, which take a third of the memory, is else pickled field by field, in three times
-    the time.
+    Slots save two thirds of the memory, but pickle takes three times as long for them by default.
     """
     values = attrgetter(*(item.name for item in fields(kind)))  # type: ignore[arg-type]
 
-    def reduced(item: T) -> tuple[Callable[..., T], tuple[Any, ...]]:
+    def reduce(item: T) -> tuple[Callable[..., T], tuple[Any, ...]]:
         return kind, values(item)
 
-    setattr(kind, "__reduce__", reduced)  # noqa: B010
+    setattr(kind, "__reduce__", reduce)  # noqa: B010
     return kind

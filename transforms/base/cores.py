@@ -1,7 +1,7 @@
-"""Work side by side on the cores of a processor, each piece on one core.
+"""Work in parallel on the cores of a processor, each piece on one core.
 
-Cores that share every matrix product wait for each other after each one; with pieces of their own
-they wait once at the end, and what a piece gives does not depend on how many of them there are.
+Cores that share every matrix product wait for each other after each one. With pieces of their own
+they wait once, at the end, and a piece's result does not depend on the number of cores.
 """
 
 import threading
@@ -17,18 +17,14 @@ _STARTING = threading.Lock()
 
 
 class Cores:
-    """A pool of threads with one core each, as many as torch may use; they start with the first
-    work.
-    """
+    """A pool of threads with one core each, as many as torch may use; the first `map` starts it."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The results of `work`, run in inference mode, in the items' order, each once those before
-        it are done.
-        """
-        import torch  # where calibrations are only read, it is not needed
+        """Run `work` on each item in inference mode; yield the results in the items' order."""
+        import torch  # late: reading a calibration does not need it
 
         if self._executor is None:
             with _STARTING:
@@ -37,33 +33,34 @@ class Cores:
 
 
 def _one_core_threads(count: int) -> ThreadPoolExecutor:
-    """A pool of started threads in which torch uses one core each; the calling thread keeps its
-    number of cores.
+    """Start a pool of threads in which torch uses one core each.
+
+    The calling thread keeps its number of cores.
     """
     import torch
 
-    executor, together = ThreadPoolExecutor(count, "core"), threading.Barrier(count + 1)
+    executor = ThreadPoolExecutor(count, "core")
+    started = threading.Barrier(count + 1)
 
     def start() -> None:
-        # a thread's first use of torch sets its share, over what was set before
+        # a thread's first use of torch sets its number of cores, over an earlier setting
         torch.get_num_threads()
         torch.set_num_threads(1)
-        together.wait()
+        started.wait()
 
     for _ in range(count):
         executor.submit(start)
-    together.wait()
-    # what a thread sets is what threads that are new to torch begin with
+    started.wait()
+    # the last setting of any thread is the default of threads that are new to torch
     torch.set_num_threads(count)
     return executor
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """One core for what torch does inside: for so little work that several would mostly wait for
-    each other.
+    """Let torch use one core in the body, for work so small that several would mostly wait.
 
-    For processes with one thread: another that uses torch for the first time meanwhile gets one
+    Use it in processes with one thread: another thread that first uses torch meanwhile gets one
     core too, for good.
     """
     import torch

@@ -1,8 +1,7 @@
-"""Parts of JSON files as frozen dataclasses, whose fields' types are what is checked before any
-value is used.
+"""Parts of JSON files as frozen dataclasses, checked against the types of their fields.
 
 An int is a count, a float any finite number; `Annotated` names a reader of its own. Fields with a
-default may be missing. What a class has no field for is kept, since later versions add some.
+default may be missing. Unknown keys are kept, because later versions add some.
 """
 
 import math
@@ -14,55 +13,62 @@ from datetime import datetime
 from functools import cache, partial
 from typing import Annotated, Any, NoReturn, Self, Union, get_args, get_origin, get_type_hints
 
-Reader = Callable[[Any, str], Any]  # of a value and the field's name: the value; raises ValueError
+# takes a value and the field's name, returns the checked value, raises ValueError
+Reader = Callable[[Any, str], Any]
 
-MOST = 1 << 53  # the whole numbers that every reader of JSON has exactly
+MOST = 1 << 53  # every reader of JSON has whole numbers up to this exactly
 _HEX = re.compile(r"[0-9a-f]+")
-# Metadata of a field that is not in the JSON, and of one that is left out of it if it has its
-# default.
-BESIDE, SPARSE = {"beside": True}, {"sparse": True}
+BESIDE = {"beside": True}  # metadata of a field that is not in the JSON
+SPARSE = {"sparse": True}  # metadata of a field that is omitted if it has its default
 
 
 class WrongFieldError(ValueError):
-    """A field that is not what is wanted; `name` is that of the outermost object's field."""
+    """A field with a wrong value; `name` is the field of the outermost object."""
 
     def __init__(self, where: str, wanted: str):
         super().__init__(f"{where} is not {wanted}")
-        self.name, self.wanted = re.split(r"[.[]", where, maxsplit=1)[0], wanted
+        self.name = re.split(r"[.[]", where, maxsplit=1)[0]
+        self.wanted = wanted
 
 
 def fail(where: str, wanted: str) -> NoReturn:
-    """Raise WrongFieldError: a field is not what is wanted."""
+    """Raise WrongFieldError: the value at `where` is not what is `wanted`."""
     raise WrongFieldError(where, wanted)
 
 
-def _of_type(kind: type, wanted: str) -> Reader:
-    return lambda value, where: value if isinstance(value, kind) else fail(where, wanted)
+def _type_reader(kind: type, wanted: str) -> Reader:
+    def read(value: Any, where: str) -> Any:
+        if not isinstance(value, kind):
+            fail(where, wanted)
+        return value
+
+    return read
 
 
-text, flag, record = (
-    _of_type(str, "a string"),
-    _of_type(bool, "true or false"),
-    _of_type(dict, "an object"),
-)
+text = _type_reader(str, "a string")
+flag = _type_reader(bool, "true or false")
+record = _type_reader(dict, "an object")
 
 
 def count(value: Any, where: str, most: int = MOST) -> int:
-    """A whole number that is not negative."""
+    """Read a whole number from 0 to `most`."""
     if type(value) is not int or not 0 <= value <= most:
-        fail(where, "a count" if most == MOST else f"a count of at most {most}")
+        wanted = "a count"
+        if most != MOST:
+            wanted += f" of at most {most}"
+        fail(where, wanted)
     return value
 
 
 def number(value: Any, where: str) -> float:
-    """Any number that is finite."""
+    """Read a finite number of at most 2^53 in magnitude."""
     if type(value) not in (int, float) or not -MOST <= value <= MOST:
         fail(where, "a number")
     return value
 
 
 def time(value: Any, where: str) -> str:
-    """A time in ISO 8601."""
+    """Read a time in ISO 8601."""
     try:
         datetime.fromisoformat(text(value, where))
     except ValueError:
@@ -71,107 +77,119 @@ def time(value: Any, where: str) -> str:
 
 
 def finite(value: Any, where: str) -> float:
-    """Any number that is neither infinite nor NaN, however large."""
+    """Read a number that is neither infinite nor NaN, however large."""
     if type(value) not in (int, float) or not math.isfinite(value):
         fail(where, "a number")
     return value
 
 
 def matching(pattern: str, wanted: str) -> Reader:
-    """A text that matches a pattern as a whole."""
+    """Return a reader of texts that match a pattern as a whole."""
     compiled = re.compile(pattern)
-    return lambda value, where: (
-        value if isinstance(value, str) and compiled.fullmatch(value) else fail(where, wanted)
-    )
+
+    def read(value: Any, where: str) -> str:
+        if not isinstance(value, str) or compiled.fullmatch(value) is None:
+            fail(where, wanted)
+        return value
+
+    return read
 
 
 def hex_digest(value: Any, where: str) -> str:
-    """A digest in hex, which may be part of paths."""
-    return (
-        value
-        if isinstance(value, str) and _HEX.fullmatch(value)
-        else fail(where, "a digest in hex")
-    )
+    """Read a digest in hex, which may be part of paths."""
+    if not isinstance(value, str) or _HEX.fullmatch(value) is None:
+        fail(where, "a digest in hex")
+    return value
 
 
 def one_of(*values: str) -> Reader:
-    """One of some words."""
-    return lambda value, where: (
-        value if value in values else fail(where, f"one of {', '.join(values)}")
-    )
+    """Return a reader of a few words."""
+
+    def read(value: Any, where: str) -> Any:
+        if value not in values:
+            fail(where, f"one of {', '.join(values)}")
+        return value
+
+    return read
 
 
-def _each(make: Callable[[Any], Any], read: Reader, value: Any, where: str) -> Any:
+def _read_list(make: Callable[[Any], Any], read: Reader, value: Any, where: str) -> Any:
     if not isinstance(value, list):
         fail(where, "a list")
     return make(read(item, f"{where}[{place}]") for place, item in enumerate(value))
 
 
-def _maybe(read: Reader, value: Any, where: str) -> Any:
+def _read_optional(read: Reader, value: Any, where: str) -> Any:
     return None if value is None else read(value, where)
 
 
-def _values(read: Reader, value: Any, where: str) -> dict[str, Any]:
+def _read_values(read: Reader, value: Any, where: str) -> dict[str, Any]:
     return {name: read(item, f"{where}.{name}") for name, item in record(value, where).items()}
 
 
 def dataclass_of(kind: Any, value: Any, where: str = "") -> Any:
-    """An object as a dataclass that is no entry; one with a `from_json` of its own is made by that.
+    """Read an object as a dataclass that is no entry, by its own `from_json` if it has one.
 
     Raises ValueError naming, below `where`, a field that is missing or of another type.
     """
-    found = _fields_of(kind, value, where)
-    return kind.from_json(value) if hasattr(kind, "from_json") else kind(**found)
+    values = _fields_of(kind, value, where)
+    if hasattr(kind, "from_json"):
+        return kind.from_json(value)
+    return kind(**values)
 
 
 def _fields_of(kind: type, value: Any, where: str) -> dict[str, Any]:
-    """The fields of a dataclass that an object has, each read. Raises ValueError naming one that is
-    missing.
+    """Read the fields of a dataclass that an object has.
+
+    Raises ValueError naming a field that is missing and has no default.
     """
     record(value, where)
-    found, prefix = {}, f"{where}." if where else ""
+    values = {}
+    prefix = f"{where}." if where else ""
     for name, (read, default) in _readers(kind).items():
         if name in value:
-            found[name] = read(value[name], prefix + name)
+            values[name] = read(value[name], prefix + name)
         elif default is MISSING:
             raise ValueError(f"{prefix}{name} is missing")
-    return found
+    return values
 
 
 @cache
 def _readers(kind: Any) -> dict[str, tuple[Reader, Any]]:
-    """What reads each field of a dataclass, and its default (MISSING: it has none)."""
+    """Return the reader of each field of a dataclass, and its default (MISSING: it has none)."""
     hints = get_type_hints(kind, include_extras=True)
-    return {
-        item.name: (
-            _reader(hints[item.name]),
-            item.default if item.default_factory is MISSING else item.default_factory(),
-        )
-        for item in fields(kind)
-        if not item.metadata.get("beside")
-    }
+    readers = {}
+    for item in fields(kind):
+        if item.metadata.get("beside"):
+            continue
+        default = item.default
+        if item.default_factory is not MISSING:
+            default = item.default_factory()
+        readers[item.name] = (_reader(hints[item.name]), default)
+    return readers
 
 
 @cache
 def _sparse(kind: Any) -> frozenset[str]:
-    """The fields of a dataclass that are left out of the JSON if they have their defaults."""
+    """Return the fields of a dataclass that the JSON omits if they have their defaults."""
     return frozenset(item.name for item in fields(kind) if item.metadata.get("sparse"))
 
 
 def _reader(hint: Any) -> Reader:
-    """What reads a value of a type."""
-    kind, arguments = get_origin(hint), get_args(hint)
+    """Return the reader of values of a type."""
+    kind = get_origin(hint)
+    arguments = get_args(hint)
     if kind is Annotated:
         return arguments[1]
     if kind in (Union, types.UnionType):  # with None
-        return partial(_maybe, _reader(arguments[0]))
-    # a few values of different types, of this program alone
+        return partial(_read_optional, _reader(arguments[0]))
+    # a few values of different types, which only this program writes
     if kind is tuple and arguments[-1] is not Ellipsis:
         return lambda value, where: tuple(value)
     if kind in (list, tuple):
-        return partial(_each, kind, _reader(arguments[0]))
+        return partial(_read_list, kind, _reader(arguments[0]))
     if kind is dict and arguments[1] is not Any:
-        return partial(_values, _reader(arguments[1]))
+        return partial(_read_values, _reader(arguments[1]))
     if isinstance(hint, type) and issubclass(hint, JsonEntry):
         return hint.from_json
     if is_dataclass(hint):
@@ -181,41 +199,47 @@ def _reader(hint: Any) -> Reader:
 
 @dataclass(frozen=True, slots=True)
 class JsonEntry:
-    """A part of a JSON file. `said` is the JSON that it was read from where that has other fields
-    than the class.
+    """A part of a JSON file.
+
+    `original` is the JSON that it was read from, if that has other fields than the class.
     """
 
-    said: Mapping[str, Any] | None = field(
+    original: Mapping[str, Any] | None = field(
         default=None, kw_only=True, repr=False, compare=False, metadata=BESIDE
     )
 
     @classmethod
     def from_json(cls, value: Any, where: str = "", **beside: Any) -> Self:
-        """The entry that JSON describes, with fields that stand `beside` it.
+        """Read an entry from JSON; `beside` are the fields that are not in the JSON.
 
-        Raises ValueError naming, below `where`, a field that is missing or that no store has so.
+        Raises ValueError naming, below `where`, a field that is missing or of another type.
         """
         kind: Any = cls
-        found = _fields_of(cls, value, where)
-        is_whole = len(found) == len(value) and _readers(kind).keys() - found.keys() <= _sparse(
-            kind
-        )
-        said = None if is_whole else value
-        return cls(**found, **beside, said=said)
+        values = _fields_of(cls, value, where)
+        missing = _readers(kind).keys() - values.keys()
+        is_whole = len(values) == len(value) and missing <= _sparse(kind)
+        original = None if is_whole else value
+        return cls(**values, **beside, original=original)
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON of the entry; of one that was read, with its other fields, and without defaults
-        that it lacked.
+        """Return the entry as JSON.
+
+        An entry that was read keeps its unknown keys, and lacks the defaults that it lacked.
         """
         kind: Any = type(self)
-        known, sparse, said = _readers(kind), _sparse(kind), self.said
-        found = {name: item for name, item in (said or {}).items() if name not in known}
+        known = _readers(kind)
+        sparse = _sparse(kind)
+        original = self.original
+        values = {name: item for name, item in (original or {}).items() if name not in known}
         for name, (_, default) in known.items():
             value = getattr(self, name)
-            is_written = name not in sparse if said is None else name in said
+            if original is None:
+                is_written = name not in sparse
+            else:
+                is_written = name in original
             if is_written or value != default:
-                found[name] = _plain(value)
-        return found
+                values[name] = _plain(value)
+        return values
 
 
 def _plain(value: Any) -> Any:
@@ -223,4 +247,6 @@ def _plain(value: Any) -> Any:
         return value.to_json()
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,10 +1,10 @@
-"""Errors a person sees: one line each, and the exit status a command ends with."""
+"""Errors that a person sees, one line each, and the exit statuses of commands."""
 
 import contextlib
 from collections.abc import Iterator
 
 STOPPED = 130  # exit status of a command that a person stopped, as shells have it
-JOINERS = "\u200c\u200d"  # not printable, and part of words and of emoji
+JOINERS = "\u200c\u200d"  # not printable, but parts of words and of emoji
 
 
 class SentenceBeamError(Exception):
@@ -19,7 +19,7 @@ class SentenceBeamError(Exception):
 
 
 class StoppedError(SentenceBeamError):
-    """A person's Ctrl-C that ends the waiting, but not the job; exit status 130."""
+    """Ctrl-C that ends the waiting, but not the job; exit status 130."""
 
     exit_code = STOPPED
 
@@ -31,23 +31,19 @@ class OptionError(SentenceBeamError):
 
 
 class MissingExtraError(OptionError):
-    """An optional dependency that is not installed; the message holds the pip line that installs
-    it.
-    """
+    """An optional dependency is not installed; the message has the pip line that installs it."""
 
 
 class UnfitModelError(OptionError):
-    """A model that cannot run as it is asked to; in float32 it may be able to."""
+    """A model cannot run as requested; in float32 it may be able to."""
 
 
 class InputChangedError(SentenceBeamError):
-    """An input file is no longer the one that was planned."""
+    """An input file has changed since it was planned."""
 
 
 class DamagedIndexError(SentenceBeamError):
-    """A file of an index is missing, or is not what was written; the index can be built again from
-    the shards.
-    """
+    """A file of an index is missing or damaged; the shards suffice to build the index again."""
 
 
 class DataGateError(SentenceBeamError):
@@ -72,18 +68,22 @@ BY_EXIT_STATUS: dict[int, type[SentenceBeamError]] = {
 
 
 def printable(text: str) -> str:
-    """The text with characters that a terminal would obey, or that have no form, as escapes."""
+    """Escape the characters of a text that a terminal would obey or cannot show."""
     if text.isprintable():
         return text
-    return "".join(
-        c if c.isprintable() or c in JOINERS else c.encode("unicode_escape").decode() for c in text
-    )
+    return "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character in JOINERS:
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or the name of its type where it has no message.
+    """Return the first line of an error's message, or the name of its type if it has none.
 
-    An error of this project is one line; what would end it is in the name of a file, and stands as
+    An error of this project is one line. A line break in it is part of a file's name, and becomes
     an escape.
 
     >>> first_line(ValueError("no such column\\nat row 3")), first_line(EOFError())
@@ -99,20 +99,21 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def refuse_damage(
-    said: str, mend: str = "", kind: type[SentenceBeamError] = SentenceBeamError
+    problem: str, mend: str = "", kind: type[SentenceBeamError] = SentenceBeamError
 ) -> Iterator[None]:
-    """Raise one error, with what is `said` of a file and how to `mend` it, if the body cannot parse
-    the file's bytes.
+    """Raise one error, with the `problem` and how to `mend` it, if the body cannot parse bytes.
 
-    Parsers of JSON, Parquet, arrays and tensors raise errors of any type for bytes that nobody
-    wrote: RecursionError, KeyError, OverflowError. So the body parses bytes that are there and does
-    nothing else: what a disk or a network raises is tried again, and must stay what it is. Errors
-    of this project pass, but for those about options, which the bytes of a file are not.
+    Parsers of JSON, Parquet, arrays and tensors raise errors of any type for damaged bytes:
+    RecursionError, KeyError, OverflowError. So the body must only parse bytes that have been read:
+    errors of a disk or a network are retried, and must keep their type. Errors of this project
+    pass, except OptionError, because a file's bytes are no option.
     """
     try:
         yield
     except Exception as error:
         if isinstance(error, SentenceBeamError) and not isinstance(error, OptionError):
             raise
-        reason = f"{said} ({first_line(error)})"
-        raise kind(f"{reason}; {mend}" if mend else reason) from error
+        message = f"{problem} ({first_line(error)})"
+        if mend:
+            message += f"; {mend}"
+        raise kind(message) from error

@@ -1,4 +1,4 @@
-"""Logging, which belongs to the program that uses this project."""
+"""Leave logging to the program that uses this project."""
 
 import contextlib
 import logging
@@ -11,7 +11,7 @@ _keepers = 0
 
 
 class _LikeNone(logging.Handler):
-    """A handler that does with a record what Python does if there is no handler."""
+    """A handler that treats records as Python does if there is no handler."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if logging.lastResort is not None and record.levelno >= logging.lastResort.level:
@@ -23,12 +23,11 @@ _placeholder = _LikeNone()
 
 @contextlib.contextmanager
 def keep_root_logger() -> Iterator[None]:
-    """Leave the root logger as it is, whatever Beam does in the body.
+    """Keep Beam from configuring the root logger in the body.
 
     Beam calls `logging.basicConfig()` when it is imported, for each of its options and for each
-    pipeline: the program's own call would have no effect afterwards. What Beam logs to the root
-    logger, warnings of parts that are not installed among it, is dropped below the level of an
-    error.
+    pipeline; the program's own call would have no effect afterwards. Beam's records below the
+    level of an error, such as warnings of missing extras, are dropped.
     """
     global _keepers
     root = logging.getLogger()
@@ -49,5 +48,5 @@ def keep_root_logger() -> Iterator[None]:
 
 
 def _is_not_beams(record: logging.LogRecord) -> bool:
-    """Whether a record of the root logger is an error or not from Beam's code."""
+    """Return whether a record of the root logger is an error, or not from Beam's code."""
     return record.levelno >= logging.ERROR or _BEAM not in record.pathname

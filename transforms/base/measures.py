@@ -1,8 +1,7 @@
-"""What a run's stages took: figures of each unit, file or step as it is worked off, and sums and
-quantiles over them.
+"""Measure a run's stages: figures of each unit, file or step, with sums and quantiles over them.
 
-Nothing here knows an engine. A unit's figures travel with its record, so that what an engine does
-twice counts once.
+Nothing here knows an engine. A unit's figures travel with its record, so that a unit that an engine
+retries counts once.
 """
 
 import sys
@@ -27,9 +26,7 @@ Measures = dict[str, dict[str, Summary]]  # by stage and figure
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that is measured again and again: its name, which ends in `_ms` for milliseconds,
-    and what it is of.
-    """
+    """A number that is measured again and again; its name ends in `_ms` for milliseconds."""
 
     name: str
     meaning: str
@@ -80,8 +77,7 @@ STAGES: dict[str, tuple[Figure, ...]] = {
         Figure("manifest_ms", "writing the manifest"),
     ),
 }
-# What one thread of a worker does in turn; the threads work side by side, so that the busiest of
-# them is the limit.
+# The steps of each thread of a worker. The threads work in parallel: the busiest is the limit.
 EMBED_THREADS = (
     ("read_ms",),
     ("reuse_ms", "load_ms", "tokenise_ms"),
@@ -92,9 +88,7 @@ EMBED_PARTS = tuple(name for thread in EMBED_THREADS for name in thread)
 
 
 class Stopwatch:
-    """The figures of one unit, file or step, as its work goes on; threads may take turns with
-    it.
-    """
+    """The figures of one unit, file or step while it is worked on; threads may take turns."""
 
     def __init__(self) -> None:
         self._figures: dict[str, float] = defaultdict(float)
@@ -110,12 +104,12 @@ class Stopwatch:
             self._figures[name] += 1000 * (perf_counter() - self._begun.pop(name))
 
     def set(self, name: str, value: float) -> None:
-        """Note a figure that is no time."""
+        """Set a figure that is no time."""
         self._figures[name] = value
 
     @property
     def figures(self) -> dict[str, float]:
-        """The figures so far, those that are being timed included."""
+        """Figures so far, including those that are still being timed."""
         now = perf_counter()
         running = {
             name: self._figures[name] + 1000 * (now - begun) for name, begun in self._begun.items()
@@ -124,19 +118,18 @@ class Stopwatch:
 
 
 def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
-    """The items, each with the milliseconds that its user waited for it."""
-    asked = perf_counter()
+    """Yield the items, each with the milliseconds that the caller waited for it."""
+    requested = perf_counter()
     for item in items:
-        yield item, 1000 * (perf_counter() - asked)
-        asked = perf_counter()
+        yield item, 1000 * (perf_counter() - requested)
+        requested = perf_counter()
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """One figure over many units: how many, their sum, the largest, and values in order that stand
-    for as many each.
+    """One figure over many units: count, sum, the largest, and quantiles that are equally likely.
 
-    Up to 512 these are all values; of more, every so many-th. Sketches can be joined, and stay as
+    `values` are in order: all of them up to 512, else evenly spaced ones. Joined sketches stay as
     small.
     """
 
@@ -147,28 +140,29 @@ class Sketch:
 
     @classmethod
     def of(cls, numbers: list[float], most: int = SKETCHED) -> "Sketch":
-        """The sketch of some values, one at least, that keeps so many of them."""
+        """Sketch at least one number; keep at most `most` of them."""
         ordered = sorted(numbers)
         places = min(len(ordered), most)
-        kept = (ordered[(2 * place + 1) * len(ordered) // (2 * places)] for place in range(places))
-        return cls(len(ordered), sum(ordered), ordered[-1], tuple(kept))
+        values = (ordered[(2 * at + 1) * len(ordered) // (2 * places)] for at in range(places))
+        return cls(len(ordered), sum(ordered), ordered[-1], tuple(values))
 
 
 Sketches = dict[str, Sketch]
 
 
-def sketched(found: Iterable[Figures], most: int = SKETCHED) -> Sketches:
-    """Each figure over all units, files or steps that have it; `most` values of it are kept."""
+def sketched(measured: Iterable[Figures], most: int = SKETCHED) -> Sketches:
+    """Sketch each figure over all units, files or steps that have it; keep `most` values of it."""
     values: dict[str, list[float]] = defaultdict(list)
-    for figures in found:
+    for figures in measured:
         for name, value in figures.items():
             values[name].append(value)
     return {name: Sketch.of(numbers, most) for name, numbers in values.items()}
 
 
 def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:
-    """Each figure over all that the parts are of; quantiles are exact where no part has more than
-    512 values of it.
+    """Join the sketches of each figure into a summary.
+
+    Quantiles are exact if no part has more than 512 values of the figure.
     """
     joined: dict[str, list[Sketch]] = defaultdict(list)
     for sketches in parts:
@@ -177,13 +171,13 @@ def summaries(parts: Iterable[Sketches]) -> dict[str, Summary]:
     return {name: _summary(sketches) for name, sketches in joined.items()}
 
 
-def summed(found: Iterable[Figures]) -> dict[str, Summary]:
-    """Each figure over all units, files or steps that have it.
+def summed(measured: Iterable[Figures]) -> dict[str, Summary]:
+    """Summarise each figure over all units, files or steps that have it.
 
     >>> summed([{"read_ms": 4.0}, {"read_ms": 2.0, "load_ms": 9.0}])["read_ms"]
     {'count': 2, 'sum': 6.0, 'p50': 2.0, 'p95': 4.0, 'max': 4.0}
     """
-    return summaries([sketched(found, sys.maxsize)])
+    return summaries([sketched(measured, sys.maxsize)])
 
 
 def _summary(sketches: list[Sketch]) -> Summary:
@@ -192,7 +186,7 @@ def _summary(sketches: list[Sketch]) -> Summary:
         (value, sketch.count / len(sketch.values)) for sketch in sketches for value in sketch.values
     )
     reached = list(accumulate(weight for _, weight in weighed))
-    # nearest rank: a value that was really seen
+    # nearest rank: a value that was really measured
     ranks = {
         q: min(bisect_left(reached, q * count - 1e-6 * count), len(weighed) - 1) for q in QUANTILES
     }
@@ -207,8 +201,7 @@ def _summary(sketches: list[Sketch]) -> Summary:
 
 
 def tokens_a_second(figures: Figures) -> Figures:
-    """How many tokens a second the host tokenised and the devices computed of a unit; only what was
-    timed.
+    """Return the tokens of a unit that host and devices processed in a second, if timed.
 
     >>> tokens_a_second({"unit_tokens": 5000, "tokenise_ms": 10.0, "forward_ms": 500.0})
     {'host_tokens_s': 500000.0, 'device_tokens_s': 10000.0}
@@ -224,8 +217,7 @@ def tokens_a_second(figures: Figures) -> Figures:
 
 
 def limit_of(embed: Mapping[str, Summary]) -> str:
-    """The part of Embed that holds up the rest: what takes the busiest thread longest; "" where
-    nothing was timed.
+    """Return the bottleneck of Embed: the slowest step of the busiest thread; "" if untimed.
 
     >>> stages = {"read_ms": 30.0, "reuse_ms": 9.0, "tokenise_ms": 25.0, "forward_ms": 31.0}
     >>> limit_of(summed([stages]))
@@ -237,4 +229,6 @@ def limit_of(embed: Mapping[str, Summary]) -> str:
 
     thread = max(EMBED_THREADS, key=lambda names: sum(map(spent, names)))
     name = max(thread, key=spent)
-    return name.removesuffix("_ms") if spent(name) else ""
+    if not spent(name):
+        return ""
+    return name.removesuffix("_ms")

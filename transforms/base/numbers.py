@@ -2,7 +2,7 @@
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """A count with its noun, whose plural ends in "s" unless it is given.
+    """Return a count with its noun, whose plural ends in "s" unless it is given.
 
     >>> counted(1, "row"), counted(0, "row"), counted(12_345, "row"), counted(2, "entry", "entries")
     ('1 row', '0 rows', '12,345 rows', '2 entries')
@@ -13,7 +13,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def amount(size: int) -> str:
-    """Bytes in short.
+    """Return a number of bytes in short.
 
     >>> amount(1), amount(812), amount(12_345), amount(4_100_000_000)
     ('1 byte', '812 bytes', '12.3 kB', '4.1 GB')

@@ -1,7 +1,7 @@
-"""Options as fields of dataclasses: a field says everything about its option, once.
+"""Options as fields of dataclasses: a field declares everything about its option, once.
 
-Parsers, the keys of TOML files, the checks of values, the reference and what a run takes from its
-store follow from the declarations of these fields.
+Parsers, the keys of TOML files, the checks of values, the reference and the options that a store
+remembers follow from these declarations.
 """
 
 import enum
@@ -19,7 +19,7 @@ Options = TypeVar("Options")
 
 
 class Remembered(enum.Enum):
-    """What a store does with an option that the next run does not give."""
+    """How a store remembers an option that the next run does not give."""
 
     CONTENT = "the next run takes it from the store; if it changes, unchanged files are read again"
     RUN = "the next run takes it from the store; carried units are the same whatever it is"
@@ -62,17 +62,14 @@ class Declared:
 
     @property
     def check(self) -> Kind | None:
-        """The function that checks and converts the text of one value, if any text is not good
-        enough.
-        """
+        """Function that checks and converts the text of one value; None if every text will do."""
         return one_of(*self.choices) if self.choices else self.kind
 
 
 def option(
     declared: Declared | str, *, default: Any = MISSING, kw_only: bool = True, **more: Any
 ) -> Any:
-    """Return a field with a declaration: a help text with other attributes of Declared, or one that
-    these change.
+    """Return a field with a declaration: a help text or a Declared, with `more` of its attributes.
 
     >>> @options
     ... class Opened:
@@ -81,35 +78,36 @@ def option(
     >>> Opened(store="s", k="3")
     Opened(store='s', k=3)
     """
-    made = Declared(declared, **more) if isinstance(declared, str) else replace(declared, **more)
-    found: Any = field(default=default, kw_only=kw_only, metadata={KEY: made})
-    return found
+    if isinstance(declared, str):
+        declaration = Declared(declared, **more)
+    else:
+        declaration = replace(declared, **more)
+    item: Any = field(default=default, kw_only=kw_only, metadata={KEY: declaration})
+    return item
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, field))
 def options(cls: type[Options]) -> type[Options]:
-    """Make a class a frozen dataclass whose values are read and checked, by `read`, when it is
-    made.
-    """
+    """Make a class a frozen dataclass whose values `read` checks when it is made."""
     if not hasattr(cls, "__post_init__"):
         cls.__post_init__ = read  # type: ignore[attr-defined]
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def declared_in(kind: type) -> dict[str, Declared]:
-    """The declarations of a class by the names of their fields."""
+    """Return the declarations of a class by the names of their fields."""
     return {item.name: item.metadata[KEY] for item in fields(kind) if KEY in item.metadata}
 
 
 def flag_of(name: str, declared: Declared) -> str:
-    """The flag of a field, or the word for an argument without a flag."""
+    """Return the flag of a field, or the word for an argument without a flag."""
     if declared.positional:
         return declared.metavar or name
     return declared.flag or "--" + name.replace("_", "-")
 
 
 def aliases_in(kind: type) -> dict[str, str]:
-    """The names of fields by the names of their flags that differ from these."""
+    """Return the names of fields by the names of their flags that differ from these."""
     return {
         flag.lstrip("-").replace("-", "_"): name
         for name, declared in declared_in(kind).items()
@@ -125,22 +123,22 @@ def narrowed(kind: type[Options], given: Any, **changes: Any) -> Options:
 
 
 def is_required(item: "Field[Any]") -> bool:
-    """Whether a field has no default."""
+    """Return whether a field has no default."""
     return item.default is MISSING and item.default_factory is MISSING
 
 
 def is_given(given: Any, name: str) -> bool:
-    """Whether an option differs from its default."""
+    """Return whether an option differs from its default."""
     (item,) = (item for item in fields(given) if item.name == name)
     return is_required(item) or getattr(given, name) != item.default
 
 
 def read(given: Any) -> None:
-    """Bring the values of a class of options into the types of its fields, and check them.
+    """Convert the values of a class of options to the types of its fields, and check them.
 
-    A path becomes text, a text a tuple of one if several are allowed, None the default, and a
-    number or a text what the option's kind makes of it: `"256k"` is 256000. Raises OptionError for
-    a value that does not fit, and for options that exclude one another.
+    A path becomes text, a text a tuple of one if several are allowed, None the default. The
+    option's kind converts a number or a text: `"256k"` becomes 256000. Raises OptionError for a
+    value that does not fit, and for options that exclude one another.
     """
     for item in fields(given):
         declared = item.metadata.get(KEY)
@@ -163,23 +161,31 @@ def _read(value: Any, item: "Field[Any]", declared: Declared) -> Any:
 def _reader(kind: Any, declared: Declared) -> Callable[..., Any]:
     if declared.several:
         return _read_several
-    return _read_list if any(get_origin(each) is tuple for each in _types(kind)) else read_one
+    if any(get_origin(each) is tuple for each in _types(kind)):
+        return _read_list
+    return read_one
 
 
 def _types(kind: Any) -> tuple[Any, ...]:
-    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    if isinstance(kind, UnionType):
+        return get_args(kind)
+    return (kind,)
 
 
 def _read_list(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
     """Read a list that its kind makes of one text, such as A,B,C."""
-    text = value if isinstance(value, str) else ",".join(_texts(value))
-    return kind(text) if kind is not None else tuple(text.split(","))
+    text = ",".join(_texts(value))
+    if kind is not None:
+        return kind(text)
+    return tuple(text.split(","))
 
 
 def _read_several(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> tuple[Any, ...]:
     """Read the values of an option that may have several."""
     texts = _texts(value)
-    return tuple(kind(text) for text in texts) if kind is not None else texts
+    if kind is not None:
+        return tuple(kind(text) for text in texts)
+    return texts
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -187,7 +193,11 @@ def _texts(value: Any) -> tuple[str, ...]:
         return (as_text(value),)
     if not isinstance(value, Iterable):
         raise OptionError(f"{value!r} is no list")
-    return tuple(as_text(item) if isinstance(item, os.PathLike) else str(item) for item in value)
+    return tuple(map(_text, value))
+
+
+def _text(value: Any) -> str:
+    return as_text(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def _check_exclusive(given: Any) -> None:
@@ -195,18 +205,20 @@ def _check_exclusive(given: Any) -> None:
     for exclusive, flags in _exclusive_in(type(given)).items():
         named = [flag for name, flag in flags.items() if is_given(given, name)]
         if exclusive.required and len(named) != 1:
-            and_no_other = "and not both" if len(flags) == 2 else "and one alone"
+            only = "and one alone"
+            if len(flags) == 2:
+                only = "and not both"
             raise OptionError(
-                f"one of the arguments {' '.join(flags.values())} is required, {and_no_other}"
+                f"one of the arguments {' '.join(flags.values())} is required, {only}"
             )
         if len(named) > 1:
             raise OptionError(f"argument {named[1]}: not allowed with argument {named[0]}")
 
 
 def _exclusive_in(kind: type) -> Mapping[Exclusive, dict[str, str]]:
-    """The sets of a class, each with the flags of its options by their names."""
-    found: dict[Exclusive, dict[str, str]] = {}
+    """Return the sets of a class, each with the flags of its options by their names."""
+    sets: dict[Exclusive, dict[str, str]] = {}
     for name, declared in declared_in(kind).items():
         if declared.exclusive is not None:
-            found.setdefault(declared.exclusive, {})[name] = flag_of(name, declared)
-    return found
+            sets.setdefault(declared.exclusive, {})[name] = flag_of(name, declared)
+    return sets

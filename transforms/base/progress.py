@@ -1,7 +1,7 @@
-"""Counts of the work going on in this process, for whoever watches it there.
+"""Count the work that is going on in this process, for the progress line of a terminal.
 
-Beam's own metrics come only when a pipeline has ended; a person at a terminal wants to see it move.
-Worker processes count too, but nobody looks.
+Beam's own metrics come only when a pipeline has ended. Worker processes count too, but nobody
+looks at their counts.
 """
 
 import contextlib
@@ -18,10 +18,10 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Progress:
-    """Rows and tokens that went through the model, and tokens that the plan expects (estimated).
+    """Rows and tokens that went through the model, and the plan's estimate of all tokens.
 
     `stage` is other work than embedding, which began at `since` (monotonic seconds), with `done` of
-    `total` (0: not known) `things`; `message` is what it says of itself.
+    `total` (0: unknown) `things`; `message` is its own text.
     """
 
     rows: int = 0
@@ -36,16 +36,16 @@ class Progress:
 
 
 _state = Progress()
-_ended = Progress()  # the state in which the last stage ended
+_ended = Progress()  # the state when the last stage ended
 
 
 def clear() -> None:
-    """Start from nothing, with nothing expected."""
+    """Reset all counts; no tokens are expected."""
     _begin(Progress(since=time.monotonic()))
 
 
 def planned(tokens: int) -> None:
-    """Start from nothing, with so many tokens to come."""
+    """Reset all counts; expect so many tokens."""
     _begin(Progress(expected=tokens, since=time.monotonic()))
 
 
@@ -58,17 +58,19 @@ def advance(rows: int, tokens: int) -> None:
 
 @contextlib.contextmanager
 def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
-    """Say what is under way inside, with so many things to do (0: not known); afterwards the work
-    around it goes on.
+    """Show the body's work as a stage of `total` things (0: unknown); then show the work around it.
 
-    One that follows another of the same name and total goes on where that ended: a pipeline does
-    its work in pieces.
+    A stage that follows one of the same name and total continues its counts, because a pipeline
+    works in pieces.
     """
     global _state, _ended
     before = _state
     with _lock:
-        same = (_ended.stage, _ended.total) == (what, total)
-        since, done = (_ended.since, _ended.done) if same else (time.monotonic(), 0)
+        since = time.monotonic()
+        done = 0
+        if (_ended.stage, _ended.total) == (what, total):
+            since = _ended.since
+            done = _ended.done
         _state = replace(
             _state, stage=what, since=since, done=done, total=total, things=things, message=""
         )
@@ -83,7 +85,7 @@ def stage(what: str, total: int = 0, things: str = "") -> Iterator[None]:
 
 
 def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
-    """The items, each counted when the next one is asked for, as a stage."""
+    """Yield the items as a stage; each is counted when the next one is requested."""
     with stage(what, len(items), things):
         for item in items:
             yield item
@@ -91,26 +93,26 @@ def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
 
 
 def step(done: int = 1) -> None:
-    """Count so many things of the stage under way."""
+    """Count so many things of the current stage."""
     global _state
     with _lock:
         _state = replace(_state, done=_state.done + done)
 
 
 def tell(text: str) -> None:
-    """Say how far other work is."""
+    """Set the message of the current stage."""
     global _state
     with _lock:
         _state = replace(_state, message=text)
 
 
 def current() -> Progress:
-    """The counts so far."""
+    """Return the counts so far."""
     return _state
 
 
 def duration(seconds: float) -> str:
-    """Seconds in short: 45s, 12m30s, 3h05m."""
+    """Return seconds in short: 45s, 12m30s, 3h05m."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -122,4 +124,5 @@ def duration(seconds: float) -> str:
 def _begin(state: Progress) -> None:
     global _state, _ended
     with _lock:
-        _state, _ended = state, Progress()
+        _state = state
+        _ended = Progress()

@@ -1,6 +1,4 @@
-"""Errors as Python programs get them: messages name parameters, where those of commands name
-flags.
-"""
+"""Rewrite errors for Python programs, so that they name parameters in place of flags."""
 
 import contextlib
 import re
@@ -13,7 +11,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.base.option import aliases_in
 
 Parameters = Mapping[str, bool]  # names of parameters; whether each is a switch
-# A command line, which stays; or a flag.
+# A command line, which is kept; or a flag.
 _FLAG = re.compile(
     r"`[^`]*`|sentence-beam [a-z]+[^;,)]*|\bargument -(?P<letter>[a-z])(?=:)|"
     r"(?P<label>\bargument )?(?<![\w/.-])--(?P<flag>[a-z][a-z0-9-]*)"
@@ -22,9 +20,7 @@ _FLAG = re.compile(
 
 @contextlib.contextmanager
 def python_names(parameters: Parameters) -> Iterator[None]:
-    """Name parameters in the errors that the body raises, in place of flags; what a command prints
-    keeps its flags.
-    """
+    """Name parameters, not flags, in the errors that the body raises; `line` keeps the flags."""
     try:
         yield
     except SentenceBeamError as error:
@@ -34,8 +30,7 @@ def python_names(parameters: Parameters) -> Iterator[None]:
 
 
 def named_in_python(text: str, parameters: Parameters) -> str:
-    """The message with these parameters in place of their flags; other flags, those of Beam for
-    one, stay.
+    """Return the message with these parameters in place of their flags; others, as Beam's, stay.
 
     >>> named_in_python("argument --max-tokens: 0 is not above zero", {"max_tokens": False})
     'max_tokens: 0 is not above zero'
@@ -64,9 +59,11 @@ def _renamed(match: re.Match[str], parameters: Parameters) -> str:
     if given is None:
         return match[0]
     for flag, value in ((given, True), (given.removeprefix("no-"), False)):
-        found = flag.replace("-", "_")
-        for name in (found, f"{found}s"):  # a flag that is repeated is a list
+        parameter = flag.replace("-", "_")
+        for name in (parameter, f"{parameter}s"):  # a flag that is repeated is a list
             if name in parameters:
                 is_subject = match.string[match.end() :].startswith(":")
-                return name if is_subject or not parameters[name] else f"{name}={value}"
+                if is_subject or not parameters[name]:
+                    return name
+                return f"{name}={value}"
     return match[0]

@@ -1,4 +1,4 @@
-"""The values of options as people write them, and what is said of one that cannot be."""
+"""Read the values of options as people write them; raise OptionError for those that do not fit."""
 
 import contextlib
 import math
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Kind = Callable[[str], Any]
 StrPath: TypeAlias = str | os.PathLike[str]
 _URL = re.compile(r"^(gs|s3|azfs|hdfs):/(?!/)")
-# What other programs call the same thing.
+# The words of other programs for the same thing.
 MEANT = {
     "fp16": "float16", "half": "float16", "f16": "float16", "bf16": "bfloat16", "fp32": "float32",
     "f32": "float32", "single": "float32", "gpu": "cuda", "dot": "ip", "inner": "ip",
     "euclidean": "l2", "cos": "cosine", "jsonlines": "jsonl", "ndjson": "jsonl", "txt": "text",
     "pq": "parquet", "md": "file", "markdown": "file",
 }  # fmt: skip
-FOLDS = ("best", "none")  # what a search makes of several pieces of a document
-# Words that are near each other and mean the contrary.
+FOLDS = ("best", "none")  # how a search joins several pieces of a document
+# Words that differ little and mean the contrary.
 OPPOSITES = {frozenset(pair) for pair in (("min", "max"), ("new", "old"))}
 LEAST_DIGITS = 6  # of an id that is given by its beginning
 SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
@@ -33,11 +33,11 @@ SIZES = {"k": 10**3, "m": 10**6, "g": 10**9}
 
 
 def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
-    """Bring the values that a program gave into the types of the fields of `options`.
+    """Convert the values that a program gave to the types of the fields of `options`.
 
-    A path becomes text, a text a tuple of one if several are allowed, None the default, and a
-    number or a text what the field's kind makes of it: `"256k"` is 256000. Raises `OptionError` for
-    a value that does not fit.
+    A path becomes text, a text a tuple of one if several are allowed, None the default. The
+    field's kind converts a number or a text: `"256k"` becomes 256000. Raises `OptionError` for a
+    value that does not fit.
     """
     for field in fields(options):
         given = getattr(options, field.name)
@@ -53,20 +53,26 @@ def read(options: "DataclassInstance", kinds: Mapping[str, Kind]) -> None:
 def _read(value: Any, wanted: Any, kind: Kind | None) -> Any:
     if value is None:
         return None
-    types = get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+    types = (wanted,)
+    if isinstance(wanted, UnionType):
+        types = get_args(wanted)
     if any(get_origin(each) is tuple for each in types):
         return _read_several(value)
     return read_one(value, kind, types)
 
 
 def read_one(value: Any, kind: Kind | None, types: tuple[Any, ...]) -> Any:
-    """Read the value of an option that has one, of these types. Raises OptionError for a value that
-    does not fit.
+    """Read the value of an option that has one, of these types.
+
+    Raises OptionError for a value that does not fit.
     """
-    value = as_text(value) if isinstance(value, os.PathLike) else value
+    if isinstance(value, os.PathLike):
+        value = as_text(value)
     if kind is not None:
-        found = kind(str(value))
-        return found if isinstance(found, int | float | str) else str(value)
+        converted = kind(str(value))
+        if isinstance(converted, int | float | str):
+            return converted
+        return str(value)
     if bool in types and not isinstance(value, bool):
         raise OptionError(f"{value!r} is not True or False")
     if str in types and not isinstance(value, str):
@@ -79,22 +85,28 @@ def _read_several(given: Any) -> tuple[Any, ...]:
         return (as_text(given),)
     if not isinstance(given, Iterable):
         raise OptionError(f"{given!r} is no list")
-    return tuple(as_text(item) if isinstance(item, os.PathLike) else item for item in given)
+    return tuple(map(_plain, given))
+
+
+def _plain(value: Any) -> Any:
+    return as_text(value) if isinstance(value, os.PathLike) else value
 
 
 def as_text(path: StrPath) -> str:
-    """The text of a path, with the slash of a URL that `pathlib` drops.
+    """Return the text of a path, with the slash of a URL that `pathlib` drops.
 
     >>> from pathlib import Path
     >>> as_text(Path("gs://bucket/store")), as_text(Path("/data/a.csv"))
     ('gs://bucket/store', '/data/a.csv')
     """
     text = os.fspath(path)
-    return text if isinstance(path, str) else _URL.sub(r"\1://", text)
+    if isinstance(path, str):
+        return text
+    return _URL.sub(r"\1://", text)
 
 
 def size(text: str) -> int:
-    """A count with an optional k, M or G: 256k, 1M."""
+    """Read a count with an optional k, M or G: 256k, 1M."""
     match = re.fullmatch(r"(\d+)([kmgKMG]?)", text)
     if match is None or int(match[1]) == 0:
         raise OptionError(f"{text} is not a positive count (as in 50000, 256k or 1M)")
@@ -102,14 +114,14 @@ def size(text: str) -> int:
 
 
 def filled(text: str) -> str:
-    """A value that is not blank, as that of an unset shell variable is."""
+    """Return a value that is not blank; an unset shell variable gives a blank one."""
     if not text.strip():
         raise OptionError("is empty")
     return text
 
 
 def duration(text: str) -> float:
-    """A span of time in seconds: 7d, 12h, 30m, 45s."""
+    """Read a span of time, in seconds: 7d, 12h, 30m, 45s."""
     match = re.fullmatch(r"(\d+)([dhms])", text)
     if match is None:
         raise OptionError(f"{text} is not a span of time (as in 7d, 12h or 30m)")
@@ -117,33 +129,33 @@ def duration(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """A whole number above zero."""
+    """Read a whole number above zero."""
     if not text.isdecimal() or int(text) == 0:
         raise OptionError(f"{text} is not a whole number above zero")
     return int(text)
 
 
 def whole(text: str) -> int:
-    """A whole number, zero or more."""
+    """Read a whole number, zero or more."""
     if not text.isdecimal():
         raise OptionError(f"{text} is not a whole number, zero or more")
     return int(text)
 
 
 def port(text: str) -> int:
-    """A port of this machine, 0 for any that is free."""
+    """Read a port of this machine; 0 is any free one."""
     if not (text.isdecimal() and len(text) < 6 and int(text) < 65_536):
         raise OptionError(f"{text} is not a port, a whole number from 0 to 65535")
     return int(text)
 
 
 def fraction(text: str) -> float:
-    """A number from 0 to 1."""
+    """Read a number from 0 to 1."""
     return _number(text, 1, "a number from 0 to 1")
 
 
 def few(text: str) -> float:
-    """A whole number of things, or the part of all of them, below 1."""
+    """Read a whole number of things, or a share of them below 1."""
     with contextlib.suppress(ValueError):
         number = float(text)
         if 0 <= number < 1 or (number >= 1 and number.is_integer()):
@@ -152,34 +164,34 @@ def few(text: str) -> float:
 
 
 def distance(text: str) -> float:
-    """A cosine distance: a number from 0 to 2."""
+    """Read a cosine distance: a number from 0 to 2."""
     return _number(text, 2, "a cosine distance, a number from 0 to 2")
 
 
 def cosine(text: str) -> float:
-    """A cosine: a number from -1 to 1."""
+    """Read a cosine: a number from -1 to 1."""
     return _number(text, 1, "a cosine, a number from -1 to 1", least=-1)
 
 
 def score(text: str) -> float:
-    """A score: any number."""
+    """Read a score: any number."""
     return _number(text, math.inf, "a number", least=-math.inf)
 
 
 def price(text: str) -> float:
-    """An amount of money, zero or more."""
+    """Read an amount of money, zero or more."""
     return _number(text, math.inf, "an amount of money (as in 1.20)")
 
 
 def memory(text: str) -> str:
-    """An amount of memory as Beam's resource hints take it, such as 16GB."""
+    """Read an amount of memory as Beam's resource hints take it, such as 16GB."""
     if re.fullmatch(r"\d+(\.\d+)?([KMGTP]i?)?B", text.replace(" ", "")) is None:
         raise OptionError(f"{text} is not an amount of memory (as in 16GB)")
     return text
 
 
 def milliseconds(text: str) -> float:
-    """A span of time above zero, in milliseconds."""
+    """Read a span of time above zero, in milliseconds."""
     value = _number(text, math.inf, "a number of milliseconds above zero")
     if value == 0:
         raise OptionError(f"{text} is not a number of milliseconds above zero")
@@ -187,15 +199,15 @@ def milliseconds(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in a comma-separated list; none for an empty text."""
-    found = tuple(name for name in text.split(",") if name)
-    if len(set(found)) != len(found):
+    """Read the names in a comma-separated list; none for an empty text."""
+    columns = tuple(name for name in text.split(",") if name)
+    if len(set(columns)) != len(columns):
         raise OptionError(f"{text} names a column twice")
-    return found
+    return columns
 
 
 def digest(text: str) -> str:
-    """The id of a space, or its first digits, as `info` shows them."""
+    """Read the id of a space, or its first digits, as `info` shows them."""
     if re.fullmatch(rf"[0-9a-fA-F]{{{LEAST_DIGITS},64}}", text) is None:
         raise OptionError(
             f"{text} is not an id of a space, nor its first {LEAST_DIGITS} or more hex digits"
@@ -204,17 +216,17 @@ def digest(text: str) -> str:
 
 
 def delimiter(text: str) -> str:
-    """One character between values; `tab` or `\\t` is a tab."""
-    found = {"tab": "\t", "\\t": "\t"}.get(text, text)
-    if len(found) != 1 or found in '"\r\n':
+    """Read one character between values; `tab` or `\\t` is a tab."""
+    character = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(character) != 1 or character in '"\r\n':
         raise OptionError(
             f"{text!a} is not one character to stand between values (as in ';' or tab)"
         )
-    return found
+    return character
 
 
 def device(text: str) -> str:
-    """`auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
+    """Read `auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
     if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:
         raise OptionError(
             f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda',"
@@ -227,7 +239,9 @@ def _device_meant(text: str) -> str:
     number = re.fullmatch(r"(?:gpu|cuda)[:.]?(\d*)|(\d+)", text.lower())
     if number is not None:
         which = number[1] or number[2]
-        return f"; did you mean {f'cuda:{which}' if which else 'cuda'}?"
+        if which:
+            return f"; did you mean cuda:{which}?"
+        return "; did you mean cuda?"
     if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
         return "; of accelerators those of CUDA alone are used, else cpu"
     near = nearest(text.lower(), ("auto", "cpu", "cuda"))
@@ -235,49 +249,52 @@ def _device_meant(text: str) -> str:
 
 
 def one_of(*choices: str) -> Kind:
-    """The kind whose values are these words."""
+    """Return the kind whose values are these words."""
 
-    def chosen(text: str) -> str:
-        if text not in choices:
-            meant = MEANT.get(text.lower(), text.lower())
-            near = meant if meant in choices else nearest(meant, choices)
-            hint = f"; did you mean {near}?" if near else ""
-            raise OptionError(
-                f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}"
-            )
-        return text
+    def choose(text: str) -> str:
+        if text in choices:
+            return text
+        near = _nearest_choice(text, choices)
+        hint = f"; did you mean {near}?" if near else ""
+        raise OptionError(
+            f"invalid choice: {text!r} (choose from {', '.join(map(repr, choices))}){hint}"
+        )
 
-    return chosen
+    return choose
+
+
+def _nearest_choice(text: str, choices: tuple[str, ...]) -> str | None:
+    """Return the choice that other programs call so, or that is so but for a typo; else None."""
+    meant = MEANT.get(text.lower(), text.lower())
+    if meant in choices:
+        return meant
+    return nearest(meant, choices)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a slip of the hand makes into `word`, None where there is none; never one
-    of other meaning.
+    """Return the known word that is `word` but for a typo, None without one; never an opposite.
 
-    A slip is a letter too many, too few, wrong or swapped with its neighbour; two of them from six
-    letters on.
+    A typo is a letter too many, too few, wrong or swapped with its neighbour; words of six letters
+    or more may have two.
 
     >>> nearest("embedd", ["embed", "index"]), nearest("--min-tokens", ["--max-tokens"])
     ('embed', None)
     """
-    scored = sorted((_slips(word, other), other) for other in set(known))
     most = 2 if len(word.lstrip("-")) >= 6 else 1
-    return next(
-        (
-            other
-            for slips, other in scored
-            if slips <= most and not OPPOSITES & {_pair(word, other)}
-        ),
-        None,
-    )
+    for typos, other in sorted((_typos(word, other), other) for other in set(known)):
+        if typos <= most and _difference(word, other) not in OPPOSITES:
+            return other
+    return None
 
 
-def _slips(a: str, b: str) -> int:
-    """The number of slips between two words (optimal string alignment)."""
+def _typos(a: str, b: str) -> int:
+    """Return the number of typos between two words (optimal string alignment)."""
     before: list[int] = []
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
-        earlier, before, row = before, row, [i]
+        earlier = before
+        before = row
+        row = [i]
         for j, y in enumerate(b, 1):
             cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
             if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
@@ -286,9 +303,10 @@ def _slips(a: str, b: str) -> int:
     return row[-1]
 
 
-def _pair(a: str, b: str) -> frozenset[str]:
-    """The words in which two names differ."""
-    parts, others = set(re.split("[-_]", a)), set(re.split("[-_]", b))
+def _difference(a: str, b: str) -> frozenset[str]:
+    """Return the words in which two names differ."""
+    parts = set(re.split("[-_]", a))
+    others = set(re.split("[-_]", b))
     return frozenset(parts ^ others)
 
 

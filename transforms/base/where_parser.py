@@ -181,7 +181,9 @@ class FilterParser:
     def _null_test(self, column: FilterColumn) -> pc.Expression:
         is_negated = self._take("NOT")
         self._expect("NULL")
-        return column.value.is_valid() if is_negated else column.value.is_null()
+        if is_negated:
+            return column.value.is_valid()
+        return column.value.is_null()
 
     @property
     def _is_membership(self) -> bool:

@@ -1,6 +1,4 @@
-"""Calibrations, fitted on a collection of vectors, and figures of such a collection. Importing
-needs no torch.
-"""
+"""Calibrations, fitted on a collection of vectors, and its figures. Importing needs no torch."""
 
 from transforms.calibration.calibration import Calibration, check_space, load_calibration
 from transforms.calibration.spec import CalibrationSpec, parse_calibration

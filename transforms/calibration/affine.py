@@ -1,6 +1,4 @@
-"""Affine calibrations: centre, scale, remove directions, rotate. Everything is fitted and applied
-in float64.
-"""
+"""Affine calibrations: centre, scale, remove directions, rotate; all in float64."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +14,7 @@ if TYPE_CHECKING:
 
 Tensors = Mapping[str, np.ndarray]
 Array = TypeVar("Array", np.ndarray, "torch.Tensor")
-# a component whose deviation is below this share of the largest one's is taken for constant
-CONSTANT = 1e-6
+CONSTANT = 1e-6  # a component with less than this share of the largest deviation is constant
 ROUNDING = 1e-12  # an eigenvalue below this share of the largest is rounding
 TIED = 1.01  # two eigenvalues closer than this share their directions
 ENOUGH_ROWS = 10  # rows for each component, for a covariance that is worth inverting
@@ -25,11 +22,11 @@ ENOUGH_ROWS = 10  # rows for each component, for a covariance that is worth inve
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit gives: tensors, figures for people, and what they should be warned of.
+    """The result of a fit: tensors, figures and warnings for people.
 
     `figures` holds `k_eff` (dimensions in which calibrated rows differ), `condition` (largest over
-    smallest eigenvalue that was used) and `explained_variance` (share of the total variance in what
-    was kept).
+    smallest eigenvalue that was used) and `explained_variance` (share of the total variance that
+    is kept).
     """
 
     tensors: Tensors
@@ -38,11 +35,10 @@ class Fitted:
 
 
 def apply_affine(tensors: Mapping[str, Array], rows: Array) -> Array:
-    """Calibrated rows float64 [n, dim] of float64 [n, p]; each of the four steps where there is a
-    tensor for it.
+    """Calibrate rows float64 [n, p] to float64 [n, dim], by numpy or torch as the arrays are.
 
     `mean` [p] is subtracted, `scale` [p] multiplied, `directions` [D, p] (orthonormal) projected
-    out, `kernel` [p, dim] multiplied from the right. By numpy or by torch, as the arrays are.
+    out, `kernel` [p, dim] multiplied from the right. A step without a tensor is skipped.
     """
     if "mean" in tensors:
         rows = rows - tensors["mean"]
@@ -51,37 +47,41 @@ def apply_affine(tensors: Mapping[str, Array], rows: Array) -> Array:
     if "directions" in tensors:
         directions = tensors["directions"]
         rows = rows - (rows @ directions.T) @ directions
-    return rows @ tensors["kernel"] if "kernel" in tensors else rows
+    if "kernel" in tensors:
+        rows = rows @ tensors["kernel"]
+    return rows
 
 
 def affine_map(tensors: Tensors, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same as one product and one sum: matrix float64 [p, dim] and offset [dim] with `rows @
-    matrix + offset`.
-    """
-    matrix = apply_affine(
-        {name: tensor for name, tensor in tensors.items() if name != "mean"}, np.eye(width)
-    )
-    return matrix, -tensors["mean"] @ matrix if "mean" in tensors else np.zeros(matrix.shape[1])
+    """Return the matrix float64 [p, dim] and offset [dim] of the map `rows @ matrix + offset`."""
+    linear = {name: tensor for name, tensor in tensors.items() if name != "mean"}
+    matrix = apply_affine(linear, np.eye(width))
+    if "mean" not in tensors:
+        return matrix, np.zeros(matrix.shape[1])
+    return matrix, -tensors["mean"] @ matrix
 
 
 def eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues float64 [d], largest first, none below 0, and eigenvectors [d, d] as columns.
+    """Return eigenvalues float64 [d], largest first, at least 0, and eigenvectors as columns.
 
-    Signs are settled: the entry of largest magnitude of each eigenvector is positive.
+    The entry of largest magnitude of each eigenvector is positive, which settles its sign.
     """
     values, vectors = np.linalg.eigh(matrix)
-    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    values = np.maximum(values[::-1], 0.0)
+    vectors = vectors[:, ::-1]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
     return values, vectors * np.where(largest < 0, -1.0, 1.0)
 
 
 def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
-    """Every component to mean 0 and variance 1, constant ones to 0 (Li et al., arXiv:2011.05864,
-    section 4.3).
+    """Fit each component to mean 0 and variance 1, constant ones to 0.
+
+    Li et al., arXiv:2011.05864, section 4.3.
     """
     _check_rows(moments, "standardize")
     scale = _scale(moments, parameters)
-    spread, alive = np.diag(moments.covariance()), scale > 0
+    spread = np.diag(moments.covariance())
+    alive = scale > 0
     figures = {
         "k_eff": int(alive.sum()),
         "condition": float(spread[alive].max() / spread[alive].min()),
@@ -91,11 +91,14 @@ def fit_standardize(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
 
 
 def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
-    """The first directions of the centred rows removed (Mu & Viswanath, arXiv:1702.01417), the
-    coefficients of the centred rows too; `centred=no`: the first right singular vectors of the rows
-    as they are (Arora et al. 2017)."""
+    """Fit the removal of the first directions of the centred rows, and of the mean.
+
+    Mu & Viswanath, arXiv:1702.01417. With `centred=no` the directions are the first right singular
+    vectors of the uncentred rows, and the mean is kept (Arora et al. 2017).
+    """
     _check_rows(moments, "remove-top")
-    covariance, mean = moments.covariance(), moments.mean
+    covariance = moments.covariance()
+    mean = moments.mean
     if parameters["centred"] == "no":
         directions, figures, warnings = _directions(
             covariance + np.outer(mean, mean), parameters["top"]
@@ -106,9 +109,7 @@ def fit_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
 
 
 def fit_standardize_remove_top(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
-    """Standardised, then the first eigenvectors of the correlation matrix removed: two fits from
-    one pass.
-    """
+    """Fit standardising, then the removal of the first eigenvectors of the correlation matrix."""
     _check_rows(moments, "standardize+remove-top")
     scale = _scale(moments, parameters)
     correlation = moments.covariance() * np.outer(scale, scale)
@@ -118,49 +119,49 @@ def fit_standardize_remove_top(moments: Moments, parameters: Mapping[str, Any]) 
 
 
 def fit_whitening(moments: Moments, parameters: Mapping[str, Any]) -> Fitted:
-    """Covariance to the identity, the first `width` principal components (Su et al.,
-    arXiv:2103.15316).
+    """Fit the first `width` principal components to the identity covariance.
 
-    Components whose eigenvalue is at most `floor` times the largest are left out (`short=pad` puts
-    zeros for them). `shrinkage` g and `ridge` e make each eigenvalue (1 - g) * value + g * their
-    mean + e, and keep all of them.
+    Su et al., arXiv:2103.15316. Components whose eigenvalue is at most `floor` times the largest
+    are omitted (`short=pad`: replaced by zeros). `shrinkage` g and `ridge` e turn each eigenvalue
+    into (1 - g) * value + g * mean of the values + e, and keep all components.
     """
     _check_rows(moments, "whitening")
-    asked = moments.width if parameters["width"] == "all" else parameters["width"]
-    if asked > moments.width:
+    requested = moments.width
+    if parameters["width"] != "all":
+        requested = parameters["width"]
+    if requested > moments.width:
         raise OptionError(
-            f"whitening:{asked}: vectors have {moments.width} components; give 1 to {moments.width}"
+            f"whitening:{requested}: vectors have {moments.width} components; "
+            f"give 1 to {moments.width}"
         )
-    found, vectors = eigen(moments.covariance(parameters["covariance"] == "sample"))
-    values = (
-        (1 - parameters["shrinkage"]) * found
-        + parameters["shrinkage"] * found.mean()
-        + parameters["ridge"]
-    )
-    kept = int((values > parameters["floor"] * values[0]).sum())
+    variances, vectors = eigen(moments.covariance(parameters["covariance"] == "sample"))
+    values = _regularised(variances, parameters)
+    usable = int((values > parameters["floor"] * values[0]).sum())
     if not parameters["shrinkage"] and not parameters["ridge"]:
-        kept = min(kept, moments.n - 1)
-    width = min(asked, kept)
+        usable = min(usable, moments.n - 1)
+    width = min(requested, usable)
     kernel = vectors[:, :width] / np.sqrt(values[:width])
     if parameters["short"] == "pad":
-        kernel = np.pad(kernel, ((0, 0), (0, asked - width)))
+        kernel = np.pad(kernel, ((0, 0), (0, requested - width)))
     figures = {
         "k_eff": width,
         "condition": float(values[0] / values[width - 1]),
-        "explained_variance": float(found[:width].sum() / found.sum()),
+        "explained_variance": float(variances[:width].sum() / variances.sum()),
         "floor": parameters["floor"],
     }
-    return Fitted(
-        {"mean": moments.mean, "kernel": kernel},
-        figures,
-        _whitening_warnings(moments, asked, width),
-    )
+    warnings = _whitening_warnings(moments, requested, width)
+    return Fitted({"mean": moments.mean, "kernel": kernel}, figures, warnings)
 
 
-def _whitening_warnings(moments: Moments, asked: int, width: int) -> tuple[str, ...]:
+def _regularised(variances: np.ndarray, parameters: Mapping[str, Any]) -> np.ndarray:
+    shrinkage = parameters["shrinkage"]
+    return (1 - shrinkage) * variances + shrinkage * variances.mean() + parameters["ridge"]
+
+
+def _whitening_warnings(moments: Moments, requested: int, width: int) -> tuple[str, ...]:
     warnings = []
-    if width < asked:
-        warnings.append(f"only {width} of {asked} components vary above the floor")
+    if width < requested:
+        warnings.append(f"only {width} of {requested} components vary above the floor")
     if moments.n < ENOUGH_ROWS * moments.width:
         advice = f"{ENOUGH_ROWS} rows for each of {moments.width} components are advised"
         warnings.append(f"{moments.n:,} rows are few for whitening: {advice}")
@@ -168,51 +169,55 @@ def _whitening_warnings(moments: Moments, asked: int, width: int) -> tuple[str, 
 
 
 def _check_rows(moments: Moments, name: str) -> None:
-    """Two rows at least, and not all of them equal."""
+    """Raise OptionError for fewer than two rows, and for rows that are all equal."""
     if moments.n < 2:
         raise OptionError(
             f"{name} needs two rows or more, not {moments.n}; fit it on a larger store"
         )
     if np.trace(moments.m2) / moments.n <= (ROUNDING * np.linalg.norm(moments.mean)) ** 2:
-        raise OptionError(
-            f"{name}: all {moments.n:,} rows are equal, nothing can be fitted on them"
-        )
+        raise OptionError(f"{name}: all {moments.n:,} rows are equal; fit it on rows that differ")
 
 
 def _scale(moments: Moments, parameters: Mapping[str, Any]) -> np.ndarray:
-    """One over each component's deviation, 0 for a constant one; float64 [p]."""
+    """Return one over each component's deviation, 0 for a constant one; float64 [p]."""
     deviations = moments.deviations(parameters["variance"] == "sample")
     alive = deviations > CONSTANT * deviations.max()
     return np.divide(1.0, deviations, out=np.zeros_like(deviations), where=alive)
 
 
 def _constant(alive: np.ndarray) -> tuple[str, ...]:
-    dead = int((~alive).sum())
-    return (f"{dead} of {len(alive)} components are constant and become 0",) if dead else ()
+    constant = int((~alive).sum())
+    if not constant:
+        return ()
+    return (f"{constant} of {len(alive)} components are constant and become 0",)
 
 
 def _directions(
-    matrix: np.ndarray, asked: int
+    matrix: np.ndarray, requested: int
 ) -> tuple[np.ndarray, dict[str, Any], tuple[str, ...]]:
-    """The first eigenvectors [D, p] of a second moment, figures of what is left, and warnings."""
-    if asked >= len(matrix):
+    """Return the first eigenvectors [D, p] of a second moment, figures of the rest, and warnings.
+
+    Raises OptionError if they are all requested.
+    """
+    if requested >= len(matrix):
         raise OptionError(
-            f"remove-top:{asked}: vectors have {len(matrix)} components; give 0 to"
-            f" {len(matrix) - 1}"
+            f"remove-top:{requested}: vectors have {len(matrix)} components; "
+            f"give 0 to {len(matrix) - 1}"
         )
     values, vectors = eigen(matrix)
     rank = int((values > ROUNDING * values[0]).sum())
-    top, warnings = min(asked, rank - 1), []
+    top = min(requested, rank - 1)
+    warnings = []
     figures = {
         "k_eff": rank - top,
         "condition": float(values[0] / values[rank - 1]),
         "explained_variance": float(values[top:].sum() / values.sum()),
     }
-    if top < asked:
-        warnings.append(f"rows vary in {rank} directions: {top} are removed, not {asked}")
+    if top < requested:
+        warnings.append(f"rows vary in {rank} directions: {top} are removed, not {requested}")
     if 0 < top and values[top - 1] < TIED * values[top]:
         warnings.append(
-            f"directions {top} and {top + 1} vary alike: which of them is removed is a matter of"
-            " chance"
+            f"directions {top} and {top + 1} vary alike: which of them is removed is a matter of "
+            "chance"
         )
     return np.ascontiguousarray(vectors[:, :top].T), figures, tuple(warnings)

@@ -1,4 +1,4 @@
-"""A fitted calibration: what it does, what it was fitted on, as files and back."""
+"""A fitted calibration: apply it, write it as files, read it back."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from transforms.space.identity import OUTPUT_FIELDS
 FORMAT = "sentence-beam calibration 1"
 INFO = "calibration.json"
 TENSORS = "calibration.safetensors"
-# in `fitted_on`, where earlier versions pass over it: over all of the file but itself
+# checksum over the rest of the file; it is in `fitted_on`, in which earlier versions ignore it
 CHECKSUM = "sha256"
 BLOCK_ROWS = 64
 _CORES = Cores()
@@ -37,7 +37,7 @@ class Calibration:
     `info` is the content of `calibration.json`: `format`, `method` (canonical SPEC), `parameters`,
     `input_dim`, `dim`, `tensors` (sha256 over names, types, shapes and bytes), `digest`,
     `fitted_on` {store, run, manifest, space, n, moments, date}, `summary` (spectrum and figures of
-    the fit). `tensors` are what it computes with.
+    the fit).
     """
 
     info: Mapping[str, Any]
@@ -52,7 +52,7 @@ class Calibration:
         fitted_on: Mapping[str, Any],
         summary: Mapping[str, Any],
     ) -> "Calibration":
-        """A calibration that was just fitted; `widths` are those of its input and of its output."""
+        """Make a calibration that was just fitted; `widths` are those of its input and output."""
         info: dict[str, Any] = {
             "format": FORMAT,
             "method": str(spec),
@@ -66,85 +66,79 @@ class Calibration:
 
     @property
     def dim(self) -> int:
-        """The width of the calibrated vectors."""
+        """Width of the calibrated vectors."""
         return self.info["dim"]
 
     @property
     def digest(self) -> str:
-        """The sha256 in hex over what decides vectors: method, parameters, widths and tensors."""
+        """sha256 in hex over all that decides vectors: method, parameters, widths and tensors."""
         return self.info["digest"]
 
     @property
     def pooled_id(self) -> str:
-        """The id of the pooled vectors on which it was fitted."""
+        """Id of the pooled vectors on which it was fitted."""
         return self.info["fitted_on"]["space"]["pooled_id"]
 
     def fitted_on(self, space: Space) -> "Calibration":
-        """The same calibration as it would be if it had been fitted on vectors that pool as in this
-        space.
-        """
+        """Return the calibration as if it had been fitted on vectors of this space."""
         if self.pooled_id == space.pooled_id:
             return self
         fitted_on = {**self.info["fitted_on"], "space": space.to_json()}
         return Calibration({**self.info, "fitted_on": fitted_on}, self.tensors)
 
     def apply(self, pooled: np.ndarray) -> np.ndarray:
-        """Calibrated vectors float32 [n, dim] of pooled vectors float32 [n, p], the same in
-        whatever company.
+        """Calibrate pooled vectors float32 [n, p] to float32 [n, dim].
 
-        Raises `SpaceMismatchError` for vectors of another width.
+        A row's result does not depend on the other rows. Raises `SpaceMismatchError` for vectors
+        of another width.
         """
         if pooled.ndim != 2 or pooled.shape[1] != self.info["input_dim"]:
-            found, wanted = "x".join(map(str, pooled.shape)), self.info["input_dim"]
+            shape = "x".join(map(str, pooled.shape))
+            width = self.info["input_dim"]
             raise SpaceMismatchError(
-                f"calibration {self.info['method']} takes vectors of width {wanted}, not {found}"
+                f"calibration {self.info['method']} takes vectors of width {width}, not {shape}"
             )
         method = APPLY[parse_calibration(self.info["method"]).name]
         out = np.empty((len(pooled), self.dim), np.float32)
 
         def calibrate(start: int) -> None:
-            # Matrix products round by their shape: blocks of one size give a row the same bits
-            # among any others.
-            rows, block = (
-                pooled[start : start + BLOCK_ROWS],
-                np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32),
-            )
+            # The rounding of matrix products depends on their shape: in blocks of one size a row
+            # gets the same bits beside any others.
+            rows = pooled[start : start + BLOCK_ROWS]
+            block = np.zeros((BLOCK_ROWS, pooled.shape[1]), np.float32)
             block[: len(rows)] = rows
-            out[start : start + len(rows)] = method(self.tensors, self.info["parameters"], block)[
-                : len(rows)
-            ]
+            calibrated = method(self.tensors, self.info["parameters"], block)
+            out[start : start + len(rows)] = calibrated[: len(rows)]
 
         deque(_CORES.map(calibrate, range(0, len(pooled), BLOCK_ROWS)), maxlen=0)
         return out
 
     def to_files(self) -> dict[str, bytes]:
-        """The names and contents of a folder's files; write them in this order, the last one makes
-        it whole.
+        """Return the names and contents of a folder's files.
+
+        Write them in this order: the last one makes the folder complete.
         """
         data = save({name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()})
-        said = {
-            **self.info,
-            "fitted_on": {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)},
-        }
-        info = (
-            json.dumps(said, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-        )
-        return {TENSORS: data, INFO: info.encode()}
+        fitted_on = {**self.info["fitted_on"], CHECKSUM: _checksum(self.info)}
+        info = {**self.info, "fitted_on": fitted_on}
+        text = json.dumps(info, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        return {TENSORS: data, INFO: f"{text}\n".encode()}
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], where: str = "") -> "Calibration":
-        """The inverse of `to_files`; `where` is the folder, for messages. Raises `OptionError`
-        naming the file.
+        """Read a calibration from the files of a folder (`where`, for messages).
+
+        Raises `OptionError` naming the file that is missing, damaged or changed.
         """
         prefix = f"{where.rstrip('/')}/" if where else ""
-        missing = next((name for name in (INFO, TENSORS) if name not in files), None)
-        if missing:
-            raise OptionError(
-                f"{prefix}{missing} is missing; make a calibration with: sentence-beam fit"
-            )
+        for name in (INFO, TENSORS):
+            if name not in files:
+                raise OptionError(
+                    f"{prefix}{name} is missing; make a calibration with: sentence-beam fit"
+                )
         info = parse_info(files[INFO], f"{prefix}{INFO}")
-        said = f"{prefix}{TENSORS} is not the file that {INFO} describes"
-        with refuse_damage(said, "fit the calibration again", OptionError):
+        problem = f"{prefix}{TENSORS} is not the file that {INFO} describes"
+        with refuse_damage(problem, "fit the calibration again", OptionError):
             tensors = load(files[TENSORS])
             if tensors_digest(tensors) != info["tensors"]:
                 raise ValueError("its digest is another")
@@ -152,19 +146,19 @@ class Calibration:
 
 
 def load_calibration(folder: str) -> Calibration:
-    """The calibration in a local folder; `OptionError` naming the file that is missing, damaged or
-    changed.
+    """Read the calibration in a local folder.
+
+    Raises `OptionError` naming the file that is missing, damaged or changed.
     """
-    place = Path(folder).expanduser()
-    found = {
-        name: (place / name).read_bytes() for name in (INFO, TENSORS) if (place / name).is_file()
-    }
-    return Calibration.from_files(found, str(folder))
+    paths = [Path(folder).expanduser() / name for name in (INFO, TENSORS)]
+    files = {path.name: path.read_bytes() for path in paths if path.is_file()}
+    return Calibration.from_files(files, str(folder))
 
 
 def parse_info(data: bytes, name: str) -> dict[str, Any]:
-    """`Calibration.info` from the bytes of a file of this name; `OptionError` where they are no
-    calibration's.
+    """Parse the bytes of a file of this name into `Calibration.info`.
+
+    Raises `OptionError` if they do not describe a calibration, or were changed.
     """
     mend = "fit the calibration again"
     with refuse_damage(f"{name} is not valid JSON", mend, OptionError):
@@ -182,20 +176,21 @@ def parse_info(data: bytes, name: str) -> dict[str, Any]:
 
 
 def check_space(info: Mapping[str, Any], space: Space, where: str) -> None:
-    """Raise `SpaceMismatchError` naming the fields in which `space` pools otherwise than the space
-    it was fitted on.
+    """Raise `SpaceMismatchError` if `space` pools otherwise than the space of the fit.
+
+    The message names the fields that differ.
     """
-    with refuse_damage(
-        f"calibration {where} does not say on which space it was fitted", kind=OptionError
-    ):
+    problem = f"calibration {where} does not say on which space it was fitted"
+    with refuse_damage(problem, kind=OptionError):
         fitted = Space.from_json(info["fitted_on"]["space"])
     what = f"calibration {where} was fitted on another space"
     fitted.check(space, what, "fit one on a store of this space", ignoring=OUTPUT_FIELDS)
 
 
 def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
-    """sha256 in hex over the tensors' names, types, shapes and bytes; how the file lays them out
-    does not matter.
+    """Return the sha256 in hex over the tensors' names, types, shapes and bytes.
+
+    It does not depend on the layout of the file.
     """
     digest = hashlib.sha256()
     for name in sorted(tensors):
@@ -206,7 +201,7 @@ def tensors_digest(tensors: Mapping[str, np.ndarray]) -> str:
 
 
 def _checksum(info: Mapping[str, Any]) -> str:
-    """sha256 in hex over everything in `info`."""
+    """Return the sha256 in hex over everything in `info`."""
     return sha256_text(canonical_json(dict(info)))
 
 

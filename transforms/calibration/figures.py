@@ -1,6 +1,4 @@
-"""Figures of a collection of vectors before and after a calibration: spectra, cosines of pairs,
-their mean.
-"""
+"""Figures of vectors before and after a calibration: spectra, cosines of pairs, their mean."""
 
 import math
 from dataclasses import dataclass
@@ -29,22 +27,23 @@ class Shape:
 
     @classmethod
     def of(cls, rows: np.ndarray, covariance: np.ndarray) -> "Shape":
-        """The shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
-        mean = mean_cosine(rows)
-        return cls(
-            spectrum(covariance), cosine_histogram(rows), mean if math.isfinite(mean) else None
-        )
+        """Return the shape of a sample of rows [n, d]; `covariance` [d, d] is that of all rows."""
+        mean: float | None = mean_cosine(rows)
+        if mean is not None and not math.isfinite(mean):
+            mean = None
+        return cls(spectrum(covariance), cosine_histogram(rows), mean)
 
 
 def spectrum(covariance: np.ndarray) -> tuple[float, ...]:
-    """The square roots of the eigenvalues of a covariance, largest first."""
+    """Return the square roots of the eigenvalues of a covariance, largest first."""
     values = np.linalg.eigvalsh(covariance)[::-1]
     return tuple(float(value) for value in np.sqrt(np.maximum(values, 0.0)))
 
 
 def cosine_histogram(rows: np.ndarray) -> tuple[float, ...]:
-    """The share of the pairs of the first 2000 rows whose cosine falls into each of 100 bins from
-    -1 to 1.
+    """Return the share of pairs with a cosine in each of 100 bins from -1 to 1.
+
+    The pairs are those of the first 2000 rows.
     """
     rows = unit(rows[:PAIRED_ROWS])
     first, second = np.triu_indices(len(rows), 1)

@@ -1,4 +1,4 @@
-"""Fitting any calibration, with figures of the vectors before and after it."""
+"""Fit any calibration, with figures of the vectors before and after it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -36,34 +36,28 @@ def fit_calibration(
     narrow: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """A calibration fitted on the moments of all rows, or, where these are None and for a flow, on
-    the sample alone.
+    """Fit a calibration on the moments of all rows; without moments, or for a flow, on the sample.
 
-    `sample` float32 [n, p] in an order that means nothing; `narrow`: the rows passed through 16-bit
-    numbers; `progress(step, steps, loss)` is called while a flow trains. Raises `OptionError` where
-    the rows do not suffice.
+    `sample` float32 [n, p] in random order; `narrow`: the rows were rounded to 16 bits;
+    `progress(step, steps, loss)` is called while a flow trains. Raises `OptionError` if the rows
+    do not suffice.
     """
     if spec.name not in AFFINE or moments is None:
         moments = Moments.of(sample)
     spec = spec.fitted_to(moments.width)
     fitted_on = {**fitted_on, "n": moments.n, "moments": FittedMoments.of(moments).to_json()}
-    fitted = (
-        fit_affine(spec, moments, narrow)
-        if spec.name in AFFINE
-        else _fit_flow(spec, sample, moments, progress)
-    )
-    width = moments.width
-    calibration = Calibration.make(
-        spec, fitted.tensors, (width, _output_width(fitted, width)), fitted_on, {}
-    )
+    if spec.name in AFFINE:
+        fitted = fit_affine(spec, moments, narrow)
+    else:
+        fitted = _fit_flow(spec, sample, moments, progress)
+    widths = (moments.width, _output_width(fitted, moments.width))
+    calibration = Calibration.make(spec, fitted.tensors, widths, fitted_on, {})
     shown = sample[:SHOWN_ROWS]
     calibrated = calibration.apply(shown)
     before = Shape.of(shown, moments.covariance())
     after = Shape.of(calibrated, _covariance_after(spec, fitted, moments, calibrated))
-    summary = _summary(fitted, before, after, len(shown))
-    return Outcome(
-        Calibration({**calibration.info, "summary": summary}, calibration.tensors), before, after
-    )
+    info = {**calibration.info, "summary": _summary(fitted, before, after, len(shown))}
+    return Outcome(Calibration(info, calibration.tensors), before, after)
 
 
 def _fit_flow(
@@ -72,31 +66,36 @@ def _fit_flow(
     from transforms.calibration.flow import FlowParameters
     from transforms.calibration.flow_fit import fit_flow
 
-    tensors, history = fit_flow(sample, FlowParameters(**spec.parameters), progress)  # type: ignore[arg-type]
+    parameters: Mapping[str, Any] = spec.parameters
+    tensors, history = fit_flow(sample, FlowParameters(**parameters), progress)
     live = tensors["live"].astype(bool)
     values = np.linalg.eigvalsh(moments.covariance()[np.ix_(live, live)])
+    condition = None
+    if values[0] > 0:
+        condition = float(values[-1] / values[0])
     figures = {
         "k_eff": int(live.sum()),
-        "condition": float(values[-1] / values[0]) if values[0] > 0 else None,
+        "condition": condition,
+        "explained_variance": 1.0,
+        "flow": history,
     }
-    dead = (
-        (f"{int((~live).sum())} of {len(live)} components are constant and stay near 0",)
-        if not live.all()
-        else ()
-    )
-    return Fitted(tensors, {**figures, "explained_variance": 1.0, "flow": history}, dead)
+    warnings = []
+    if not live.all():
+        constant = int((~live).sum())
+        warnings.append(f"{constant} of {len(live)} components are constant and stay near 0")
+    return Fitted(tensors, figures, tuple(warnings))
 
 
 def _output_width(fitted: Fitted, width: int) -> int:
-    return fitted.tensors["kernel"].shape[1] if "kernel" in fitted.tensors else width
+    if "kernel" in fitted.tensors:
+        return fitted.tensors["kernel"].shape[1]
+    return width
 
 
 def _covariance_after(
     spec: CalibrationSpec, fitted: Fitted, moments: Moments, calibrated: np.ndarray
 ) -> np.ndarray:
-    """The covariance of calibrated vectors: exact for an affine map, from the sample for any
-    other.
-    """
+    """Return the covariance of calibrated vectors: exact for an affine map, else of the sample."""
     if spec.name not in AFFINE:
         return Moments.of(calibrated).covariance()
     matrix, _ = affine_map(fitted.tensors, moments.width)
@@ -104,15 +103,15 @@ def _covariance_after(
 
 
 def _summary(fitted: Fitted, before: Shape, after: Shape, rows: int) -> dict[str, Any]:
-    spectra = {
-        name: {"largest": shape.spectrum[0], "median": shape.spectrum[len(shape.spectrum) // 2],
-               "smallest": shape.spectrum[-1]}
-        for name, shape in (("before", before), ("after", after))
-    }  # fmt: skip
     cosine = {"before": before.mean_cosine, "after": after.mean_cosine, "rows": rows}
     return {
         **fitted.figures,
-        "spectrum": spectra,
+        "spectrum": {"before": _extent(before.spectrum), "after": _extent(after.spectrum)},
         "mean_cosine": cosine,
         "warnings": list(fitted.warnings),
     }
+
+
+def _extent(spectrum: tuple[float, ...]) -> dict[str, float]:
+    median = spectrum[len(spectrum) // 2]
+    return {"largest": spectrum[0], "median": median, "smallest": spectrum[-1]}

@@ -1,8 +1,5 @@
-"""Fitting a normalizing flow by maximum likelihood. Only the flow is trained; the vectors are
-given.
-"""
+"""Fit a normalizing flow by maximum likelihood; the vectors are not trained."""
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from transforms.base.cores import one_core
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.calibration.flow import FlowParameters, forward, log_scales, permute, trained_shapes
 
@@ -25,8 +23,7 @@ _LOOKS = 50  # points of the loss curve
 _WEIGHT_DEVIATION = 0.05
 _SMALLEST_DEVIATION = 1e-6
 _DEVIATION_FLOOR = 1e-3  # of the median deviation
-# components that vary less than this, relative to the others or to their own mean, do not vary
-_NOISE = 1e-6
+_NOISE = 1e-6  # least deviation, relative to the others or to their own mean, that is variation
 
 Progress = Callable[[int, int, float], None]
 
@@ -37,57 +34,41 @@ def fit_flow(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The tensors (float32) of a flow under which the sample is as likely as possible, and the
-    history of the fit.
+    """Fit a flow to a sample; return its tensors (float32) and the history of the fit.
 
-    `sample` float32 [n, C], in an order that means nothing; the first 2 % are held out. The history
-    holds `steps`, `rows`, `held_out_rows`, `before`, `after` (mean negative log-likelihood of the
-    held-out rows, bits a component) and `curve` ({step, train, held_out}). `progress(step, steps,
-    loss)` is called at each point of the curve. Raises `OptionError` for a sample or parameters
-    that do not work, `SentenceBeamError` where the loss is not finite.
+    `sample` float32 [n, C] in random order; the first 2 % are held out. The history holds `steps`,
+    `rows`, `held_out_rows`, `before`, `after` (mean negative log-likelihood of the held-out rows,
+    bits a component) and `curve` ({step, train, held_out}). `progress(step, steps, loss)` is called
+    at each point of the curve. Raises `OptionError` for a sample or parameters that do not work,
+    `SentenceBeamError` if the loss is not finite.
     """
     sample = np.ascontiguousarray(sample, np.float32)
     parameters.check_dim(sample.shape[1])
     if len(sample) < LEAST_ROWS:
         raise OptionError(
-            f"flow: {len(sample)} vectors are too few to fit on; it needs {LEAST_ROWS} or more, and"
-            " thousands to be of use; standardize and whitening need fewer"
+            f"flow: {len(sample)} vectors are too few to fit on; it needs {LEAST_ROWS} or more, "
+            "and thousands to be of use; standardize and whitening need fewer"
         )
     held_out = min(MAX_HELD_OUT_ROWS, round(HELD_OUT * len(sample)))
-    place = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    )
-    rows = torch.from_numpy(sample).to(place)
-    training = Training(
-        parameters, initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu()), place
-    )
-    with _one_thread():
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = torch.from_numpy(sample).to(device)
+    initial = initialise(parameters, rows[held_out:][:INITIAL_ROWS].cpu())
+    training = Training(parameters, initial, torch.device(device))
+    with one_core():
         history = train(training, rows[held_out:], rows[:held_out], progress)
     return training.tensors(), history
 
 
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Batches are so small that more threads only wait for each other; one also sums in one order
-    everywhere.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
-    """Tensors before training, float64: each actnorm makes its own output on these rows have mean 0
-    and variance 1.
+    """Return the tensors before training, float64; the map is then standardisation, reordered.
 
-    So the map is standardisation, up to the order of the components. `live` uint8 [C] is 0 for
-    components that do not vary: they are only centred, stay near 0, and count in no likelihood.
+    Each actnorm gives its own output on these rows mean 0 and variance 1. `live` uint8 [C] is 0
+    for components that do not vary: they are only centred, stay near 0, and count in no likelihood.
     """
     random = np.random.default_rng(parameters.seed)
-    x, live = rows.double(), varies(rows.double())
+    x = rows.double()
+    live = varies(rows.double())
     if not live.any():
         raise OptionError(
             f"flow: no component of the {len(rows)} vectors varies; there is nothing to fit"
@@ -96,18 +77,19 @@ def initialise(parameters: FlowParameters, rows: Tensor) -> dict[str, Tensor]:
     level = 0
     for at_level, at in parameters.steps():
         if at_level != level:
-            (x, _), (live, _), level = x.chunk(2, dim=1), live.chunk(2), at_level
-        half, width = x.shape[1] // 2, parameters.width
+            x = x.chunk(2, dim=1)[0]
+            live = live.chunk(2)[0]
+            level = at_level
+        half = x.shape[1] // 2
+        width = parameters.width
         tensors[f"{at}shift"], tensors[f"{at}logs"] = actnorm(x, live)
         if parameters.variant == "paper":
             tensors[f"{at}order"] = torch.from_numpy(random.permutation(2 * half))
-        tensors[f"{at}w1"], tensors[f"{at}w2"] = (
-            _normal(random, size, width) for size in (half, width)
-        )
+        tensors[f"{at}w1"] = _normal(random, half, width)
+        tensors[f"{at}w2"] = _normal(random, width, width)
         tensors[f"{at}w3"] = torch.zeros(width, half, dtype=torch.float64)
         tensors[f"{at}shift3"], tensors[f"{at}logs3"] = torch.zeros(2, half, dtype=torch.float64)
-        # with w3 = 0 the coupling adds nothing yet, so that the step is its actnorm and its
-        # permutation
+        # with w3 = 0 the coupling adds nothing yet: the step is its actnorm and its permutation
         x = permute(tensors, at, _normalised(x, tensors[f"{at}shift"], tensors[f"{at}logs"]))
         live = permute(tensors, at, live)
         _initialise_coupling(tensors, at, parameters, x[:, :half])
@@ -121,28 +103,31 @@ def _initialise_coupling(
     for layer in ("1", "2"):
         y = hidden @ tensors[f"{at}w{layer}"]
         shift, logs = actnorm(y, varies(y))
-        tensors[f"{at}shift{layer}"], tensors[f"{at}logs{layer}"] = shift, logs
+        tensors[f"{at}shift{layer}"] = shift
+        tensors[f"{at}logs{layer}"] = logs
         hidden = _normalised(y, shift, logs).relu()
 
 
 def varies(x: Tensor) -> Tensor:
-    """Which components of the rows vary by more than rounding, bool [C]."""
+    """Return which components of the rows vary by more than rounding, bool [C]."""
     deviation = x.std(dim=0, correction=0)
-    typical = (
-        deviation[deviation > 0].median() if (deviation > 0).any() else deviation.new_zeros(())
-    )
+    typical = deviation.new_zeros(())
+    if (deviation > 0).any():
+        typical = deviation[deviation > 0].median()
     return ~(deviation <= _NOISE * torch.maximum(typical, x.mean(dim=0).abs()))
 
 
 def actnorm(x: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-    """Shift and trained log-scale [C] that give the rows mean 0 and variance 1; components not
-    `live` are not blown up.
+    """Return the shift and trained log-scale [C] that give the rows mean 0 and variance 1.
 
-    A deviation counts as at least a thousandth of the median one.
+    Components that are not `live` are not scaled up. A deviation counts as at least a thousandth of
+    the median one.
     """
     shift = -x.mean(dim=0)
     deviation = (x + shift).square().mean(dim=0).sqrt()
-    typical = deviation[live].median() if live.any() else deviation.new_ones(())
+    typical = deviation.new_ones(())
+    if live.any():
+        typical = deviation[live].median()
     deviation = torch.where(live, deviation.clamp(min=_DEVIATION_FLOOR * typical), typical)
     return shift, -(deviation + _SMALLEST_DEVIATION).log() / 3
 
@@ -157,9 +142,7 @@ def _normal(random: np.random.Generator, rows: int, columns: int) -> Tensor:
 
 @dataclass
 class Training:
-    """A flow being trained: all its trained tensors are views of one vector, so that an update is a
-    few operations.
-    """
+    """A flow in training; its trained tensors are views of one vector, which one step updates."""
 
     parameters: FlowParameters
     initial: Mapping[str, Tensor]
@@ -182,23 +165,24 @@ class Training:
             for name, value in self.initial.items()
             if name.endswith("order")
         }
-        self._mean, self._square = (
-            torch.zeros_like(flat.to(self.flat)),
-            torch.zeros_like(flat.to(self.flat)),
-        )
+        self._mean = torch.zeros_like(flat.to(self.flat))
+        self._square = torch.zeros_like(flat.to(self.flat))
 
     def _live(self) -> Tensor:
-        """1 for each step's log-scale that counts in the log-determinant, in their order."""
-        live, level, found = self.initial["live"].to(self.dtype), 0, []
+        """Return 1 for each step's log-scale that counts in the log-determinant, in their order."""
+        live = self.initial["live"].to(self.dtype)
+        level = 0
+        steps = []
         for at_level, at in self.parameters.steps():
             if at_level != level:
-                live, level = live.chunk(2)[0], at_level
-            found.append(live)
+                live = live.chunk(2)[0]
+                level = at_level
+            steps.append(live)
             live = permute(self.initial, at, live)
-        return torch.cat(found).to(self.device)
+        return torch.cat(steps).to(self.device)
 
     def loss(self, x: Tensor) -> Tensor:
-        """The mean negative log-likelihood of the rows, in bits a component that varies."""
+        """Return the mean negative log-likelihood of the rows, in bits a varying component."""
         logs = log_scales(self.flat[: self._logs])
         values = torch.cat([logs.exp(), self.flat[self._logs :]]).split(self._sizes)
         ready = {
@@ -211,8 +195,9 @@ class Training:
         return (energy - log_det) / (self.dim * math.log(2))
 
     def step(self, x: Tensor) -> Tensor:
-        """Make one update on a batch and return the loss before it. The objective is twice the
-        loss, as over pairs.
+        """Make one update on a batch; return the loss before it.
+
+        The objective is twice the loss, as over pairs.
         """
         loss = self.loss(x)
         (gradient,) = torch.autograd.grad(2 * loss, self.flat)
@@ -227,18 +212,15 @@ class Training:
         self._mean.lerp_(gradient, 0.1)
         self._square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         if self.parameters.variant == "paper":
-            mean, square = (1 - beta**self.updates for beta in (0.9, 0.999))
-            self.flat.addcdiv_(
-                self._mean, (self._square / square).sqrt_().add_(1e-8), value=-lr / mean
-            )
-        else:  # decay on everything and no bias correction, as the authors' code does
+            mean_correction = 1 - 0.9**self.updates
+            root = (self._square / (1 - 0.999**self.updates)).sqrt_().add_(1e-8)
+            self.flat.addcdiv_(self._mean, root, value=-lr / mean_correction)
+        else:  # decay on everything and no bias correction, as in the authors' code
             direction = self._mean / self._square.sqrt().add_(1e-6)
             self.flat.mul_(1 - 0.01 * lr).add_(direction, alpha=-lr)
 
     def tensors(self) -> dict[str, np.ndarray]:
-        """The tensors that are kept of the flow: trained ones float32, permutations int64, `live`
-        uint8.
-        """
+        """Return the flow's tensors: trained ones float32, permutations int64, `live` uint8."""
         flat = self.flat.detach().cpu().float().split(self._sizes)
         trained = {
             name: value.view(shape).numpy().copy()
@@ -251,10 +233,12 @@ class Training:
 def train(
     training: Training, rows: Tensor, held_out: Tensor, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Train for the epochs asked for and return the history."""
+    """Train for the requested epochs and return the history."""
     batch = min(BATCH, len(rows))
     epochs = training.parameters.epochs
-    steps = max(int(epochs * (len(rows) // batch)), 1 if epochs else 0)
+    steps = int(epochs * (len(rows) // batch))
+    if epochs:
+        steps = max(steps, 1)
     marks = {round(steps * look / _LOOKS) for look in range(1, _LOOKS + 1)}
     before = _held_out_loss(training, held_out, 0)
     curve: list[dict[str, Any]] = [{"step": 0, "train": None, "held_out": before}]
@@ -263,9 +247,8 @@ def train(
         losses.append(training.step(rows[chosen]))
         if step in marks:
             after = _held_out_loss(training, held_out, step)
-            curve.append(
-                {"step": step, "train": float(torch.stack(losses).mean()), "held_out": after}
-            )
+            mean = float(torch.stack(losses).mean())
+            curve.append({"step": step, "train": mean, "held_out": after})
             losses.clear()
             if progress is not None:
                 progress(step, steps, after)
@@ -281,7 +264,7 @@ def train(
 
 
 def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[Tensor]:
-    """Rows of each step; every epoch in an order of its own, its incomplete last batch left out."""
+    """Yield the rows of each step: each epoch in a new order, without an incomplete last batch."""
     random = np.random.default_rng([training.parameters.seed, 1])
     each = rows // batch
     for step in range(steps):
@@ -293,14 +276,11 @@ def _batches(training: Training, rows: int, batch: int, steps: int) -> Iterator[
 
 def _held_out_loss(training: Training, held_out: Tensor, step: int) -> float:
     with torch.no_grad():
-        loss = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024)) / len(
-            held_out
-        )
+        total = sum(float(training.loss(part)) * len(part) for part in held_out.split(1024))
+    loss = total / len(held_out)
     if not math.isfinite(loss):
-        mend = (
-            f"say a lower lr than {training.parameters.lr:g}"
-            if step
-            else "the vectors are not finite or too long"
-        )
+        mend = "the vectors are not finite or too long"
+        if step:
+            mend = f"say a lower lr than {training.parameters.lr:g}"
         raise SentenceBeamError(f"flow: the loss is not finite after {step} steps; {mend}")
     return loss

@@ -1,6 +1,4 @@
-"""The functions that fit and apply each calibration, in one table, so that a new one has one
-place.
-"""
+"""The functions that fit and apply each calibration, in one table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,27 +11,26 @@ from transforms.calibration.moments import Moments
 from transforms.calibration.spec import CalibrationSpec
 
 Parameters = Mapping[str, Any]
-FLOOR, NARROW_FLOOR = 1e-8, 1e-6
+FLOOR = 1e-8
+NARROW_FLOOR = 1e-6
 
 
 def _apply_affine(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
-    """By torch, whose products keep to the cores of the thread that asks for them; numpy's take all
-    there are.
-    """
+    """Apply an affine calibration by torch, which keeps to the thread's cores; numpy takes all."""
     import torch
 
-    found = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
-    return affine.apply_affine(found, torch.from_numpy(rows.astype(np.float64))).numpy()
+    on_torch = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+    return affine.apply_affine(on_torch, torch.from_numpy(rows.astype(np.float64))).numpy()
 
 
 def _apply_flow(tensors: Tensors, parameters: Parameters, rows: np.ndarray) -> np.ndarray:
-    # torch, which importing this module needs not
+    # late, because it imports torch
     from transforms.calibration.flow import FlowParameters, apply_flow
 
     return apply_flow(tensors, FlowParameters(**parameters), rows)
 
 
-# Of those that are fitted on moments alone.
+# Methods that need only mean and covariance.
 _FIT: dict[str, Callable[[Moments, Parameters], Fitted]] = {
     "standardize": affine.fit_standardize,
     "remove-top": affine.fit_remove_top,
@@ -41,7 +38,7 @@ _FIT: dict[str, Callable[[Moments, Parameters], Fitted]] = {
     "whitening": affine.fit_whitening,
 }
 AFFINE = tuple(_FIT)
-# (tensors, parameters, rows float32 [n, p]) -> [n, dim], each row for itself
+# (tensors, parameters, rows float32 [n, p]) -> [n, dim], each row independently
 APPLY: dict[str, Callable[[Tensors, Parameters, np.ndarray], np.ndarray]] = {
     **{name: _apply_affine for name in AFFINE},
     "flow": _apply_flow,
@@ -49,10 +46,9 @@ APPLY: dict[str, Callable[[Tensors, Parameters, np.ndarray], np.ndarray]] = {
 
 
 def fit_affine(spec: CalibrationSpec, moments: Moments, narrow: bool = False) -> Fitted:
-    """Fit an affine calibration; `narrow`: the rows passed through 16-bit numbers, so that their
-    noise is larger.
+    """Fit an affine calibration; `narrow`: the rows were rounded to 16 bits, which adds noise.
 
-    Raises `OptionError` where the rows are too few or too alike, or do not have so many components.
+    Raises `OptionError` if the rows are too few or too alike, or have too few components.
     """
     parameters = dict(spec.parameters)
     if parameters.get("floor") == "auto":

@@ -1,6 +1,4 @@
-"""Mean and covariance of any number of rows, from parts that merge: float64, whatever the order and
-the split.
-"""
+"""Mean and covariance of any number of rows in float64, from parts that merge in any order."""
 
 from dataclasses import dataclass
 
@@ -13,8 +11,8 @@ BATCH_ROWS = 4096
 class Moments:
     """Count, mean float64 [d], and sum of outer products of deviations from it float64 [d, d].
 
-    Merging is associative and commutative up to rounding (Chan, Golub, LeVeque 1979; about 1e-15
-    relative).
+    Merging is associative and commutative up to rounding of about 1e-15 relative (Chan, Golub,
+    LeVeque 1979).
     """
 
     n: int
@@ -23,12 +21,12 @@ class Moments:
 
     @classmethod
     def empty(cls, width: int) -> "Moments":
-        """The moments of no rows."""
+        """Return the moments of no rows."""
         return cls(0, np.zeros(width), np.zeros((width, width)))
 
     @classmethod
     def of(cls, rows: np.ndarray) -> "Moments":
-        """The moments of finite rows of any float type [n, d]; 4096 at a time are widened."""
+        """Return the moments of finite rows of any float type [n, d]; widens 4096 at a time."""
         total = cls.empty(rows.shape[1])
         for start in range(0, len(rows), BATCH_ROWS):
             total = total.merge(cls._of_batch(rows[start : start + BATCH_ROWS].astype(np.float64)))
@@ -41,10 +39,13 @@ class Moments:
         return cls(len(rows), mean, rows.T @ rows)
 
     def merge(self, other: "Moments") -> "Moments":
-        """The moments of the rows of both."""
-        if not self.n or not other.n:
-            return self if self.n else other
-        n, apart = self.n + other.n, other.mean - self.mean
+        """Return the moments of the rows of both."""
+        if not self.n:
+            return other
+        if not other.n:
+            return self
+        n = self.n + other.n
+        apart = other.mean - self.mean
         m2 = np.outer(apart, apart)
         m2 *= self.n * other.n / n
         m2 += self.m2
@@ -53,13 +54,16 @@ class Moments:
 
     @property
     def width(self) -> int:
-        """The number of components of a row."""
+        """Number of components of a row."""
         return len(self.mean)
 
     def covariance(self, sample: bool = False) -> np.ndarray:
-        """The covariance float64 [d, d]; divided by n, or by n - 1 for the `sample` covariance."""
-        return self.m2 / (self.n - 1 if sample else self.n)
+        """Return the covariance float64 [d, d]: over n, or n - 1 for the `sample` covariance."""
+        return self.m2 / self._divisor(sample)
 
     def deviations(self, sample: bool = False) -> np.ndarray:
-        """The standard deviation of each component, float64 [d]."""
-        return np.sqrt(np.diag(self.m2) / (self.n - 1 if sample else self.n))
+        """Return the standard deviation of each component, float64 [d]."""
+        return np.sqrt(np.diag(self.m2) / self._divisor(sample))
+
+    def _divisor(self, sample: bool) -> int:
+        return self.n - 1 if sample else self.n

@@ -1,6 +1,4 @@
-"""Scores of embeddings: correlation with human judgements, uniformity, alignment, anisotropy.
-float64 throughout.
-"""
+"""Scores of embeddings: correlation with human judgements, uniformity, alignment, anisotropy."""
 
 import math
 from dataclasses import dataclass
@@ -15,33 +13,35 @@ SAMPLED_PAIRS = 10_000_000
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """The rows scaled to length 1, float64 [n, d]; a zero row stays zero."""
+    """Scale rows to length 1, float64 [n, d]; a zero row stays zero."""
     wide = np.asarray(vectors, np.float64)
     return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), SHORTEST)
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The cosine of each pair of rows, float64 [n]; 0 where it is undefined."""
+    """Return the cosine of each pair of rows, float64 [n]; 0 if it is undefined."""
     return np.nan_to_num(np.einsum("nd,nd->n", unit(a), unit(b)))
 
 
 def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Pearson's correlation of two lists of numbers; NaN where one is constant."""
-    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    a, b = a - a.mean(), b - b.mean()
+    """Return Pearson's correlation of two lists of numbers; NaN if one is constant."""
+    a = np.asarray(a, np.float64)
+    b = np.asarray(b, np.float64)
+    a = a - a.mean()
+    b = b - b.mean()
     scale = math.sqrt(float(a @ a) * float(b @ b))
-    return float(a @ b) / scale if scale > 0 else math.nan
+    if not scale > 0:
+        return math.nan
+    return float(a @ b) / scale
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's correlation of two lists of numbers, ties by average ranks; NaN where one is
-    constant.
-    """
+    """Return Spearman's correlation, ties by average ranks; NaN if a list is constant."""
     return pearson(average_ranks(a), average_ranks(b))
 
 
 def average_ranks(values: np.ndarray) -> np.ndarray:
-    """The ranks of values, from 1, float64 [n]; equal values share the mean of theirs."""
+    """Return the ranks of values, from 1, float64 [n]; equal values share the mean of theirs."""
     _, place, count = np.unique(
         np.asarray(values, np.float64), return_inverse=True, return_counts=True
     )
@@ -51,41 +51,41 @@ def average_ranks(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class UnitSum:
-    """The sum of unit vectors float64 [d] and their number, from which the mean cosine follows;
-    sums can be merged.
-    """
+    """The sum of unit vectors float64 [d] and their number, which give the mean cosine."""
 
     total: np.ndarray
     count: int
 
     @classmethod
     def of(cls, vectors: np.ndarray) -> "UnitSum":
-        """The sum over the rows that are not zero."""
+        """Sum the unit vectors of the rows that are not zero."""
         rows = np.asarray(vectors, np.float64)
         rows = rows[np.linalg.norm(rows, axis=1) > 0]
         return cls(unit(rows).sum(axis=0), len(rows))
 
     def merge(self, other: "UnitSum") -> "UnitSum":
-        """The sum over the rows of both."""
+        """Return the sum over the rows of both."""
         return UnitSum(self.total + other.total, self.count + other.count)
 
     @property
     def mean_cosine(self) -> float:
-        """The mean cosine over all pairs of different rows, in (-1, 1]; NaN below two rows."""
+        """Mean cosine over all pairs of different rows, in (-1, 1]; NaN below two rows."""
         n = self.count
-        return (float(self.total @ self.total) - n) / (n * (n - 1)) if n > 1 else math.nan
+        if n < 2:
+            return math.nan
+        return (float(self.total @ self.total) - n) / (n * (n - 1))
 
 
 def mean_cosine(vectors: np.ndarray) -> float:
-    """The mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
+    """Return the mean cosine over all pairs of different rows (anisotropy; Ethayarajh 2019)."""
     return UnitSum.of(vectors).mean_cosine
 
 
 def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0) -> float:
-    """The mean squared distance of the unit vectors of pairs whose gold score is above 4; NaN where
-    there is none.
+    """Return the mean squared distance of the unit vectors of pairs with a gold score above 4.
 
-    Wang & Isola, arXiv:2005.10242; the threshold is SimCSE's (arXiv:2104.08821).
+    NaN without such a pair. Wang & Isola, arXiv:2005.10242; the threshold is SimCSE's
+    (arXiv:2104.08821).
     """
     near = np.asarray(gold) > above
     if not near.any():
@@ -94,11 +94,10 @@ def alignment(a: np.ndarray, b: np.ndarray, gold: np.ndarray, above: float = 4.0
 
 
 def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """ln of the mean of exp(-2 |x-y|^2) over unordered pairs, and its standard error (0: every pair
-    was taken).
+    """Return ln of the mean of exp(-2 |x-y|^2) over unordered pairs, and its standard error.
 
-    Wang & Isola, arXiv:2005.10242. Above 20 000 rows a seeded sample of ten million pairs. NaN
-    below two rows.
+    Wang & Isola, arXiv:2005.10242. Up to 20 000 rows all pairs are used, and the error is 0; above,
+    a seeded sample of ten million pairs. NaN below two rows.
     """
     rows = unit(vectors)
     if len(rows) < 2:
@@ -114,17 +113,16 @@ def uniformity(vectors: np.ndarray, seed: int = 0) -> tuple[float, float]:
 
 
 def _sampled_uniformity(rows: np.ndarray, generator: np.random.Generator) -> tuple[float, float]:
-    total = squares = 0.0
+    total = 0.0
+    squares = 0.0
     pairs = 0
     while pairs < SAMPLED_PAIRS:
         i = generator.integers(0, len(rows), 100_000)
         j = (i + generator.integers(1, len(rows), len(i))) % len(rows)
         potential = np.exp(4 * np.einsum("nd,nd->n", rows[i], rows[j]) - 4)
-        total, squares, pairs = (
-            total + float(potential.sum()),
-            squares + float(potential @ potential),
-            pairs + len(i),
-        )
+        total += float(potential.sum())
+        squares += float(potential @ potential)
+        pairs += len(i)
     mean = total / pairs
     error = math.sqrt(max(squares / pairs - mean**2, 0.0) / pairs) / mean
     return math.log(mean), error

@@ -1,6 +1,4 @@
-"""SPECs of calibrations: `name:item,item,...`, and the one sum of two, `standardize+remove-top`. No
-torch, no numpy.
-"""
+"""SPECs of calibrations: `name:item,item,...`, and one sum, `standardize+remove-top`."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +9,7 @@ from transforms.space.spec import Option, Value, without_added_defaults
 
 _VARIANCE = Option(("population", "sample"), "population")
 
-# What may be said of each calibration, defaults from the papers; see the functions that fit them.
+# The parameters of each calibration, with the papers' defaults; see the functions that fit them.
 CALIBRATIONS: dict[str, dict[str, Option]] = {
     "standardize": {"variance": _VARIANCE},
     "remove-top": {
@@ -40,75 +38,69 @@ CALIBRATIONS: dict[str, dict[str, Option]] = {
         "seed": Option((), 1234, number=True, added=True),
     },
 }
-# The key that an item without `key=` is the value of.
+# The key of an item without `key=`.
 POSITIONAL = {"remove-top": "top", "whitening": "width"}
 _ABOVE_ZERO = frozenset(("width", "levels", "depth"))
 _BELOW_ONE = frozenset(("floor", "shrinkage"))
 # Mu & Viswanath, arXiv:1702.01417, section 2: about C / 100 of C components
 _COMPONENTS_A_DIRECTION = 100
-
-
 _WORDS = frozenset(("all", "auto"))
 
 
 @dataclass(frozen=True)
 class CalibrationSpec:
-    """A calibration's name and every parameter it has, defaults filled in."""
+    """A calibration's name and all its parameters, defaults included."""
 
     name: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The canonical SPEC: keys in one order, defaults left out (a number of directions or
-        components stays).
+        """Return the canonical SPEC: keys in one order, without defaults.
+
+        A number of directions or components is never omitted.
         """
         return "+".join(self._part(name) for name in self.name.split("+"))
 
     def fitted_to(self, width: int) -> "CalibrationSpec":
-        """The same for vectors of so many components: one of each hundred is the direction to
-        remove, one at least.
+        """Return the SPEC for vectors of so many components.
+
+        `top=auto` becomes one direction for each hundred components, at least one.
         """
         if self.parameters.get("top") != "auto":
             return self
-        return CalibrationSpec(
-            self.name,
-            {
-                **self.parameters,
-                "top": min(max(1, round(width / _COMPONENTS_A_DIRECTION)), width - 1),
-            },
-        )
+        top = min(max(1, round(width / _COMPONENTS_A_DIRECTION)), width - 1)
+        return CalibrationSpec(self.name, {**self.parameters, "top": top})
 
     def to_json(self) -> dict[str, Value]:
-        """The parameters by key, the defaults of those that were added later left out."""
+        """Return the parameters by key, without the defaults of those that were added later."""
         return without_added_defaults(CALIBRATIONS[self.name], self.parameters)
 
     def _part(self, name: str) -> str:
-        schema, position = CALIBRATIONS[self.name], POSITIONAL.get(name)
-        items = (
-            [str(self.parameters[position])]
-            if position and self.parameters[position] not in _WORDS
-            else []
-        )
-        keys = [key for key in CALIBRATIONS[name] if key in schema and key != position]
-        items += [
-            f"{key}={self.parameters[key]}"
-            for key in keys
-            if self.parameters[key] != schema[key].default
-        ]
-        return f"{name}:{','.join(items)}" if items else name
+        schema = CALIBRATIONS[self.name]
+        position = POSITIONAL.get(name)
+        items = []
+        if position and self.parameters[position] not in _WORDS:
+            items.append(str(self.parameters[position]))
+        for key in CALIBRATIONS[name]:
+            is_known = key in schema and key != position
+            if is_known and self.parameters[key] != schema[key].default:
+                items.append(f"{key}={self.parameters[key]}")
+        if not items:
+            return name
+        return f"{name}:{','.join(items)}"
 
 
 def parse_calibration(text: str) -> CalibrationSpec:
-    """The calibration meant by a SPEC; `OptionError` (one line, with what is allowed) where there
-    is none.
-    """
+    """Parse the SPEC of a calibration; raise `OptionError` that lists the allowed ones."""
     parts = [part.partition(":")[::2] for part in re.split(r"\+(?=[a-z])", text)]
     name = "+".join(part for part, _ in parts)
     if name not in CALIBRATIONS:
         raise OptionError(f"calibration {text!r} is not known; allowed: {', '.join(CALIBRATIONS)}")
     given: dict[str, Value] = {}
     for part, rest in parts:
-        for item in rest.split(",") if rest else []:
+        if not rest:
+            continue
+        for item in rest.split(","):
             key, word = _key_and_word(text, name, part, item)
             if key in given:
                 raise OptionError(f"calibration {text!r}: {key!r} is given twice; say it once")
@@ -123,7 +115,9 @@ def parse_calibration(text: str) -> CalibrationSpec:
 
 def _key_and_word(text: str, name: str, part: str, item: str) -> tuple[str, str]:
     key, equals, word = item.partition("=")
-    key, word = (key, word) if equals else (POSITIONAL.get(part, ""), item)
+    if not equals:
+        key = POSITIONAL.get(part, "")
+        word = item
     if key not in CALIBRATIONS[name] or key not in CALIBRATIONS[part]:
         raise OptionError(f"calibration {text!r}: {item!r} is not known; {_allowed(name)}")
     return key, word
@@ -131,8 +125,9 @@ def _key_and_word(text: str, name: str, part: str, item: str) -> tuple[str, str]
 
 def _value(text: str, name: str, key: str, word: str) -> Value:
     value = CALIBRATIONS[name][key].parse(word)
-    too_much = key in _BELOW_ONE and isinstance(value, float) and value >= 1
-    if value is None or too_much or (key in _ABOVE_ZERO and value == 0):
+    is_too_large = key in _BELOW_ONE and isinstance(value, float) and value >= 1
+    is_too_small = key in _ABOVE_ZERO and value == 0
+    if value is None or is_too_large or is_too_small:
         raise OptionError(f"calibration {text!r}: {key}={word} is not allowed; {_allowed(name)}")
     return value
 

@@ -53,7 +53,7 @@ def test_records_of_units_have_slots_and_are_the_same_after_they_were_pickled() 
         truncated=0, lost=0, bytes=0, sha256=None, measures={"read_ms": 0.5}, damaged=("a",), moved=(0.5,),
     )  # fmt: skip
     entry = InputEntry(
-        "a.txt", "/in/a.txt", "text", "sum", "v", 1, said={"path": "a.txt", "later": 1}
+        "a.txt", "/in/a.txt", "text", "sum", "v", 1, original={"path": "a.txt", "later": 1}
     )
     again = pickle.loads(pickle.dumps([unit, entry]))  # noqa: S301 (of this test)
     assert again == [unit, entry]

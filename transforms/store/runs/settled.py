@@ -12,7 +12,7 @@ from functools import cached_property, reduce
 
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.base.measures import Sketches, Stopwatch, Summary, sketched, summaries
-from transforms.calibration.moved import added
+from transforms.calibration.moved import add_sums
 from transforms.store import manifest
 from transforms.store.entries import PartEntry
 from transforms.store.ledger import (
@@ -73,7 +73,7 @@ class Tally:
             made=len(made),
             own_rows=sum(unit.rows for unit in made if unit.run in (run, "")),
             resumed=dict(resumed),
-            moved=added(unit.moved for unit in made),
+            moved=add_sums(unit.moved for unit in made),
             damaged=frozenset(path for unit in units for path in unit.damaged),
             forms={unit.form: unit.path for unit in units if unit.form and unit.path},
         )
@@ -93,7 +93,7 @@ class Tally:
         return Tally(
             **{name: getattr(self, name) + getattr(other, name) for name in summed},
             resumed=dict(Counter(self.resumed) + Counter(other.resumed)),
-            moved=added((self.moved, other.moved)),
+            moved=add_sums((self.moved, other.moved)),
             damaged=self.damaged | other.damaged,
             forms=self.forms | other.forms,
         )
