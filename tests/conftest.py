@@ -5,6 +5,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -51,6 +52,16 @@ def _no_disk_to_wait_for() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda file: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_garbage_between_runs() -> Iterator[None]:
+    """No search for garbage after each run: the process of a command has frozen its modules, a
+    worker looks through those of all tests, which takes as long as a small run.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("transforms.base.memory.gc", SimpleNamespace(collect=lambda: 0))
         yield
 
 
