@@ -324,3 +324,42 @@ def test_a_large_and_a_small_task_have_an_average() -> None:
         found.swapped, (several[0].swapped + several[1].swapped[:, :swaps]) / 2
     )
     assert 0 < beliefs(found)[1].p <= 1
+
+
+def test_a_method_without_a_score_still_has_the_interval_of_its_resamples() -> None:
+    resampled = np.linspace(0.0, 1.0, 41)[None]
+    (found,) = beliefs(Draws(np.array([np.nan]), resampled, np.zeros((1, 0))), scale=1.0)
+    assert (found.score, found.low, found.high) == (None, 0.025, 0.975)
+
+
+@pytest.mark.parametrize(("undefined", "defined"), [(20, True), (21, False)])
+def test_an_interval_needs_half_of_the_resamples(undefined: int, defined: bool) -> None:
+    resampled = np.linspace(0.0, 1.0, 40)
+    resampled[:undefined] = np.nan
+    (found,) = beliefs(Draws(np.array([0.5]), resampled[None], np.zeros((1, 0))))
+    assert (found.low is not None) == (found.high is not None) == defined
+
+
+def test_resamples_and_swaps_are_drawn_apart() -> None:
+    """Neither has the numbers of the other, nor does another seed have them."""
+    values = np.random.default_rng(0).normal(size=(2, 64))
+    drawn = [draw(Means(values), seed, 50, 50) for seed in ((0,), (0,), (1,))]
+    first, again, other = (next(iter(found.values())) for found in drawn)
+    np.testing.assert_array_equal(first.resampled, again.resampled)
+    np.testing.assert_array_equal(first.swapped, again.swapped)
+    assert not np.array_equal(first.resampled, other.resampled)
+    assert not np.array_equal(first.swapped, other.swapped)
+    counts = np.random.default_rng([0, 0]).integers(0, 64, (50, 64))
+    np.testing.assert_allclose(first.resampled[0], values[0][counts].mean(axis=1), atol=1e-12)
+    assert first.resampled.shape == first.swapped.shape == (2, 50)
+
+
+def test_very_many_items_have_fewer_swaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transforms.evaluation.intervals.MOST_CELLS", 100 * 40)
+    monkeypatch.setattr("transforms.evaluation.intervals.FEWEST", 60)
+    for items, asked, expected in ((40, 500, 100), (40, 99, 99), (80, 500, 60), (80, 20, 20)):
+        values = np.random.default_rng(0).normal(size=(2, items))
+        (drawn,) = draw(Means(values), (0,), 10, asked).values()
+        assert drawn.swapped.shape == (2, expected)
+        (alone,) = draw(Means(values[:1]), (0,), 10, asked).values()
+        assert alone.swapped.shape == (1, 0)

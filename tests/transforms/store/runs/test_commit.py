@@ -380,3 +380,41 @@ def test_the_share_of_unknown_tokens_is_of_what_a_run_embedded() -> None:
     assert not ledger.has_too_many_unknown(0.4, 10)
     assert not ledger.has_too_many_unknown(0.3, 41)
     assert not Ledger().has_too_many_unknown(0, 1)
+
+
+def test_a_first_run_whose_lease_was_taken_commits_nothing(tmp_path: Path, space: Space) -> None:
+    run = replace(commit_one(tmp_path, space, "run1", [], None), leased=True)
+    result = finish(run, [written(run.root, space, ["x"])], [])
+    assert (result.status, result.exit_code) == ("failed", 1)
+    assert result.message.startswith(f"{run.root}: the lease was taken from this run")
+    assert manifest.read_manifest(run.root) is None
+
+
+@pytest.mark.parametrize("damaged", [None, b"{}"])
+def test_a_snapshot_whose_own_manifest_is_damaged_gets_it_back(
+    tmp_path: Path, space: Space, damaged: bytes | None
+) -> None:
+    root = str(tmp_path / "store")
+    finish(commit_one(tmp_path, space, "run1", [], None), [written(root, space, ["x"])], [])
+    own = tmp_path / "store" / "manifests" / "run1.json"
+    data = own.read_bytes()
+    own.unlink()
+    if damaged is not None:
+        own.write_bytes(damaged)
+    run = commit_one(tmp_path, space, "run2", [], manifest.read_manifest(root))
+    assert finish(run, [written(root, space, ["x", "y"])], []).status == "committed"
+    assert own.read_bytes() == data
+    assert open_store(root, "run1").dataset().count_rows() == 1
+
+
+def test_vacuum_that_worked_meanwhile_ends_a_run_without_a_lease(
+    tmp_path: Path, space: Space
+) -> None:
+    root = str(tmp_path / "store")
+    finish(commit_one(tmp_path, space, "run1", [], None), [written(root, space, ["x"])], [])
+    run = commit_one(tmp_path, space, "run2", [], manifest.read_manifest(root))
+    units = [written(root, space, ["x", "y"])]
+    result = finish(replace(run, version="another"), units, [])
+    assert "vacuum removed files while this run worked" in result.message
+    assert manifest.read_manifest(root).run == "run1"
+    assert finish(run, units, []).status == "committed"

@@ -395,3 +395,67 @@ def test_work_does_not_wait_for_a_storage_that_does_not_answer(
     monkeypatch.setattr(lease, "ANSWER_SECONDS", 60)
     with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
         renewal()
+
+
+def test_the_writer_is_the_run_of_the_lease(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    assert (lease.writer(root), lease.holds(root, "run1")) == (None, False)
+    lease.acquire(root, holder())
+    assert lease.writer(root) == "run1"
+    assert (lease.holds(root, "run1"), lease.holds(root, "run2")) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("on_engine", "silence", "alive"),
+    [
+        (False, 0, True),
+        (False, lease.STALE_SECONDS - 60, True),
+        (False, lease.STALE_SECONDS + 60, False),
+        (True, lease.STALE_SECONDS + 60, True),
+        (True, lease.ENGINE_STALE_SECONDS + 60, False),
+    ],
+)
+def test_a_run_is_alive_if_it_holds_the_lease_and_renewed_it_lately(
+    tmp_path: Path, on_engine: bool, silence: int, alive: bool
+) -> None:
+    root = str(tmp_path)
+    assert not lease.is_alive(root, "run1")
+    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", not on_engine)
+    lease.acquire(root, held)
+    silent_for(tmp_path, silence)
+    assert lease.is_alive(root, "run1") == alive
+    assert not lease.is_alive(root, "run2")
+
+
+def test_a_run_whose_process_ended_is_not_alive(tmp_path: Path, dead_pid: int) -> None:
+    lease.acquire(str(tmp_path), holder(pid=dead_pid, process_start=1))
+    assert not lease.is_alive(str(tmp_path), "run1")
+
+
+@pytest.mark.parametrize(
+    ("in_process", "who", "until"),
+    [
+        (True, "process {pid} on {host}", "10 minutes after its last sign of life"),
+        (False, "submitted from {host}", "until the engine says that it ended, or 6 hours"),
+    ],
+)
+def test_who_waits_for_a_writer_is_told_how_long(
+    tmp_path: Path, in_process: bool, who: str, until: str
+) -> None:
+    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", in_process)
+    lease.acquire(str(tmp_path), held)
+    with pytest.raises(SentenceBeamError) as caught:
+        lease.check(str(tmp_path))
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path} is being written by run run1 (job job1, FlinkRunner, ")
+    assert who.format(pid=held.pid, host=held.host) in said
+    assert until in said
+
+
+def test_a_step_that_lost_the_lease_names_the_store(tmp_path: Path) -> None:
+    looks = lease.looks_of(str(tmp_path), "run1")
+    looks.is_lost = True
+    lease.Renewal(str(tmp_path), "run1", leased=False)()
+    with pytest.raises(SentenceBeamError) as caught:
+        lease.Renewal(str(tmp_path), "run1", leased=True)()
+    assert str(caught.value).startswith(f"{tmp_path}: the lease was taken from this run")
