@@ -121,7 +121,8 @@ class FilteredIndex:
         """
         if self.rows > FEW:
             return None
-        positions, vectors = [], []
+        positions = []
+        vectors = []
         for part in self._parts:
             if part.live:
                 block = self._vectors_of(load_faiss(), part)
