@@ -219,7 +219,9 @@ def _word_for_value(value: Any) -> str:
         return "bool"
     if isinstance(value, int):
         return "int" if _LEAST <= value <= _MOST else "str"  # text keeps all digits
-    return "float" if isinstance(value, float) else "str"
+    if isinstance(value, float):
+        return "float"
+    return "str"
 
 
 def word_for_numbers(texts: Sequence[str]) -> str | None:
@@ -280,7 +282,9 @@ def read_texts(
 
 
 def _plain(found: pa.DataType) -> pa.DataType:
-    return found.value_type if pa.types.is_dictionary(found) else found
+    if pa.types.is_dictionary(found):
+        return found.value_type
+    return found
 
 
 def _is_text(found: pa.DataType) -> bool:
@@ -326,8 +330,10 @@ def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reas
         cast = [_cast_or_null(value, kind) for value in column]
     reasons: list[str | None] = []
     for before, after in zip(column, cast, strict=True):
-        is_invalid = before.is_valid and not after.is_valid
-        reasons.append(not_of_type(name, kind) if is_invalid else None)
+        reason = None
+        if before.is_valid and not after.is_valid:
+            reason = not_of_type(name, kind)
+        reasons.append(reason)
     return pa.array(cast, kind.arrow), reasons
 
 

@@ -180,11 +180,15 @@ def take_rows(rows: UnitRows, places: np.ndarray) -> UnitRows:
 
 
 def _take(values: list[Item] | None, places: list[int]) -> list[Item] | None:
-    return None if values is None else [values[i] for i in places]
+    if values is None:
+        return None
+    return [values[i] for i in places]
 
 
 def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
-    return None if table is None else table.take(pa.array(places))
+    if table is None:
+        return None
+    return table.take(pa.array(places))
 
 
 def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:

@@ -1,6 +1,4 @@
-"""Formats of tables, whose files say the types of their columns: the rows of their batches, and the
-columns.
-"""
+"""Formats of tables, whose files have a schema: their columns, and the rows of their batches."""
 
 import contextlib
 import functools
@@ -34,7 +32,7 @@ ROWS = 8192  # in a batch
 
 
 class TableFormat(Format):
-    """A format whose files have a schema and are read in batches of Arrow."""
+    """A format whose files have a schema and are read in Arrow batches."""
 
     is_packed = True
 
@@ -55,8 +53,8 @@ class TableFormat(Format):
     def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
         position = 0
         schema = schema_of(self, file)
-        there = [name for name in columns.wanted if type_at(schema, name) is not None]
-        for batch in self.batches(file, roots(schema, there)):
+        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
+        for batch in self.batches(file, roots(schema, existing)):
             if batch.num_rows:
                 yield batch_rows(file, columns, batch, position)
                 position += batch.num_rows
@@ -84,20 +82,17 @@ def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
 
 @contextlib.contextmanager
 def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
-    """The file's bytes; whatever else is raised while they are read becomes one line that names the
-    file.
+    """The file's bytes; errors in the block become one line that names the file.
 
-    `title` is the format's name in that line.
+    `title` is the format's name in this line.
     """
     try:
         with open_unchanged(file) as raw:
             yield raw
     except SentenceBeamError:
         raise
-    except (
-        Exception
-    ) as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
-        check_unchanged(file)  # one that is being written over looks corrupt
+    except Exception as error:  # the libraries raise ArrowException, OSError, ValueError, EOFError
+        check_unchanged(file)  # a file that is being overwritten looks corrupt
         raise SentenceBeamError(
             f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
             "replace it or leave it out of --input"
@@ -128,8 +123,9 @@ class TableColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError naming the file, the column, its type and the option that mends it."""
-        file, schema = self.file, self.schema
+        """Raise OptionError with the file, the column, its type and the option to change."""
+        file = self.file
+        schema = self.schema
         for option, name in name_options(text, id_column, keep):
             if type_at(schema, name) is None:
                 raise self.missing_error(name, option)
@@ -166,17 +162,21 @@ class TableColumns(FileColumns):
         keep: tuple[str, ...],
         types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
-        """Name and Arrow type of each kept column: the type that it was given, else its own."""
+        """The name and Arrow type of each kept column: the requested type, else its own."""
         self.check(text, id_column, keep, types)
-        given = {name: kind.arrow for name, kind in types.items()}
-        return tuple((name, str(given.get(name, type_at(self.schema, name)))) for name in keep)
+        requested = {name: kind.arrow for name, kind in types.items()}
+        return tuple((name, str(requested.get(name, type_at(self.schema, name)))) for name in keep)
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        types = {name: kind for name in names if (kind := type_at(self.schema, name)) is not None}
-        for name, kind in types.items():
+        existing = []
+        for name in names:
+            kind = type_at(self.schema, name)
+            if kind is None:
+                continue
             if is_bytes(kind):
                 raise OptionError(
                     f"{self.file.path}: column {name} is {kind}, not text ({option}); cast it or"
                     " leave it out"
                 )
-        return tuple(types)
+            existing.append(name)
+        return tuple(existing)
