@@ -197,7 +197,10 @@ def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
 
 
 def _spill_unit(spill: _Spill, side: _Side, number: int, place: int, unit: UnitRecord) -> None:
-    columns = side.columns if side.compared else _key_columns(side.columns)
+    if side.compared:
+        columns = side.columns
+    else:
+        columns = _key_columns(side.columns)
     start = 0
     for batch in read_rows(side.manifest, unit, columns):
         row_digests = digests(batch) if side.compared else None

@@ -13,7 +13,7 @@ KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:F
 
 @contextlib.contextmanager
 def open_target(text: str) -> Iterator[Target]:
-    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError where it
+    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError if it
     cannot be reached.
     """
     place, hash_sign, name = text.rpartition("#")

@@ -63,7 +63,9 @@ class LanceTarget:
                 return None
             raise
         fields = self._table.schema
-        metadata = fields.field("id").metadata if "id" in fields.names else None
+        metadata = None
+        if "id" in fields.names:
+            metadata = fields.field("id").metadata
         return {name.decode(): text.decode() for name, text in (metadata or {}).items()}
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
@@ -128,7 +130,9 @@ class LanceTarget:
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
         rows = keys.to_pylist()
-        key = "(id || '#' || CAST(piece AS STRING))" if "piece" in self._keys else "id"
+        key = "id"
+        if "piece" in self._keys:
+            key = "(id || '#' || CAST(piece AS STRING))"
         for start in range(0, len(rows), DELETED):
             named = [
                 f"{row['id']}#{row['piece']}" if "piece" in row else row["id"]

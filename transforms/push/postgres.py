@@ -186,7 +186,8 @@ class PostgresTarget:
         others = [sql.Identifier(name) for name in names if name not in self._keys]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
-        columns, stage = _names(names), sql.Identifier(STAGE)
+        columns = _names(names)
+        stage = sql.Identifier(STAGE)
         self._connection.execute(
             query.format(self._table, columns, columns, stage, _names(self._keys), sets)
         )
@@ -276,7 +277,8 @@ def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Seq
     """
     if field.name == "embedding":
         return list(as_matrix(column))
-    kind, name = _kind(field, 1, where), f"--to {where}: the column {field.name!r}"
+    kind = _kind(field, 1, where)
+    name = f"--to {where}: the column {field.name!r}"
     mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
     try:
         if (
@@ -290,7 +292,9 @@ def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Seq
             column = column.cast(pa.timestamp("us", field.type.tz))
         if kind == "jsonb":
             return [json_value(value, name) for value in column.to_pylist()]
-        return column.cast(pa.float32()).to_pylist() if kind == "float4" else column.to_pylist()
+        if kind == "float4":
+            return column.cast(pa.float32()).to_pylist()
+        return column.to_pylist()
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
         raise DataGateError(
             f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}"

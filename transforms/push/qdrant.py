@@ -203,9 +203,10 @@ _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}
 
 def _points(rows: pa.RecordBatch) -> list[str]:
     """The ids of rows' points: UUIDs made of the row's id and the number of the piece."""
-    pieces = (
-        rows.column("piece").to_pylist() if "piece" in rows.schema.names else [0] * rows.num_rows
-    )
+    if "piece" in rows.schema.names:
+        pieces = rows.column("piece").to_pylist()
+    else:
+        pieces = [0] * rows.num_rows
     named = zip(rows.column("id").to_pylist(), pieces, strict=True)
     return [
         str(uuid.UUID(bytes=blake2b(f"{piece} {i}".encode(), digest_size=16).digest()))

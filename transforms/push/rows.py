@@ -30,7 +30,10 @@ def columns_of(manifest: Manifest) -> pa.Schema:
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    if pa.types.is_dictionary(field.type):
+        kind = field.type.value_type
+    else:
+        kind = field.type
     return pa.field(field.name, kind)
 
 
@@ -60,7 +63,10 @@ def digests(rows: pa.RecordBatch) -> list[bytes]:
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
     others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
-    values = zip(*others, strict=True) if others else iter([()] * rows.num_rows)
+    if others:
+        values = zip(*others, strict=True)
+    else:
+        values = iter([()] * rows.num_rows)
     return [
         xxh3_128_digest(vector.tobytes() + repr(row).encode())
         for vector, row in zip(vectors, values, strict=True)

@@ -65,7 +65,9 @@ def push(
     if found is not None:
         _check(found, new, table, target.where)
     _check_ids(new)
-    held = found.held.run if found and found.held and found.is_known else None
+    held = None
+    if found and found.held and found.is_known:
+        held = found.held.run
     whole = found is not None and (held is None or options.full)
     snapshots = _read_snapshots(new, found, options.since)
     if found is not None and not options.full:
@@ -143,7 +145,9 @@ def _read_snapshots(
     new: Manifest, found: State | None, since: str | None
 ) -> dict[str, Manifest | None]:
     """Read the snapshots that the target may hold rows of, and `since`; None for missing ones."""
-    runs = [record.run for record in found.live.values()] if found else []
+    runs = []
+    if found:
+        runs = [record.run for record in found.live.values()]
     if since is not None:
         runs.append(since)
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}

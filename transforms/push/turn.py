@@ -45,7 +45,8 @@ class Turn:
 
     def __init__(self, where: str, table: Shared):
         self.push = uuid.uuid4().hex
-        self._where, self._table = where, table
+        self._where = where
+        self._table = table
         self._found: State | None = None
         self._mine: PushRecord | None = None
         self._may_have_written = False
@@ -156,7 +157,8 @@ class Turn:
         """Let the next push begin at once, if this one did not come to its end."""
         # the error that ended the push is raised; the turn ends with the process
         with contextlib.suppress(Exception):
-            mine, self._mine = self._mine, None
+            mine = self._mine
+            self._mine = None
             state = self._read() if mine is not None else None
             if (
                 mine is None
@@ -207,7 +209,9 @@ class Turn:
         return self._parsed(self._table.read_notes())
 
     def _parsed(self, notes: Notes | None) -> State | None:
-        return None if notes is None else State.from_notes(notes, self._where)
+        if notes is None:
+            return None
+        return State.from_notes(notes, self._where)
 
     def _lost(self) -> SentenceBeamError:
         return refused(

@@ -42,7 +42,10 @@ def page(
     columns: list[tuple[str, Any]] = []
     if manifest.shard_paths:
         columns = [(field.name, field.type) for field in served.searcher.rows.columns]
-    rows = None if hits is None else [_row(hit, form.q) for hit in hits]
+    if hits is None:
+        rows = None
+    else:
+        rows = [_row(hit, form.q) for hit in hits]
     like_row = None if like is None else _row(like, "")
     template = _environment().get_template("search.html")
     return template.render(
