@@ -1,4 +1,4 @@
-"""Counts of the files beside those that a run takes, by folder and by reason."""
+"""Counts of the files that no glob of a run takes, by folder and by reason."""
 
 import functools
 from collections import Counter

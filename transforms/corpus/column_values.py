@@ -61,7 +61,11 @@ def as_strings(ids: pa.Array) -> pa.Array:
 
 
 def _convert_bytes(column: pa.Array, convert: Callable[[bytes], str]) -> pa.Array:
-    texts = [None if value is None else convert(value) for value in column.to_pylist()]
+    texts = []
+    for value in column.to_pylist():
+        if value is not None:
+            value = convert(value)
+        texts.append(value)
     return pa.array(texts, pa.large_string())
 
 
@@ -75,12 +79,20 @@ def first_reasons(reasons: Reasons, others: Reasons) -> Reasons:
 def kept_faults(column: pa.Array) -> Reasons:
     """Reasons against kept values that readers of the shard could not decode."""
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
-        return [KEPT_NULL_LIST if null else None for null in column.is_null().to_pylist()]
+        return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
     try:
         column.validate(full=True)
         return None
     except pa.ArrowInvalid:
-        return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
+        return _reasons([not _decodes(value) for value in column], KEPT_NOT_UTF8)
+
+
+def _reasons(is_bad: list[bool], reason: str) -> list[str | None]:
+    reasons: list[str | None] = [None] * len(is_bad)
+    for place, bad in enumerate(is_bad):
+        if bad:
+            reasons[place] = reason
+    return reasons
 
 
 def _decodes(value: pa.Scalar) -> bool:

@@ -145,7 +145,7 @@ def _factories(index: str, rows: int, unit: bool) -> list[str]:
         return [automatic_index(rows, "RaBitQ")]
     if index != "auto":
         return [index]
-    codecs = _LISTED if rows >= FLAT_BELOW else _WHOLE
+    codecs: tuple[str, ...] = _LISTED if rows >= FLAT_BELOW else _WHOLE
     if not unit:
         codecs = tuple(codec for codec in codecs if codec not in _RANGED)
     if rows < FLAT_BELOW:

@@ -21,7 +21,7 @@ from transforms.index.exact import (
     rounding,
 )
 from transforms.index.faiss_module import use_threads
-from transforms.index.parts import Coarse, Found, OpenSegment
+from transforms.index.parts import Coarse, OpenSegment, TopK
 from transforms.index.segment import list_arrays, nearest_lists
 from transforms.index.trained import TrainedIndex, centroids
 from transforms.index.vectors import as_vectors, metric_name, squared_lengths
@@ -45,7 +45,7 @@ def scan(
     k: int,
     coarse: Coarse | None,
     trained: TrainedIndex | None,
-) -> Found:
+) -> TopK:
     """Gains float32 and positions int64 [q, k] of the best rows of some segments.
 
     Of a segment with lists, the lists of `coarse` are searched; a flat one is searched whole.
@@ -74,7 +74,7 @@ def _is_linear(index: Any) -> bool:
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
-def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> Found:
+def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
     if not part.live:
         return no_results(len(queries), k)
     part.check_lists(faiss, coarse.lists)

@@ -2,7 +2,7 @@
 
 A single k-means over all lists takes time in proportion to rows x lists, and the whole sample in
 one place; the lists of a cell take their share of both. Passes over all rows then correct the lists
-at the borders of cells: each row goes to the nearest list of the cells near it, and each list to
+at the borders of cells: each row moves to the nearest list of the cells near it, and each list to
 the middle of its rows.
 """
 

@@ -22,8 +22,8 @@ _BLOCK = 1 << 20
 class SegmentChecks:
     """The size of a segment's file, and CRC-32 of its parts.
 
-    `head` is the number of bytes before the lists (all bytes if there are none), and `crc` their
-    checksum. `lists` uint32 [nlist] has the checksum of each list: its codes, then its rows'
+    `head` is the number of bytes before the lists (all bytes of a segment without lists), and `crc`
+    their checksum. `lists` uint32 [nlist] has the checksum of each list: its codes, then its rows'
     numbers, the order in which faiss writes them.
     """
 

@@ -108,7 +108,7 @@ def complete_top_k(
 def _settle(
     scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Scan these queries, write those that are settled to `out`, return the others."""
+    """Scan these queries, write settled results to `out`, return the other queries."""
     gains, rows, bound = scan(part, depth)
     k = min(out[0].shape[1], gains.shape[1])
     gains, rows = best_first(gains, rows, k)

@@ -59,7 +59,7 @@ def kmeans(
 def has_gpu() -> bool:
     """Whether this process sees a GPU of CUDA.
 
-    The driver is asked, because importing torch for it takes seconds.
+    The driver has the answer at once; importing torch for it takes seconds.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

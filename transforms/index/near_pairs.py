@@ -187,7 +187,7 @@ def _take(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _above(scores: np.ndarray, low: float, most: int | None) -> Pairs:
-    """Places of the scores that may reach `low`, without those that `most` others exceed."""
+    """Places of the scores that may reach `low` and be among the `most` best."""
     flat = scores.reshape(-1)
     places = np.flatnonzero(flat >= max(low - ROUNDING, np.finfo(np.float32).min))
     if most is not None and len(places) > most:

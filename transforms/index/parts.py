@@ -25,7 +25,7 @@ from transforms.index.vectors import metric_name
 _BLOCK_ROWS = 1 << 16
 # faiss's parallel mode for lists chosen outside; its default would use one thread then
 _BY_QUERY = 3
-Found = tuple[np.ndarray, np.ndarray]
+TopK = tuple[np.ndarray, np.ndarray]  # gains float32 and positions int64 [q, k]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OpenSegment:
     def _longest(self) -> float:
         return longest_row(flat_rows(load_faiss(), self.index))
 
-    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
         metric = metric_name(faiss, self.index.metric_type)
         if not self.live:
@@ -179,7 +179,7 @@ class OpenSegment:
             self.file.checks.check_list(self.file.path, number, codes, rows)
             self._unchecked[number] = False
 
-    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
+    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> TopK:
         vectors = flat_rows(faiss, self.index)
         best = no_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
@@ -193,7 +193,7 @@ class OpenSegment:
                 best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
         return best
 
-    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         # The selector holds a bare pointer to the bits, which live as long as this segment.
         if self._bits is None:
             selector = None

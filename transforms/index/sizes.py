@@ -21,8 +21,8 @@ _FLOPS = 6e10  # of one core, in products of float32 matrices
 class IndexSize:
     """Estimates for an index.
 
-    `bytes` are those of all files, `memory` those that a search holds once it has read everything,
-    and `cpu_hours` those of one core.
+    `bytes` is the size of all files, `memory` that of a search after it has read everything, and
+    `cpu_hours` the time of one core.
     """
 
     bytes: int

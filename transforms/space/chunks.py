@@ -29,7 +29,7 @@ LATE_TOKENS = 128  # default of a late piece's most tokens: as long as a quote i
 
 @dataclass(frozen=True)
 class ChunksSpec:
-    """How to cut documents into pieces, and how their vectors are used.
+    """The cutting of documents into pieces, and the use of their vectors.
 
     `kind`: none, sentences, budget or late. `tokens`: most tokens of a piece without its overlap
     (None: the model's most). `overlap`: most tokens that a piece repeats of the previous one; for
@@ -89,7 +89,7 @@ class ChunksSpec:
         return {}
 
     def check_prefix(self, prefix: str) -> None:
-        """Raise OptionError for a prefix of pieces if there are none, or if they take none."""
+        """Raise OptionError if pieces have a prefix without --chunks, or a kind that takes none."""
         if prefix and not self.cuts:
             raise OptionError(
                 "--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks"

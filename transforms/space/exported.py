@@ -54,7 +54,7 @@ class Exported:
         )
 
     def fill(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """An encoder's options, with those that are None or `auto` filled in.
+        """An encoder's options; None and `auto` are filled in.
 
         If a pooler is given, they are unchanged.
         """

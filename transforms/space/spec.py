@@ -93,7 +93,7 @@ _TAKES_PATH = frozenset(
 
 @dataclass(frozen=True)
 class PoolerPart:
-    """One pooler of a concatenation, with all its options, sorted by key."""
+    """A pooler of a concatenation, with all its options, sorted by key."""
 
     name: str
     options: tuple[tuple[str, Value], ...]
@@ -142,7 +142,7 @@ class PoolerPart:
     def __str__(self) -> str:
         schema = POOLERS[self.name]
         position = POSITIONAL.get(self.name)
-        items = []
+        items: list[str] = []
         for key, value in self.options:
             if value == schema[key].default:
                 continue
@@ -240,7 +240,7 @@ def _split_items(text: str) -> list[str]:
 def _parse_part(text: str) -> PoolerPart:
     name, colon, rest = text.partition(":")
     schema = _schema(name)
-    items = []
+    items: list[str] = []
     if colon:
         items = _split_items(rest)
     given: dict[str, Value] = {}

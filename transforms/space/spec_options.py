@@ -1,4 +1,4 @@
-"""One option of a SPEC: its allowed values and its default."""
+"""An option of a SPEC: its allowed values and its default."""
 
 import re
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
 
 @dataclass(frozen=True)
 class Option:
-    """One key of a SPEC: its allowed words, its default, and whether numbers are allowed too.
+    """A key of a SPEC: its allowed words, its default, and whether numbers are allowed too.
 
     `number` allows whole numbers, `decimal` others. `pattern` is a regular expression for free
     values, which help names `form`. A default of None means that the key is required. `added`:

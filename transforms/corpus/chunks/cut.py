@@ -58,14 +58,12 @@ class Cutter:
         self._counter = TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
+        self._read = text_ends
         if chunks.by == "markdown":
             self._read = markdown_ends
-        else:
-            self._read = text_ends
+        self._choose = choose_last
         if chunks.ends == "stable":
             self._choose = choose_by_content
-        else:
-            self._choose = choose_last
         if chunks.kind == "sentences":
             self._choose = choose_sentence
 

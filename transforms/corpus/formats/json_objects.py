@@ -2,7 +2,7 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,9 @@ def read_object(
     """
 
     def reject(row_id: str | None, reason: str) -> ParsedRow:
-        text = json.dumps(row) if source is None else source
+        text = source
+        if text is None:
+            text = json.dumps(row)
         return ParsedRow(text[:EXCERPT], row_id, reason)
 
     if not isinstance(row, dict):
@@ -141,16 +143,21 @@ def read_object(
         return reject(row_id, TEXT_NOT_STRING)
     if not is_utf8(text) or not is_utf8(row_id):
         return reject(default, NOT_UTF8)
-    kept = {name: value_as_text(value_at(row, name)) for name in columns.keep}
-    if not all(map(is_utf8, kept.values())):
-        return reject(row_id, KEPT_NOT_UTF8)
-    values, unread = read_kept(columns, kept)
-    if unread is not None:
-        return reject(row_id, unread)
+    values, fault = _kept_values(columns, row)
+    if fault is not None:
+        return reject(row_id, fault)
     prefix = fill_prefix(columns, lambda name: value_as_text(value_at(row, name)))
     if not all(map(is_utf8, prefix)):
         return reject(row_id, NOT_UTF8)
     return ParsedRow(text, row_id, reason, values, prefix)
+
+
+def _kept_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+    """The kept values of a JSON object, and a reason if one of them cannot be used."""
+    texts = {name: value_as_text(value_at(row, name)) for name in columns.keep}
+    if not all(map(is_utf8, texts.values())):
+        return {}, KEPT_NOT_UTF8
+    return read_kept(columns, texts)
 
 
 def _object_text(columns: Columns, row: dict[str, Any]) -> Any:

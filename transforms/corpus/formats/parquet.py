@@ -3,6 +3,7 @@
 import contextlib
 import functools
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,9 +124,8 @@ def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
 def _open(file: InputFile) -> pq.ParquetFile:
     """The file with its footer read. Raises SentenceBeamError if it is not complete Parquet."""
     try:
-        if storage.is_local(file.path):
-            source = file.path
-        else:
+        source: str | BinaryIO = file.path
+        if not storage.is_local(file.path):
             source = storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)
     except (pa.ArrowException, OSError, UnicodeError) as error:  # UnicodeError: names of columns

@@ -11,15 +11,13 @@ import pyarrow as pa
 
 from transforms.base.errors import OptionError, SentenceBeamError, first_line
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read
+from transforms.corpus.column_types import can_read, is_bytes, is_string
 from transforms.corpus.columns import (
     NO_KINDS,
     FileColumns,
     Kinds,
     can_be_kept,
-    is_bytes,
     is_id,
-    is_string,
     name_options,
 )
 from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
@@ -129,30 +127,30 @@ class TableColumns(FileColumns):
         for option, name in name_options(text, id_column, keep):
             if type_at(schema, name) is None:
                 raise self.missing_error(name, option)
-        if text is not None and not is_string(found := type_at(schema, text)):
+        if text is not None and not is_string(type_at(schema, text)):
             raise OptionError(
-                f"{file.path}: column {text} is {found}, not string; name another --text-column or"
-                " cast it"
+                f"{file.path}: column {text} is {type_at(schema, text)}, not string; name another"
+                " --text-column or cast it"
             )
-        if id_column is not None and not is_id(found := type_at(schema, id_column)):
+        if id_column is not None and not is_id(type_at(schema, id_column)):
             raise OptionError(
-                f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs "
-                "or bytes of a fixed number (--id-column)"
+                f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
+                " strings, integers, UUIDs or bytes of a fixed number (--id-column)"
             )
         for name in keep:
             self._check_kept(name, types)
 
     def _check_kept(self, name: str, types: Kinds) -> None:
-        found = type_at(self.schema, name)
-        if name in types and not can_read(found, types[name]):
+        own_type = type_at(self.schema, name)
+        if name in types and not can_read(own_type, types[name]):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which is not read as "
-                f"{types[name].word} (--keep-columns); name another type, or cast it"
+                f"{self.file.path}: column {name} is {own_type}, which is not read as"
+                f" {types[name].word} (--keep-columns); name another type, or cast it"
             )
-        if name not in types and not can_be_kept(found):
+        if name not in types and not can_be_kept(own_type):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which a Parquet file cannot hold "
-                "(--keep-columns); cast it or leave it out"
+                f"{self.file.path}: column {name} is {own_type}, which a Parquet file cannot hold"
+                " (--keep-columns); cast it or leave it out"
             )
 
     def kept_types(

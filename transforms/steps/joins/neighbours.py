@@ -23,7 +23,7 @@ from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.index.exact import best_first
-from transforms.index.parts import Coarse, Found
+from transforms.index.parts import Coarse, TopK
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
@@ -359,7 +359,7 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
     return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
 
 
-def _best(paths: Iterator[str]) -> Found:
+def _best(paths: Iterator[str]) -> TopK:
     """The best candidates of all groups, as many as one group has."""
     gains, positions = (np.empty((0, 0)),) * 2
     for place, path in enumerate(paths):
