@@ -9,7 +9,7 @@ from pipelines.common.library import function
 from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
-from transforms.push import Pushed, PushRequest, open_target, shown
+from transforms.push import Pushed, PushRequest, open_target, redact
 from transforms.push import push as push_changes
 from transforms.steps.options.store import PushOptions
 from transforms.store import open_store
@@ -39,12 +39,12 @@ def _push(asked: PushOptions) -> Said:
     manifest = pushed.new
     values = {
         "store": manifest.root,
-        "to": shown(asked.to),
+        "to": redact(asked.to),
         "run": manifest.run,
         "dry_run": asked.dry_run,
     }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    return Said(wrapped(summary(pushed, shown(asked.to), asked.dry_run)), values)
+    return Said(wrapped(summary(pushed, redact(asked.to), asked.dry_run)), values)
 
 
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:

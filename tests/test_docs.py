@@ -32,7 +32,8 @@ from transforms.base.option import declared_in, flag_of
 from transforms.calibration.spec import CALIBRATIONS
 from transforms.corpus.pieces import PIECES
 from transforms.space import Recipe
-from transforms.space.spec import COUNT, LAYER, POOLERS, Option
+from transforms.space.spec import COUNT, LAYER, POOLERS
+from transforms.space.spec_options import Option
 from transforms.steps.options import EmbedOptions
 from transforms.store import open_store
 from transforms.store.manifest import snapshots

@@ -7,7 +7,7 @@ from dataclasses import replace
 from transforms.calibration import spec as calibrations
 from transforms.space import spec as poolers
 from transforms.space.chunks import CHUNKS, LATE_TOKENS
-from transforms.space.spec import Option, Value
+from transforms.space.spec_options import Option, Value
 from transforms.space.token_table import METHODS
 
 WIDTH = 79

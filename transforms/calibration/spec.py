@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from transforms.base.errors import OptionError
-from transforms.space.spec import Option, Value, without_added_defaults
+from transforms.space.spec_options import Option, Value, without_added_defaults
 
 _VARIANCE = Option(("population", "sample"), "population")
 

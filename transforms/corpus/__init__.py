@@ -1,6 +1,7 @@
-"""The input side: files, cut into spans, which are read into rows; documents, cut into pieces.
+"""The input side: files cut into spans, spans read into rows, documents cut into pieces.
 
-What cuts documents is loaded when it is first used: it takes as long to import as all the rest.
+The functions that cut documents are loaded when first used, because they take as long to import as
+everything else.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from transforms.corpus.spans import Span
 
 if TYPE_CHECKING:
     from transforms.corpus.chunks.cut import Cutter, Pieces, chunk
-else:  # a checker that saw this function would take every name for one of the package's
+else:  # with this function in sight, a type checker would accept any name
 
     def __getattr__(name):
         if name not in ("Cutter", "Pieces", "chunk"):

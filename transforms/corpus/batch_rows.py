@@ -1,4 +1,4 @@
-"""Rows of the batches that tables are read in: Parquet, Arrow, ORC and Avro."""
+"""Rows of Arrow batches, in which tables are read: Parquet, Arrow, ORC and Avro."""
 
 import numpy as np
 import pyarrow as pa
@@ -36,17 +36,16 @@ def batch_rows(file: InputFile, columns: Columns, batch: pa.RecordBatch, positio
         column, others = _kept_column(batch, columns, name)
         reasons = first_reasons(reasons, others)
         carried.append(column)
-    kept = (
-        [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))]
-        if columns.keep
-        else []
-    )
-    return Rows(list(positions), texts, ids, reasons or [None] * n, kept, prefixes), sizes
+    kept = []
+    if columns.keep:
+        kept = [without_views(pa.RecordBatch.from_arrays(carried, list(columns.keep)))]
+    return Rows(positions, texts, ids, reasons or [None] * n, kept, prefixes), sizes
 
 
 def _kept_column(batch: pa.RecordBatch, columns: Columns, name: str) -> tuple[pa.Array, Reasons]:
     """A kept column, and reasons against its values."""
-    column, kind = column_at(batch, name), columns.kinds.get(name)
+    column = column_at(batch, name)
+    kind = columns.kinds.get(name)
     if kind is None:
         return column, kept_faults(column)
     column, reasons = as_type(column, name, kind)
@@ -57,16 +56,15 @@ def _texts(batch: pa.RecordBatch, columns: Columns) -> tuple[list[str | None], R
     """Texts, reasons against them, and sizes in bytes."""
     if columns.of_text is None:
         text = _large(column_at(batch, columns.text))
-        return *decoded(text), pc.fill_null(pc.binary_length(text), 0).to_numpy(
-            zero_copy_only=False
-        )
+        sizes = pc.fill_null(pc.binary_length(text), 0)
+        return *decoded(text), sizes.to_numpy(zero_copy_only=False)
     rows, reasons = named_values(batch, columns.of_text.names)
     texts = [columns.of_text.fill(row.get) for row in rows]
     return list(texts), reasons, np.array([len(text.encode()) for text in texts], np.int64)
 
 
 def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, ...]], Reasons]:
-    """What stands before the pieces of each row, and reasons against it."""
+    """The prefix of each row's pieces, and reasons against it."""
     if columns.before_pieces is None:
         return [], None
     rows, reasons = named_values(batch, columns.of_prefix)
@@ -74,4 +72,6 @@ def _prefixes(batch: pa.RecordBatch, columns: Columns) -> tuple[list[tuple[str, 
 
 
 def _large(text: pa.Array) -> pa.Array:
-    return text if pa.types.is_large_string(text.type) else text.cast(pa.large_string())
+    if pa.types.is_large_string(text.type):
+        return text
+    return text.cast(pa.large_string())

@@ -1,6 +1,4 @@
-"""What lies beside the files that a run takes, and is not taken: counted by folder and by
-reason.
-"""
+"""Counts of the files that no glob of a run takes, by folder and by reason."""
 
 import functools
 from collections import Counter
@@ -10,7 +8,9 @@ from typing import Any
 
 from transforms.storage.globs import Glob, folder_of, literal_part
 
-HIDDEN, HIDDEN_FOLDER, NO_ENDING = "hidden", "hidden folder", "without an ending"
+HIDDEN = "hidden"
+HIDDEN_FOLDER = "hidden folder"
+NO_ENDING = "without an ending"
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,9 @@ class Beside:
 
     @classmethod
     def of(cls, paths: Iterable[str], globs: frozenset[str], hidden: bool) -> "Beside":
-        """The counts of what lies beside the files of one glob, less what others of the run
-        take.
+        """Count the paths beside the files of one glob.
+
+        Paths that other `globs` of the run take are left out.
         """
         all_globs = _compiled(globs, hidden)
         folders: dict[str, Counter[str]] = {}
@@ -44,18 +45,16 @@ class Beside:
         return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
-def merged(found: Iterable[Any]) -> Beside:
-    """The counts among other elements of a plan as one; a folder that two globs look at counts
-    once.
+def merged(elements: Iterable[Any]) -> Beside:
+    """Join the counts among the elements of a plan.
+
+    A folder in which two globs looked counts once.
     """
-    return Beside(
-        {
-            folder: counts
-            for item in found
-            if isinstance(item, Beside)
-            for folder, counts in item.folders.items()
-        }
-    )
+    folders: dict[str, dict[str, int]] = {}
+    for element in elements:
+        if isinstance(element, Beside):
+            folders.update(element.folders)
+    return Beside(folders)
 
 
 @functools.lru_cache(1)
@@ -67,6 +66,10 @@ def _compiled(globs: frozenset[str], hidden: bool) -> tuple[Glob, ...]:
 def _reason(path: str, hidden: bool) -> str:
     name = path.rstrip("/").rpartition("/")[2]
     if name.startswith(".") and not hidden:
-        return HIDDEN_FOLDER if path.endswith("/") else HIDDEN
+        if path.endswith("/"):
+            return HIDDEN_FOLDER
+        return HIDDEN
     _, dot, ending = name.lstrip(".").rpartition(".")
-    return f".{ending.lower()}" if dot else NO_ENDING
+    if not dot:
+        return NO_ENDING
+    return f".{ending.lower()}"

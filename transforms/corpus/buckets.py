@@ -1,6 +1,4 @@
-"""Buckets: the row hashes cut into 2**bits equal ranges, each a unit, whatever files its rows are
-in.
-"""
+"""Buckets: 2**bits equal ranges of row hashes; each is a unit of rows from any files."""
 
 import hashlib
 import re
@@ -15,22 +13,23 @@ from transforms.base.arrow import hash_prefixes
 from transforms.base.entries import count
 from transforms.corpus.spans import BYTES_PER_TOKEN
 
-HEAVY = 4  # times the planned rows; above that a bucket is cut by id
+HEAVY = 4  # times the planned rows; a larger bucket is cut by id
 GROWTH = 2  # times the rows for which the number of buckets was chosen
 BUCKETS_PER_GROUP = 8
 GROUPS_WANTED = 64
 GROUP_BYTES = 128 << 20  # of text at most: Flink holds a group in memory
 BLOCK_ROWS = 384
-BLOCK_BYTES = 384 << 10  # of text: no need for more rows
-READS_LEAST = 32  # elements that read, each a block for every group
-READ_BYTES = 2 << 30  # of text in one of them, which may wait on the worker's disk
+BLOCK_BYTES = 384 << 10  # of text, enough for a block
+READS_LEAST = 32  # elements of the plan that read; each makes a block for every group
+READ_BYTES = 2 << 30  # of text in one such element, which may wait on the worker's disk
 NAME = re.compile(r"(\d{1,2})-([0-9a-f]+)(?:\.(\d+))?")
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """2**`bits` buckets for `rows` rows. They were chosen for `chosen_rows` of `chosen_tokens`
-    (estimated) in all.
+    """2**`bits` buckets for `rows` rows.
+
+    They were chosen for `chosen_rows` rows with `chosen_tokens` estimated tokens in all.
     """
 
     bits: Annotated[int, partial(count, most=32)]
@@ -40,14 +39,13 @@ class Buckets:
 
     @classmethod
     def choose(cls, rows: int, tokens: int, unit_tokens: int, least: int = 0) -> "Buckets":
-        """Buckets of a unit's size at most, on average; at least 2**`least` of them."""
-        return cls(
-            max(least, (max(1, -(-tokens // unit_tokens)) - 1).bit_length()), rows, rows, tokens
-        )
+        """Buckets of at most a unit's size on average; at least 2**`least` of them."""
+        units = max(1, -(-tokens // unit_tokens))
+        bits = max(least, (units - 1).bit_length())
+        return cls(bits, rows, rows, tokens)
 
     def for_rows(self, rows: int, tokens: int, unit_tokens: int) -> "Buckets":
-        """The same buckets for the rows of another run, or more of them where the rows have more
-        than doubled.
+        """Buckets for the rows of another run: the same, or more if rows have more than doubled.
 
         >>> first = Buckets.choose(rows=100, tokens=1000, unit_tokens=500)
         >>> [first.for_rows(rows, 10 * rows, 500).bits for rows in (10, 100, 200, 201, 500)]
@@ -69,19 +67,19 @@ class Buckets:
 
     @property
     def block_rows(self) -> int:
-        """The rows that a block should have on average: 384, so that few have less than 256; of
-        long texts 384 KB.
+        """The average number of rows for a block: 384, so that few blocks have less than 256.
+
+        For long texts, this is the number of rows with 384 KB of text.
         """
         return max(1, min(BLOCK_ROWS, int(BLOCK_BYTES / max(1.0, self.row_bytes))))
 
     @property
     def per_group(self) -> int:
-        """The number of buckets that travel together, and are embedded one after the other: a power
-        of two.
+        """The number of buckets that are shuffled and embedded as one group: a power of two.
 
-        Eight, as far as that leaves 64 groups to spread; of a large corpus more, up to 128 MB of
-        text, so that those who read it do not have to read too much before each group has a block's
-        rows.
+        It is eight, or less if there would be fewer than 64 groups. For a large corpus it is more,
+        up to 128 MB of text, so that a reader does not have to read too much before each group has
+        the rows of a block.
 
         >>> bits = (4, 8, 12, 16, 20, 24)
         >>> [Buckets(n, 2600 << n, 2600 << n, 250_000 << n).per_group for n in bits]
@@ -104,12 +102,11 @@ class Buckets:
         return self.count // self.per_group
 
     def name(self, bucket: int) -> str:
-        """The name of the unit that is a bucket."""
+        """The name of a bucket's unit."""
         return Bucket(self.bits, bucket).name
 
     def pieces(self, rows: float) -> int:
-        """The number of pieces into which a bucket of so many rows is cut: one unless it is heavy,
-        else a power of two.
+        """The number of pieces of a bucket of so many rows: a power of two, 1 unless it is heavy.
 
         >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]
         [1, 1, 8, 16]
@@ -121,15 +118,16 @@ class Buckets:
 
 
 def buckets_of(hashes: np.ndarray, bits: int) -> np.ndarray:
-    """int64 [n], the bucket of each row hash (uint8 [n, 16]): its first bits."""
+    """The bucket of each row hash, uint8 [n, 16]: its first bits; int64 [n]."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
     return (hash_prefixes(hashes) >> np.uint64(64 - bits)).astype(np.int64)
 
 
 def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
-    """(number, rows) of each of so many buckets that has rows: those, int64 in order, whose
-    `bucket` is that number.
+    """Yield (number, rows) of each bucket with rows; `bucket` [n] has the number of each row.
+
+    Rows are int64, in order.
     """
     numbers = bucket.astype(np.int64, copy=False)
     ends = np.cumsum(np.bincount(numbers, minlength=buckets))
@@ -139,16 +137,14 @@ def in_buckets(bucket: np.ndarray, buckets: int) -> Iterator[tuple[int, np.ndarr
 
 
 def piece_of(row_id: str, pieces: int) -> int:
-    """The number of the piece of a heavy bucket that a row belongs to: the first bits of its id's
-    hash.
-    """
+    """The number of a row's piece of a heavy bucket: the first bits of its id's hash."""
     first = int.from_bytes(hashlib.blake2b(row_id.encode(), digest_size=8).digest(), "big")
     return first * pieces >> 64
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One of 2**`bits` buckets; `piece` is None where it is whole."""
+    """A bucket among 2**`bits`, or one of its pieces; `piece` is None for the whole bucket."""
 
     bits: int
     number: int
@@ -164,7 +160,7 @@ class Bucket:
         return f"{self.bits}-{self.number:0{max(1, -(-self.bits // 4))}x}"
 
     def at(self, bits: int) -> range:
-        """The numbers of those of 2**`bits` buckets that have hashes in common with it.
+        """The numbers of the buckets among 2**`bits` that share hashes with this one.
 
         >>> Bucket(3, 5).at(2), Bucket(3, 5).at(3), Bucket(3, 5).at(4)
         (range(2, 3), range(5, 6), range(10, 12))
@@ -177,12 +173,15 @@ class Bucket:
 
 
 def parse_name(unit: str) -> Bucket | None:
-    """The bucket that a unit is, or is a piece of; None for a unit of a file.
+    """The bucket, or piece of a bucket, that a unit is; None for a unit of a file.
 
     >>> parse_name("6-0a.3"), parse_name("0123456789abcdef-000000000000")
     (Bucket(bits=6, number=10, piece=3), None)
     """
-    found = NAME.fullmatch(unit)
-    if found is None:
+    match = NAME.fullmatch(unit)
+    if match is None:
         return None
-    return Bucket(int(found[1]), int(found[2], 16), None if found[3] is None else int(found[3]))
+    bucket = Bucket(int(match[1]), int(match[2], 16))
+    if match[3] is None:
+        return bucket
+    return replace(bucket, piece=int(match[3]))

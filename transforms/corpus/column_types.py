@@ -219,7 +219,9 @@ def _word_for_value(value: Any) -> str:
         return "bool"
     if isinstance(value, int):
         return "int" if _LEAST <= value <= _MOST else "str"  # text keeps all digits
-    return "float" if isinstance(value, float) else "str"
+    if isinstance(value, float):
+        return "float"
+    return "str"
 
 
 def word_for_numbers(texts: Sequence[str]) -> str | None:
@@ -232,14 +234,14 @@ def word_for_numbers(texts: Sequence[str]) -> str | None:
     return None
 
 
-def can_read(found: pa.DataType, kind: ColumnType) -> bool:
+def can_read(arrow_type: pa.DataType, kind: ColumnType) -> bool:
     """Whether a column of an Arrow type can be read as a type, apart from invalid values."""
-    found = _plain(found)
-    if _is_text(found) or _casts(found, kind) or pa.types.is_null(found):
+    arrow_type = _plain(arrow_type)
+    if is_string(arrow_type) or _casts(arrow_type, kind) or pa.types.is_null(arrow_type):
         return True
     if kind.word == "str":
-        return not _is_bytes(found)
-    return kind.word == "bool" and pa.types.is_integer(found)
+        return not is_bytes(arrow_type)
+    return kind.word == "bool" and pa.types.is_integer(arrow_type)
 
 
 def as_type(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
@@ -279,39 +281,48 @@ def read_texts(
     return values, reasons
 
 
-def _plain(found: pa.DataType) -> pa.DataType:
-    return found.value_type if pa.types.is_dictionary(found) else found
+def _plain(arrow_type: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(arrow_type):
+        return arrow_type.value_type
+    return arrow_type
 
 
-def _is_text(found: pa.DataType) -> bool:
+def is_string(arrow_type: pa.DataType | None) -> bool:
+    """Whether a column of this type holds text (dictionary-encoded text included)."""
+    if arrow_type is None:
+        return False
+    arrow_type = _plain(arrow_type)
     return (
-        pa.types.is_string(found)
-        or pa.types.is_large_string(found)
-        or pa.types.is_string_view(found)
+        pa.types.is_string(arrow_type)
+        or pa.types.is_large_string(arrow_type)
+        or pa.types.is_string_view(arrow_type)
     )
 
 
-def _is_bytes(found: pa.DataType) -> bool:
+def is_bytes(arrow_type: pa.DataType) -> bool:
+    """Whether a column of this type holds bytes of any length."""
     return (
-        pa.types.is_binary(found)
-        or pa.types.is_large_binary(found)
-        or pa.types.is_binary_view(found)
+        pa.types.is_binary(arrow_type)
+        or pa.types.is_large_binary(arrow_type)
+        or pa.types.is_binary_view(arrow_type)
     )
 
 
-def _casts(found: pa.DataType, kind: ColumnType) -> bool:
+def _casts(arrow_type: pa.DataType, kind: ColumnType) -> bool:
     """Whether Arrow can cast one type to the other: numbers to numbers, times to times."""
     if kind.word in ("int", "float"):
         return (
-            pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)
+            pa.types.is_integer(arrow_type)
+            or pa.types.is_floating(arrow_type)
+            or pa.types.is_decimal(arrow_type)
         )
     if kind.word == "date":
-        return pa.types.is_date(found)
+        return pa.types.is_date(arrow_type)
     if kind.word == "timestamp":
-        return pa.types.is_timestamp(found) or pa.types.is_date(found)
+        return pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type)
     if kind.word == "str":
-        return _is_text(found)
-    return pa.types.is_boolean(found)
+        return is_string(arrow_type)
+    return pa.types.is_boolean(arrow_type)
 
 
 def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reasons]:
@@ -326,8 +337,10 @@ def _cast(column: pa.Array, name: str, kind: ColumnType) -> tuple[pa.Array, Reas
         cast = [_cast_or_null(value, kind) for value in column]
     reasons: list[str | None] = []
     for before, after in zip(column, cast, strict=True):
-        is_invalid = before.is_valid and not after.is_valid
-        reasons.append(not_of_type(name, kind) if is_invalid else None)
+        reason = None
+        if before.is_valid and not after.is_valid:
+            reason = not_of_type(name, kind)
+        reasons.append(reason)
     return pa.array(cast, kind.arrow), reasons
 
 

@@ -1,6 +1,7 @@
-"""Values of a batch's columns as text, and the reasons against those that cannot be used."""
+"""Values of a batch's columns as text, and reasons against values that cannot be used."""
 
 import uuid
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -11,55 +12,61 @@ NOT_UTF8 = "not UTF-8"
 KEPT_NOT_UTF8 = "kept column not UTF-8"
 KEPT_NULL_LIST = "kept column null, which lists of a fixed number cannot be in Parquet"
 
-Reasons = list[str | None] | None  # None: nothing against any row
+Reasons = list[str | None] | None  # None if no row has a reason
 
 
 def named_values(
     batch: pa.RecordBatch, names: tuple[str, ...]
 ) -> tuple[list[dict[str, str | None]], Reasons]:
-    """The values of those columns that are there as text, row by row, and reasons against them."""
+    """The values of the existing columns as text, row by row, and reasons against them."""
     values: dict[str, list[str | None]] = {}
     reasons: Reasons = None
     for name in names:
         if type_at(batch.schema, name) is not None:
             values[name], others = values_as_text(column_at(batch, name))
             reasons = first_reasons(reasons, others)
-    return [
-        {name: column[row] for name, column in values.items()} for row in range(batch.num_rows)
-    ], reasons
+    rows = range(batch.num_rows)
+    return [{name: column[row] for name, column in values.items()} for row in rows], reasons
 
 
 def values_as_text(column: pa.Array) -> tuple[list[str | None], Reasons]:
-    """Values for a template, and reasons against them: lists and structs as JSON, all else as ids
-    are.
+    """Values for a template, and reasons against them.
+
+    Lists and structs are JSON, all other values as ids.
     """
     if not pa.types.is_nested(column.type):
         return decoded(as_strings(column))
     faults = kept_faults(column)
-    bad = faults or [None] * len(column)
-    texts = [
-        None if fault else value_as_text(value.as_py())
-        for value, fault in zip(column, bad, strict=True)
-    ]
-    return texts, [fault and NOT_UTF8 for fault in bad] if faults else None
+    if faults is None:
+        return [value_as_text(value) for value in column.to_pylist()], None
+    texts: list[str | None] = []
+    for value, fault in zip(column, faults, strict=True):
+        text = None
+        if not fault:
+            text = value_as_text(value.as_py())
+        texts.append(text)
+    return texts, [fault and NOT_UTF8 for fault in faults]
 
 
 def as_strings(ids: pa.Array) -> pa.Array:
-    """Ids as text: integers in decimal, UUIDs as 8-4-4-4-12 hex digits, other bytes of a fixed
-    number in hex.
+    """Ids as text: integers in decimal, UUIDs as 8-4-4-4-12 hex digits.
+
+    Other bytes of a fixed number are in hex.
     """
     if isinstance(ids.type, pa.UuidType):
-        values = ids.storage.to_pylist()
-        return pa.array(
-            [None if value is None else str(uuid.UUID(bytes=value)) for value in values],
-            pa.large_string(),
-        )
+        return _convert_bytes(ids.storage, lambda value: str(uuid.UUID(bytes=value)))
     if pa.types.is_fixed_size_binary(ids.type):
-        values = ids.to_pylist()
-        return pa.array(
-            [None if value is None else value.hex() for value in values], pa.large_string()
-        )
+        return _convert_bytes(ids, bytes.hex)
     return ids.cast(pa.large_string())
+
+
+def _convert_bytes(column: pa.Array, convert: Callable[[bytes], str]) -> pa.Array:
+    texts = []
+    for value in column.to_pylist():
+        if value is not None:
+            value = convert(value)
+        texts.append(value)
+    return pa.array(texts, pa.large_string())
 
 
 def first_reasons(reasons: Reasons, others: Reasons) -> Reasons:
@@ -70,14 +77,22 @@ def first_reasons(reasons: Reasons, others: Reasons) -> Reasons:
 
 
 def kept_faults(column: pa.Array) -> Reasons:
-    """Reasons against kept values that no reader of the shard could decode."""
+    """Reasons against kept values that readers of the shard could not decode."""
     if pa.types.is_fixed_size_list(column.type) and column.null_count:
-        return [KEPT_NULL_LIST if null else None for null in column.is_null().to_pylist()]
+        return _reasons(column.is_null().to_pylist(), KEPT_NULL_LIST)
     try:
         column.validate(full=True)
         return None
     except pa.ArrowInvalid:
-        return [None if _decodes(value) else KEPT_NOT_UTF8 for value in column]
+        return _reasons([not _decodes(value) for value in column], KEPT_NOT_UTF8)
+
+
+def _reasons(is_bad: list[bool], reason: str) -> list[str | None]:
+    reasons: list[str | None] = [None] * len(is_bad)
+    for place, bad in enumerate(is_bad):
+        if bad:
+            reasons[place] = reason
+    return reasons
 
 
 def _decodes(value: pa.Scalar) -> bool:
@@ -89,21 +104,25 @@ def _decodes(value: pa.Scalar) -> bool:
 
 
 def decoded(text: pa.Array) -> tuple[list[str | None], Reasons]:
-    """Texts and reasons; files written by careless tools hold strings that are not UTF-8."""
+    """Texts and reasons against them; some tools write strings that are not UTF-8."""
     try:
         return text.to_pylist(), None
     except UnicodeDecodeError:
-        pairs = [
-            (None, None) if b is None else decode(b)
-            for b in text.cast(pa.large_binary()).to_pylist()
-        ]
-        return [text for text, _ in pairs], [reason for _, reason in pairs]
+        texts: list[str | None] = []
+        reasons: list[str | None] = []
+        for value in text.cast(pa.large_binary()).to_pylist():
+            if value is None:
+                texts.append(None)
+                reasons.append(None)
+                continue
+            own_text, reason = decode(value)
+            texts.append(own_text)
+            reasons.append(reason)
+        return texts, reasons
 
 
 def decode(line: bytes) -> tuple[str, str | None]:
-    """Bytes as text and no reason; of those that are not UTF-8 an excerpt, and the reason against
-    them.
-    """
+    """Bytes as text without a reason; if they are not UTF-8, an excerpt and the reason."""
     try:
         return line.decode("utf8"), None
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from transforms.base.arrow import parquet_bytes, without_views
 from transforms.base.errors import OptionError
 from transforms.base.values import nearest
-from transforms.corpus.column_types import ColumnType
+from transforms.corpus.column_types import ColumnType, is_string
 from transforms.corpus.files import InputFile
 
 ITS_COLUMNS = "its columns"
@@ -138,29 +138,11 @@ def can_be_kept(kind: pa.DataType) -> bool:
     return True
 
 
-def is_string(found: pa.DataType | None) -> bool:
-    """Whether a column of this type holds text (dictionary-encoded text included)."""
-    if found is not None and pa.types.is_dictionary(found):
-        found = found.value_type
-    return found is not None and (
-        pa.types.is_string(found)
-        or pa.types.is_large_string(found)
-        or pa.types.is_string_view(found)
-    )
-
-
-def is_bytes(found: pa.DataType) -> bool:
-    """Whether a column of this type holds bytes of any length."""
-    return (
-        pa.types.is_binary(found)
-        or pa.types.is_large_binary(found)
-        or pa.types.is_binary_view(found)
-    )
-
-
-def is_id(found: pa.DataType | None) -> bool:
+def is_id(arrow_type: pa.DataType | None) -> bool:
     """Whether the values of a column of this type can be ids."""
-    if found is None or is_string(found):
-        return found is not None
-    is_number_or_bytes = pa.types.is_integer(found) or pa.types.is_fixed_size_binary(found)
-    return is_number_or_bytes or isinstance(found, pa.UuidType)
+    if arrow_type is None or is_string(arrow_type):
+        return arrow_type is not None
+    is_number_or_bytes = pa.types.is_integer(arrow_type) or pa.types.is_fixed_size_binary(
+        arrow_type
+    )
+    return is_number_or_bytes or isinstance(arrow_type, pa.UuidType)

@@ -1,4 +1,4 @@
-"""The rows of spans, counted where no footer says how many there are."""
+"""Count the rows of spans whose files have no footer with the number."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,17 +10,20 @@ from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.lines import whole
 from transforms.corpus.spans import Span
 
-HEAD = 1 << 22  # uncompressed bytes by which the rows of a span are estimated
+HEAD = 1 << 22  # uncompressed bytes from which the rows of a span are estimated
 
 
 def count_rows(span: Span) -> int:
-    """The number of rows in a span. Raises SentenceBeamError naming a file that cannot be read."""
-    return span.rows if span.rows is not None else reader_of(span.file).count_rows(span)
+    """The number of rows in a span. Raises SentenceBeamError naming an unreadable file."""
+    if span.rows is not None:
+        return span.rows
+    return reader_of(span.file).count_rows(span)
 
 
 def count_up_to(span: Span, most: int) -> int:
-    """The number of rows in a span, or `most` if it has more, which are not read. Raises as
-    `count_rows` does.
+    """The number of rows in a span, or `most` if it has more, which are not read.
+
+    Raises as `count_rows`.
     """
     if span.rows is not None:
         return min(span.rows, most)
@@ -28,23 +31,27 @@ def count_up_to(span: Span, most: int) -> int:
 
 
 def rows_about(span: Span) -> float | None:
-    """About how many rows a span has, by its first megabytes; None for formats where that does not
-    tell.
+    """Estimate the rows of a span from its first megabytes; None for formats that need all of it.
 
     Raises SentenceBeamError naming a file that cannot be read.
     """
-    file, stop = span.file, span.stop
+    file = span.file
+    stop = span.stop
     reader = reader_of(file)
     if span.rows is not None:
         return span.rows
     if not reader.counts_in_head:
         return None
     if not reader.is_by_line and stop is not None:
-        return stop - span.start  # these count rows, not bytes
-    size = (file.size if stop is None else stop) - span.start
-    most = HEAD if stop is None else min(HEAD, size)
+        return stop - span.start  # rows, not bytes
+    size = file.size - span.start
+    most = HEAD
+    if stop is not None:
+        size = stop - span.start
+        most = min(HEAD, size)
     with open_unchanged(file) as raw:
-        raw.seek(0 if file.compression else span.start)
+        if not file.compression:
+            raw.seek(span.start)
         head = b"".join(whole(file, _blocks_of_head(decompressed(file, raw), most)))
         read = raw.tell() - span.start
     if stop is not None:
@@ -55,7 +62,7 @@ def rows_about(span: Span) -> float | None:
 
 
 def _blocks_of_head(reader: BinaryIO, most: int) -> Iterator[bytes]:
-    """Uncompressed bytes until they are as many, or a few more."""
+    """Yield uncompressed bytes, up to `most` or a few more."""
     read = 0
     while read < most and (block := reader.read(most - read)):
         yield block
@@ -63,19 +70,21 @@ def _blocks_of_head(reader: BinaryIO, most: int) -> Iterator[bytes]:
 
 
 def limit_spans(spans: list[Span], limit: int) -> list[Span]:
-    """The spans that hold the first `limit` rows; files are read up to there where their rows have
-    to be counted.
+    """The spans with the first `limit` rows.
+
+    Files whose rows have to be counted are read to this limit.
     """
-    kept = []
+    limited = []
     for span in spans:
         if limit <= 0:
             break
-        known = span.rows is not None
-        span = _cut(span, limit)
-        limit -= span.rows or 0
-        # How many rows were counted is known by now, but is not the plan's to promise.
-        kept.append(span if known else replace(span, rows=None))
-    return kept
+        first = _cut(span, limit)
+        limit -= first.rows or 0
+        # The plan does not promise a number that the file does not state.
+        if span.rows is None:
+            first = replace(first, rows=None)
+        limited.append(first)
+    return limited
 
 
 def _cut(span: Span, limit: int) -> Span:
@@ -84,7 +93,8 @@ def _cut(span: Span, limit: int) -> Span:
         return replace(
             span, rows=rows, stop=span.start + rows, tokens=span.tokens * rows // span.rows
         )
-    rows, stop = 0, span.stop
+    rows = 0
+    stop = span.stop
     for start in reader_of(span.file).row_starts(span):
         if rows == limit:
             stop = start

@@ -311,7 +311,9 @@ def _text_of_head(file: InputFile) -> tuple[str, str, bool]:
 
 def _line_end(text: str) -> str:
     """Return the end of lines, as in `Dialect.line_end`."""
-    return "" if "\r" in text and "\n" not in text else "\n"
+    if "\r" in text and "\n" not in text:
+        return ""
+    return "\n"
 
 
 def _lines_of(text: str, dialect: Dialect) -> Iterator[str]:

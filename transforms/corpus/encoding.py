@@ -8,26 +8,32 @@ UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def encoding_of(head: bytes) -> str:
-    """The encoding that a byte order mark at the head of a file says; UTF-8 without one.
+    """The encoding by the byte order mark at the head of a file; UTF-8 without one.
 
-    It decides for CSV, TSV and JSON. Text, documents and JSON lines are cut by bytes, and UTF-8
-    alone.
+    This is for CSV, TSV and JSON. Text, documents and JSON lines are always UTF-8, because they are
+    cut by bytes.
     """
     if head.startswith(BOM):
         return "utf-8-sig"
-    return "utf-16" if head.startswith(UTF16_BOMS) else "utf-8"
+    if head.startswith(UTF16_BOMS):
+        return "utf-16"
+    return "utf-8"
 
 
 def errors_of(encoding: str) -> str:
-    """Python's word for how to decode bytes that are wrong: as lone surrogates in UTF-8, whose rows
-    are rejected.
+    """Python's word for decoding wrong bytes.
+
+    In UTF-8 they become lone surrogates, so that their rows are rejected.
     """
-    return "surrogateescape" if encoding.startswith("utf-8") else "strict"
+    if encoding.startswith("utf-8"):
+        return "surrogateescape"
+    return "strict"
 
 
 def refuse_utf16(file: InputFile, head: bytes) -> None:
-    """Raise SentenceBeamError for a mark of UTF-16: most of such text would pass for UTF-8 with NUL
-    bytes.
+    """Raise SentenceBeamError for a byte order mark of UTF-16.
+
+    Most text in UTF-16 would be accepted as UTF-8 with NUL bytes.
     """
     if head.startswith(UTF16_BOMS):
         raise SentenceBeamError(

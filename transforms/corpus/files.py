@@ -1,6 +1,4 @@
-"""Input files: relative paths, compression, and the check that a file is still the one that was
-planned.
-"""
+"""Input files: relative paths, compression, and checks that a file is still the planned one."""
 
 import bz2
 import contextlib
@@ -20,22 +18,22 @@ from transforms.base.errors import InputChangedError, OptionError, SentenceBeamE
 from transforms.storage.base import BLOCK
 from transforms.storage.globs import literal_part
 
-STDIN = "stdin"  # the name, but for its ending, of the file that holds standard input
-PACKED_AT_ONCE = 1 << 10  # bytes of zstd: 32 MB at most
-BROKEN = "link to nothing"  # the version of a file that cannot be there
+STDIN = "stdin"  # stem of the name of the file that holds standard input
+PACKED_AT_ONCE = 1 << 10  # bytes of zstd, at most 32 MB of text
+BROKEN = "link to nothing"  # the version of a broken link
 
 
 @by_values
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """One input file as it was when the run listed it.
+    """An input file as the run listed it.
 
-    `path` is the full path, `relative` the name that ids and units are made from; `checksum` is of
-    the content, `version` of this very file (see storage.Entry); `compression` is a suffix or "".
-    `delimiter` is what CSV and TSV are to be read by, None where the file tells. `before` begin the
-    names of the last snapshot's units that may hold its texts: of the file of this name, then of
-    one with the same bytes; "" where there is none. `types` are the words for the types of kept
-    columns that the plan found out from the files, by name.
+    `path` is the full path, `relative` the name from which ids and units are made. `checksum` is
+    that of the content, `version` that of this very file (see storage.Entry). `compression` is a
+    suffix or "". `delimiter` is the requested one for CSV and TSV; None means that the file
+    decides. `before` are the beginnings of names of the last snapshot's units that may hold the
+    file's texts: of the file of this name, then of one with the same bytes; "" without one. `types`
+    are the words for the types of kept columns that the plan found in the files, by name.
     """
 
     path: str
@@ -61,12 +59,12 @@ class InputFile:
 
 
 def key_of(relative: str) -> str:
-    """First 16 hex digits of sha256(relative path): a file's part of its units' names."""
+    """The first 16 hex digits of sha256(relative path): a file's part of its units' names."""
     return hashlib.sha256(relative.encode()).hexdigest()[:16]
 
 
 def fixed_part(pattern: str) -> str:
-    """The deepest folder before the first wildcard, with its final slash ("" where there is none).
+    """The deepest folder before the first wildcard, with its final slash, or "".
 
     >>> fixed_part("/data/en/*.parquet"), fixed_part("/data/en/a.txt"), fixed_part("gs://b/x-?/y")
     ('/data/en/', '/data/en/', 'gs://b/')
@@ -76,24 +74,27 @@ def fixed_part(pattern: str) -> str:
 
 
 def split_compression(name: str) -> tuple[str, str]:
-    """The name of a file without the suffix of a compression, and that suffix ("" if it has none).
+    """The name of a file without the suffix of a compression, and the suffix or "".
 
     >>> split_compression("en/a.txt.gz"), split_compression("a.parquet")
     (('en/a.txt', '.gz'), ('a.parquet', ''))
     """
     suffix = name[name.rfind(".") :]
-    return (name.removesuffix(suffix), suffix) if suffix in _READERS else (name, "")
+    if suffix in _READERS:
+        return name.removesuffix(suffix), suffix
+    return name, ""
 
 
 def ending_of(path: str) -> str:
-    """The ending of a file's name, that of a compression included."""
+    """The ending of a file's name, including that of a compression."""
     stem, compression = split_compression(path)
     return "." + stem.rpartition(".")[2] + compression
 
 
 def is_utf8(text: str | None) -> bool:
-    """Whether a text can be encoded: lone surrogates, which JSON and file names can bring,
-    cannot.
+    """Whether a text can be encoded.
+
+    JSON and file names can have lone surrogates, which cannot.
     """
     try:
         (text or "").encode("utf8")
@@ -103,7 +104,7 @@ def is_utf8(text: str | None) -> bool:
 
 
 def check_distinct(files: list[InputFile]) -> None:
-    """Refuse two files that share a relative path: their units and ids would share names."""
+    """Raise OptionError if two files share a relative path, since units would share names."""
     seen: dict[str, str] = {}
     for file in files:
         other = seen.setdefault(file.relative, file.path)
@@ -116,16 +117,16 @@ def check_distinct(files: list[InputFile]) -> None:
 
 
 def broken_link(path: str) -> SentenceBeamError:
-    """The error of a link to nothing."""
+    """The error for a broken link."""
     return SentenceBeamError(
         f"{path} is a link to a file that is not there; mend the link or remove it"
     )
 
 
 def check_unchanged(file: InputFile) -> None:
-    """Raise InputChangedError where the file may not be the one planned any more."""
+    """Raise InputChangedError if the file may not be the planned one any more."""
     if storage.storage_of(file.path).pins:
-        return  # whoever read it read that one
+        return  # this storage only reads the planned version
     entry = storage.storage_of(file.path).stat(file.path)
     if entry is None:
         raise InputChangedError(
@@ -139,8 +140,9 @@ def check_unchanged(file: InputFile) -> None:
 
 @contextlib.contextmanager
 def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
-    """The file's bytes as stored; raises InputChangedError if it is replaced before or while it is
-    read.
+    """The file's bytes as stored.
+
+    Raises InputChangedError if the file is replaced before or while it is read.
     """
     check_unchanged(file)
     with storage.storage_of(file.path).open(file.path, file.entry) as f:
@@ -149,24 +151,25 @@ def open_unchanged(file: InputFile) -> Iterator[BinaryIO]:
 
 
 class _ZstdReader(io.RawIOBase):
-    """zstd frames one after the other; a truncated last frame raises EOFError, as gzip's reader
-    does.
+    """Reader of consecutive zstd frames; a truncated last one raises EOFError, as with gzip.
 
-    A few packed bytes are unpacked at a time, since they may hold 32,768 times as many.
+    It unpacks a few packed bytes at a time, since they may hold 32,768 times as many.
     """
 
     def __init__(self, raw: BinaryIO):
         self._raw = raw
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._started = False
-        self._block, self._at = b"", 0
+        self._block = b""
+        self._at = 0
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """About `size` uncompressed bytes, or a block; fewer before the end."""
-        parts, wanted = [], BLOCK if size < 0 else size
+        """About `size` uncompressed bytes, or a block if it is negative; fewer at the end."""
+        parts = []
+        wanted = BLOCK if size < 0 else size
         while wanted > 0 and (packed := self._packed()):
             parts.append(self._feed(packed))
             wanted -= len(parts[-1])
@@ -176,10 +179,12 @@ class _ZstdReader(io.RawIOBase):
         return data
 
     def _packed(self) -> bytes:
-        """A few of the packed bytes that come next, none at the end."""
+        """The next few packed bytes; none at the end."""
         if self._at == len(self._block):
-            self._block, self._at = self._raw.read(BLOCK), 0
-        start, self._at = self._at, min(self._at + PACKED_AT_ONCE, len(self._block))
+            self._block = self._raw.read(BLOCK)
+            self._at = 0
+        start = self._at
+        self._at = min(self._at + PACKED_AT_ONCE, len(self._block))
         return self._block[start : self._at]
 
     def _feed(self, packed: bytes) -> bytes:
@@ -202,4 +207,6 @@ _READERS: dict[str, Callable[..., Any]] = {
 
 def decompressed(file: InputFile, raw: BinaryIO) -> BinaryIO:
     """A sequential reader of a file's uncompressed bytes."""
-    return cast(BinaryIO, _READERS[file.compression](raw)) if file.compression else raw
+    if file.compression:
+        return cast(BinaryIO, _READERS[file.compression](raw))
+    return raw

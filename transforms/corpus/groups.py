@@ -1,4 +1,4 @@
-"""Groups of small files that share units, so that a thousand tiny files do not make as many shards.
+"""Groups of small files that share units, so that thousands of tiny files make few shards.
 
 A file's group is the first bits of the hash of its relative path: a new or changed file touches one
 group.
@@ -64,7 +64,9 @@ AnySpan = Span | GroupSpan
 
 def spans_of(span: AnySpan) -> tuple[Span, ...]:
     """Return the spans of single files in a span."""
-    return span.spans if isinstance(span, GroupSpan) else (span,)
+    if isinstance(span, GroupSpan):
+        return span.spans
+    return (span,)
 
 
 def is_small(file: InputFile, unit_tokens: int) -> bool:
@@ -114,7 +116,9 @@ def bits_of(unit: str) -> int | None:
     (6, None, None)
     """
     match = NAME.fullmatch(unit)
-    return int(match[1]) if match else None
+    if match is None:
+        return None
+    return int(match[1])
 
 
 def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:

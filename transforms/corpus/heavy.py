@@ -1,6 +1,4 @@
-"""The rows of heavy buckets, of which a text is in very many rows, on their way to the pieces that
-share them.
-"""
+"""Cut heavy buckets, in which many rows have the same text, into the pieces that share them."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,28 +17,30 @@ PIECE = "number of the piece"  # a column while rows wait
 def cut(
     packed: Iterable[bytes], buckets: Buckets, heavy: dict[int, int]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """(bucket, piece, block) for the rows of blocks that are in heavy buckets, which have so many
-    pieces each.
+    """Yield (bucket, piece, block) for the rows in heavy buckets; `heavy` has their pieces.
 
-    A piece gets one block of all its rows, since most blocks have few rows for each of many pieces.
-    More rows than may be in memory wait on disk.
+    A piece gets one block of all its rows, since most given blocks have few rows for each of many
+    pieces. Rows wait on disk if they do not fit in memory.
     """
     pieces = [(bucket, k) for bucket, count in heavy.items() for k in range(count)]
     parts = min(len(pieces), SPILLED_PARTS)
     held: list[pa.Table] = []
-    size, spill = 0, None
+    size = 0
+    spill = None
     for data in packed:
         held.append(_heavy_rows(data, buckets, heavy))
         size += held[-1].nbytes
         if size > HELD_BYTES:
             spill = spill or WaitingRows(parts)
             _write_down(held, spill, parts, len(pieces))
-            held, size = [], 0
-    if spill is None:
-        tables = iter([pa.concat_tables(held)] if held else [])
-    else:
+            held = []
+            size = 0
+    tables: Iterator[pa.Table] = iter(())
+    if spill is not None:
         _write_down(held, spill, parts, len(pieces))
         tables = (table for _, table in spill.read() if table is not None)
+    elif held:
+        tables = iter([pa.concat_tables(held)])
     for table in tables:
         for number, rows in _by_piece(table):
             yield *pieces[number], pack(rows.drop_columns([PIECE]))
@@ -54,29 +54,26 @@ def without(data: bytes, buckets: Buckets, heavy: Iterable[int]) -> bytes:
 
 
 def _heavy_rows(data: bytes, buckets: Buckets, heavy: dict[int, int]) -> pa.Table:
-    """The rows of a block that are in heavy buckets, with the texts of these only, and the number
-    of each one's piece.
+    """The rows of a block in heavy buckets, only with their texts, and the number of their piece.
 
     Pieces are numbered through all heavy buckets.
     """
     table = pa.ipc.open_stream(data).read_all()
     bucket = buckets_of(as_hashes(table.column("hash")), buckets.bits)
     places = np.flatnonzero(np.isin(bucket, list(heavy)))
-    table, bucket = (
-        pa.ipc.open_stream(pack(table.take(pa.array(places)))).read_all(),
-        bucket[places],
-    )
-    names = (i if i is not None else f"{file}#{row}" for i, file, row in _whereabouts(table))
+    table = pa.ipc.open_stream(pack(table.take(pa.array(places)))).read_all()
+    bucket = bucket[places]
     firsts = dict(zip(heavy, np.cumsum([0, *heavy.values()]).tolist(), strict=False))
-    number = [
-        firsts[b] + piece_of(name, heavy[b]) for name, b in zip(names, bucket.tolist(), strict=True)
-    ]
-    return table.append_column(PIECE, pa.array(number, pa.int64()))
+    numbers = []
+    for name, own in zip(_names(table), bucket.tolist(), strict=True):
+        numbers.append(firsts[own] + piece_of(name, heavy[own]))
+    return table.append_column(PIECE, pa.array(numbers, pa.int64()))
 
 
 def _write_down(held: list[pa.Table], spill: WaitingRows, parts: int, pieces: int) -> None:
-    """Move rows to disk, those of neighbouring pieces together, and with each part only the texts
-    that it has.
+    """Move rows to disk, those of neighbouring pieces together.
+
+    Each part has only the texts of its rows.
     """
     if not held:
         return
@@ -88,7 +85,7 @@ def _write_down(held: list[pa.Table], spill: WaitingRows, parts: int, pieces: in
 
 
 def _by_piece(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """(number of a piece, its rows) for those that have rows."""
+    """Yield (number, rows) of each piece with rows."""
     table = table.unify_dictionaries().combine_chunks()
     table = table.take(pc.sort_indices(table, sort_keys=[(PIECE, "ascending")]))
     numbers, starts = np.unique(table.column(PIECE).to_numpy(), return_index=True)
@@ -98,5 +95,8 @@ def _by_piece(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield number, table.slice(start, stop - start)
 
 
-def _whereabouts(table: pa.Table) -> Iterator[tuple[str | None, str, int]]:
-    return zip(*(table.column(name).to_pylist() for name in ("id", "file", "row")), strict=True)
+def _names(table: pa.Table) -> Iterator[str]:
+    """Yield the id of each row, or its file and row if it has none."""
+    columns = (table.column(name).to_pylist() for name in ("id", "file", "row"))
+    for row_id, file, row in zip(*columns, strict=True):
+        yield f"{file}#{row}" if row_id is None else row_id

@@ -1,5 +1,6 @@
-"""Input that a Python program gives: names of files, or rows as data frames, tables, columns, texts
-or dicts.
+"""Input from a Python program: names of files, or rows.
+
+Rows are data frames, tables, columns, texts or dicts.
 """
 
 import glob
@@ -19,10 +20,10 @@ from transforms.corpus.lakes import is_table
 TEXT = "text"
 ROWS_IN_A_GROUP = 10_000
 NOT_IN_NAMES = set("/*?[]{}")
-LONGEST_NAME = 200  # bytes; file systems take 255, and what is made of it has a suffix
-DIGITS = 16  # of the sha256 by which a batch without a name is named
+LONGEST_NAME = 200  # bytes; file systems allow 255, and a suffix is added
+DIGITS = 16  # of the sha256 that names a batch without a name
 STORED = ("gs://", "s3://")
-_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # of a data frame of pandas
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # the index of a pandas data frame
 _VIEWS = {
     pa.string_view(): pa.string(),
     pa.large_string(): pa.string(),
@@ -31,8 +32,10 @@ _VIEWS = {
 
 
 class ArrowStream(Protocol):
-    """Whatever gives Arrow data: data frames and columns of pandas and Polars, tables of Arrow,
-    relations of DuckDB.
+    """An object with Arrow data.
+
+    Among them are data frames and columns of pandas and Polars, tables of Arrow, relations of
+    DuckDB.
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
@@ -43,18 +46,20 @@ Files: TypeAlias = StrPath | Iterable[os.PathLike[str]]
 
 
 def input_of(given: Rows | Files) -> tuple[str, ...] | pa.Table:
-    """The files that are named by a pattern, a path or several paths; else the rows, as a table.
+    """The files that a pattern, a path or several paths name; else the rows, as a table.
 
-    Rows are whatever gives Arrow data, a dict of columns, dicts, or texts (column `text`). Raises
-    OptionError for anything else, for what Arrow has no type for, and for texts that are all names
-    of files.
+    Rows are an object with Arrow data, a dict of columns, dicts, or texts (column `text`). Raises
+    OptionError for anything else, for values without an Arrow type, and for texts that all are
+    names of files.
     """
     if isinstance(given, str | os.PathLike):
         return (as_text(given),)
     try:
         if isinstance(given, pa.RecordBatch | pa.Array) or hasattr(given, "__arrow_c_stream__"):
             return _of_arrow(given)
-        return _of_columns(given) if isinstance(given, Mapping) else _of_items(list(given))
+        if isinstance(given, Mapping):
+            return _of_columns(given)
+        return _of_items(list(given))
     except (pa.ArrowException, TypeError) as error:
         raise OptionError(
             f"rows of {type(given).__name__} cannot be read ({error}); give texts or dicts"
@@ -62,8 +67,9 @@ def input_of(given: Rows | Files) -> tuple[str, ...] | pa.Table:
 
 
 def batch_name(text: str) -> str:
-    """Return the name of a batch of rows. Raises OptionError for text that cannot be the name of a
-    file.
+    """The name of a batch of rows.
+
+    Raises OptionError for text that cannot be the name of a file.
     """
     if (
         not isinstance(text, str)
@@ -80,9 +86,9 @@ def batch_name(text: str) -> str:
 
 
 def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
-    """Write rows as a Parquet file and return its name: `name`, else a digest of the rows.
+    """Write rows as a Parquet file and return its name: `name`, or a digest of the rows.
 
-    Raises OptionError for a column that such a file cannot hold.
+    Raises OptionError for a column that Parquet cannot hold.
     """
     path = os.path.join(folder, "batch")
     try:
@@ -99,12 +105,13 @@ def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
 def _of_arrow(rows: Any) -> pa.Table:
     if isinstance(rows, pa.Table | pa.RecordBatch):
         return _with_file_types(pa.table(rows))
-    column = pa.chunked_array([rows] if isinstance(rows, pa.Array) else rows)
+    if isinstance(rows, pa.Array):
+        rows = [rows]
+    column = pa.chunked_array(rows)
     if pa.types.is_struct(column.type):
         table = pa.Table.from_struct_array(column)
-        return _with_file_types(
-            table.drop_columns(list(filter(_UNNAMED_INDEX.fullmatch, table.column_names)))
-        )
+        indices = list(filter(_UNNAMED_INDEX.fullmatch, table.column_names))
+        return _with_file_types(table.drop_columns(indices))
     return _with_file_types(pa.table({TEXT: column}))
 
 
@@ -119,15 +126,15 @@ def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
             )
     counts = {name: len(values) for name, values in columns.items()}
     if len(set(counts.values())) > 1:
-        raise OptionError(
-            "columns of different lengths:"
-            f" {', '.join(f'{name} {n}' for name, n in counts.items())}"
-        )
+        lengths = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise OptionError(f"columns of different lengths: {lengths}")
     return _with_file_types(pa.table({name: _column(values) for name, values in columns.items()}))
 
 
 def _column(values: Any) -> pa.Array | pa.ChunkedArray:
-    return pa.chunked_array(values) if hasattr(values, "__arrow_c_stream__") else pa.array(values)
+    if hasattr(values, "__arrow_c_stream__"):
+        return pa.chunked_array(values)
+    return pa.array(values)
 
 
 def _of_items(items: list[Any]) -> tuple[str, ...] | pa.Table:
@@ -154,13 +161,11 @@ def _of_items(items: list[Any]) -> tuple[str, ...] | pa.Table:
 
 
 def _check_texts(texts: Sequence[str]) -> None:
-    """Raise OptionError for texts of which all name files: a list of texts is taken for rows."""
+    """Raise OptionError if all texts name files, since a list of texts means rows."""
     if texts and all(map(_names_files, texts)):
-        what = (
-            "the text is the name of a file"
-            if len(texts) == 1
-            else f"all {len(texts)} texts are names of files"
-        )
+        what = "the text is the name of a file"
+        if len(texts) > 1:
+            what = f"all {len(texts)} texts are names of files"
         raise OptionError(
             f"{what} ({texts[0]}); to embed files give paths, as in [Path({texts[0]!r})], to embed"
             f" the names themselves give dicts, as in [{{{TEXT!r}: {texts[0]!r}}}]"
@@ -168,20 +173,19 @@ def _check_texts(texts: Sequence[str]) -> None:
 
 
 def _names_files(text: str) -> bool:
-    """Whether a text is the name of a file or folder, a pattern that some have, a table, or a URL
-    of object storage.
-    """
+    """Whether a text names files: by a path, a pattern, a table, or a URL of object storage."""
     if text.startswith(STORED) or is_table(text):
         return True
     try:
         return os.path.exists(text) or any(glob.iglob(text))
-    except (ValueError, OSError):  # a text that no name can be
+    except (ValueError, OSError):  # the text cannot be a name
         return False
 
 
 def _schema(items: Iterable[Mapping[str, Any]]) -> pa.Schema:
-    """The columns of all dicts, in the order in which they first come; a key that a row has not is
-    null there.
+    """The columns of all dicts, in the order of their first appearance.
+
+    A missing key is null.
     """
     names = dict.fromkeys(name for item in items for name in item)
     return pa.schema([(name, pa.array([item.get(name) for item in items]).type) for name in names])
@@ -189,6 +193,5 @@ def _schema(items: Iterable[Mapping[str, Any]]) -> pa.Schema:
 
 def _with_file_types(table: pa.Table) -> pa.Table:
     """The table with the types that Parquet files have."""
-    return table.cast(
-        pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema])
-    )
+    fields = [field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema]
+    return table.cast(pa.schema(fields))

@@ -1,4 +1,4 @@
-"""JSON files: an array of objects, or objects one after the other, read a value at a time."""
+"""JSON files: an array of objects, or consecutive objects, read value by value."""
 
 import codecs
 import json
@@ -16,14 +16,14 @@ from transforms.storage.base import BLOCK
 DECODER = json.JSONDecoder()
 SPACE = re.compile(r"[ \t\r\n]*")
 MOST_CHARACTERS = 1 << 28  # in one value
-NEAR_THE_END = 12  # characters: an escape that is cut is complained about where it begins
+NEAR_THE_END = 12  # characters; the error about a cut escape has the place of its start
 VALUES = 8192
 
 
 def read_json(file: InputFile) -> Iterator[list[Any]]:
-    """Blocks of the values of a JSON file; bytes that are no UTF-8 are lone surrogates in them.
+    """Yield blocks of the values of a JSON file; bytes that are not UTF-8 are lone surrogates.
 
-    Raises SentenceBeamError for a file that is cut short, corrupt, or no JSON.
+    Raises SentenceBeamError for a file that is cut short, corrupt, or not JSON.
     """
     with open_unchanged(file) as raw:
         source = _JsonText(_characters(decompressed(file, raw)))
@@ -37,13 +37,14 @@ def read_json(file: InputFile) -> Iterator[list[Any]]:
 
 
 class _NoJsonError(SentenceBeamError):
-    """What is wrong, without the file and the place."""
+    """The fault of a file, without its name and the place."""
 
 
 @dataclass
 class _JsonText:
-    """Text as it comes: `text` from `place` on is not taken yet, and `before` characters came
-    before `text`.
+    """Text of which values are taken one by one.
+
+    `text` from `place` on is not taken yet. `before` is the number of characters before `text`.
     """
 
     parts: Iterator[str]
@@ -52,19 +53,23 @@ class _JsonText:
     before: int = 0
 
     def more(self) -> bool:
-        """Read on, as much again as is held; False at the end."""
-        held, self.before = [self.text[self.place :]], self.before + self.place
-        size, wanted = len(held[0]), 2 * len(held[0])
+        """Read on, as much as is in memory; return False at the end."""
+        rest = self.text[self.place :]
+        parts = [rest]
+        self.before += self.place
+        size = len(rest)
+        wanted = 2 * size
         if size > MOST_CHARACTERS:
             raise _NoJsonError(f"a value of more than {MOST_CHARACTERS:,} characters")
         while size <= wanted and (part := next(self.parts, "")):
-            held.append(part)
+            parts.append(part)
             size += len(part)
-        self.text, self.place = "".join(held), 0
-        return len(held) > 1
+        self.text = "".join(parts)
+        self.place = 0
+        return len(parts) > 1
 
     def peek(self) -> str:
-        """The next character that is no space, or "" at the end."""
+        """The next character that is not a blank, "" at the end."""
         while True:
             self.place = SPACE.match(self.text, self.place).end()  # type: ignore[union-attr]
             if self.place < len(self.text):
@@ -73,7 +78,7 @@ class _JsonText:
                 return ""
 
     def value(self) -> Any:
-        """The value that comes next."""
+        """Take the next value."""
         self.peek()
         while True:
             try:
@@ -81,14 +86,12 @@ class _JsonText:
             except RecursionError as error:
                 raise _NoJsonError("brackets too deep") from error
             except json.JSONDecodeError as error:
-                cut = (
-                    error.msg.startswith("Unterminated string")
-                    or error.pos >= len(self.text) - NEAR_THE_END
-                )
-                if cut and self.more():
+                is_near_end = error.pos >= len(self.text) - NEAR_THE_END
+                is_cut = is_near_end or error.msg.startswith("Unterminated string")
+                if is_cut and self.more():
                     continue
                 raise _NoJsonError(error.msg) from error
-            # a number may go on
+            # more digits of a number may follow
             if end < len(self.text) or isinstance(value, (dict, list, str)) or not self.more():
                 self.place = end
                 return value
@@ -113,7 +116,8 @@ def _blocks(source: _JsonText) -> Iterator[list[Any]]:
         block.append(value)
         if len(block) == VALUES or source.before + source.place - begun > BLOCK:
             yield block
-            block, begun = [], source.before + source.place
+            block = []
+            begun = source.before + source.place
     if block:
         yield block
 
@@ -129,8 +133,10 @@ def _values(source: _JsonText) -> Iterator[Any]:
     while mark != "]":
         yield source.value()
         mark = source.peek()
+        if not mark:
+            raise _NoJsonError("cut short")
         if mark not in ("]", ","):
-            raise _NoJsonError("cut short" if not mark else "Expecting ',' delimiter")
+            raise _NoJsonError("Expecting ',' delimiter")
         source.place += 1
     if source.peek():
         raise _NoJsonError("something follows the array")

@@ -1,8 +1,8 @@
 """Lines of text files, plain or compressed, by uncompressed byte offset.
 
 A line belongs to the range that holds its first byte, so ranges that tile a file give every line
-exactly once. A line ends with LF or CRLF; the empty end after a final newline is no line. Of a line
-that is too long for a row only the beginning is held, as a CutLine.
+exactly once. A line ends with LF or CRLF. The empty string after a final newline is not a line. Of
+a line that is too long for a row, only the beginning is kept, as a CutLine.
 """
 
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from transforms.corpus.encoding import BOM, refuse_utf16
 from transforms.corpus.files import InputFile, check_unchanged, decompressed, open_unchanged
 from transforms.storage.base import BLOCK
 
-MOST_BYTES = 1 << 28  # of a row: what one of more would take, several times over, few machines have
+MOST_BYTES = 1 << 28  # of a row; a longer one takes several times its size in memory
 TOO_LONG = f"longer than {MOST_BYTES / 1e6:,.0f} MB"
-BEGINNING = 1 << 10  # bytes of a longer one that are held
+BEGINNING = 1 << 10  # bytes that are kept of a longer one
 T = TypeVar("T")
 
 
@@ -24,10 +24,10 @@ class CutLine(bytes):
 
 
 def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[tuple[int, bytes]]]:
-    """Blocks of (byte offset, line without its ending) for the lines that start in [start, stop).
+    """Yield blocks of (byte offset, line without its ending) for lines that start in [start, stop).
 
-    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text with a
-    mark of UTF-16.
+    Raises SentenceBeamError if a compressed file is cut short or corrupt, and for text with a byte
+    order mark of UTF-16.
     """
     with open_unchanged(file) as raw:
         if file.compression:
@@ -41,23 +41,19 @@ def read_lines(file: InputFile, start: int, stop: int | None) -> Iterator[list[t
 
 
 def line_starts(file: InputFile, start: int, stop: int | None) -> Iterator[int]:
-    """The byte offsets of the lines that start in [start, stop)."""
+    """Yield the byte offsets of the lines that start in [start, stop)."""
     for block in read_lines(file, start, stop):
         yield from (offset for offset, _ in block)
 
 
 def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
-    """The blocks; whatever decompressing or decoding them raises becomes one line that names the
-    file.
-    """
+    """Yield the blocks; an error of decompressing or decoding becomes one line with the file."""
     try:
         yield from blocks
     except SentenceBeamError:
         raise
-    except (
-        Exception
-    ) as error:  # each decompressor has errors of its own: OSError, EOFError, LZMAError, ZstdError
-        check_unchanged(file)  # one that is being written over looks corrupt
+    except Exception as error:  # decompressors raise OSError, EOFError, LZMAError, ZstdError
+        check_unchanged(file)  # a file that is being overwritten looks corrupt
         raise SentenceBeamError(
             f"{file.path} is cut short or corrupt ({first_line(error)}); replace it or leave it out"
             " of --input"
@@ -65,8 +61,11 @@ def whole(file: InputFile, blocks: Iterator[T]) -> Iterator[T]:
 
 
 def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
-    """Offset of the first line that starts at or after `start`, the reader left there; some offset
-    from `stop` on where none starts before it (a line may be longer than many ranges)."""
+    """The offset of the first line that starts at or after `start`; leaves the reader there.
+
+    If none starts before `stop`, because a line is longer than the range, this is some offset from
+    `stop` on.
+    """
     if start == 0:
         return 0
     raw.seek(start - 1)
@@ -84,8 +83,9 @@ def _first_line_start(raw: BinaryIO, start: int, stop: int | None) -> int:
 def _blocks_of_lines(
     reader: BinaryIO, offset: int, stop: int | None
 ) -> Iterator[list[tuple[int, bytes]]]:
-    """Cut what the reader still holds, which begins a line at `offset`, into lines; a long one
-    comes in parts.
+    """Yield the lines of the rest of a reader, which starts a line at `offset`.
+
+    A long line is read in parts.
     """
     begun = _BegunLine()
     while stop is None or offset < stop:
@@ -98,21 +98,25 @@ def _blocks_of_lines(
             continue
         if begun.is_long:
             yield [(offset, begun.line())]
-            offset, begun, block = offset + begun.size + first + 1, _BegunLine(), block[first + 1 :]
+            offset += begun.size + first + 1
+            begun = _BegunLine()
+            block = block[first + 1 :]
         end = block.rfind(b"\n")
         if end >= 0:
             lines = begun.line() + block[:end]
             yield _within(lines, offset, stop)
-            offset, begun = offset + len(lines) + 1, _BegunLine()
+            offset += len(lines) + 1
+            begun = _BegunLine()
         begun.add(block[end + 1 :])
     if begun.size and (stop is None or offset < stop):
-        yield [(offset, begun.line())] if begun.is_long else _within(begun.line(), offset, stop)
+        if begun.is_long:
+            yield [(offset, begun.line())]
+        else:
+            yield _within(begun.line(), offset, stop)
 
 
 class _BegunLine:
-    """What was read of a line that goes on: all of it, or the beginning if it is too long for a row
-    already.
-    """
+    """The first part of a line; only its beginning if it is already too long for a row."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -124,21 +128,25 @@ class _BegunLine:
         return self.size > MOST_BYTES
 
     def add(self, part: bytes) -> None:
-        """Take what follows."""
+        """Append the next part of the line."""
         self.size += len(part)
         self._parts.append(part)
         if self.is_long:
             self._parts = [self._parts[0][:BEGINNING]]
 
     def line(self) -> bytes:
-        """What was read, as a CutLine if that is not all."""
+        """The line so far, as a CutLine if parts are missing."""
         data = b"".join(self._parts)
-        return CutLine(data) if self.is_long else data
+        if self.is_long:
+            return CutLine(data)
+        return data
 
 
 def _read_size(position: int, stop: int | None) -> int:
-    """The size of the next read: not much past the range's end, since storage may be remote."""
-    return BLOCK if stop is None else min(BLOCK, max(stop - position, BLOCK // 16))
+    """The size of the next read: not far beyond the range's end, since storage may be remote."""
+    if stop is None:
+        return BLOCK
+    return min(BLOCK, max(stop - position, BLOCK // 16))
 
 
 def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes]]:
@@ -146,13 +154,17 @@ def _within(text: bytes, offset: int, stop: int | None) -> list[tuple[int, bytes
     for line in text.split(b"\n"):
         if stop is not None and offset >= stop:
             break
-        start, offset = offset, offset + len(line) + 1
+        start = offset
+        offset += len(line) + 1
         if start == 0:
             line = line.removeprefix(BOM)
         lines.append((start, line.removesuffix(b"\r")))
     if len(text) <= MOST_BYTES:
         return lines
-    return [
-        (start, line if len(line) <= MOST_BYTES else CutLine(line[:BEGINNING]))
-        for start, line in lines
-    ]
+    return [(start, _cut_long(line)) for start, line in lines]
+
+
+def _cut_long(line: bytes) -> bytes:
+    if len(line) <= MOST_BYTES:
+        return line
+    return CutLine(line[:BEGINNING])

@@ -42,8 +42,10 @@ def value_as_text(value: Any) -> str | None:
 def type_at(schema: pa.Schema | pa.StructType, name: str) -> pa.DataType | None:
     """Return the type of a column or of a struct's field; None if missing or ambiguous."""
     fields = [field for field in schema if field.name == name]
+    if len(fields) > 1:
+        return None
     if fields:
-        return fields[0].type if len(fields) == 1 else None
+        return fields[0].type
     head, dot, rest = name.partition(".")
     inner = [field.type for field in schema if field.name == head]
     if dot and len(inner) == 1 and pa.types.is_struct(inner[0]):

@@ -55,7 +55,9 @@ def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:
     """Make the id of a row; None if ids come from a column."""
-    return None if columns.id else f"{file.relative}#{number}"
+    if columns.id:
+        return None
+    return f"{file.relative}#{number}"
 
 
 def _kept_table(columns: Columns, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -75,8 +77,11 @@ def read_kept(
     values: dict[str, Any] = {}
     for name, text in texts.items():
         kind = columns.kinds.get(name, STR)
+        values[name] = None
+        if text is None:
+            continue
         try:
-            values[name] = None if text is None else kind.read(text)
+            values[name] = kind.read(text)
         except (ValueError, OverflowError):
             return {}, not_of_type(name, kind)
     return values, None

@@ -8,8 +8,10 @@ _WORDS = re.compile(r"\w{3,}")
 
 
 class Piece(NamedTuple):
-    """A piece of a document: what names the document, its number, its place in characters, and its
-    text.
+    """A piece of a document.
+
+    The fields are the document's name and hash, the piece's number, its place in characters, and
+    its text.
     """
 
     document: tuple[str, bytes]
@@ -22,61 +24,69 @@ class Piece(NamedTuple):
 def in_context(
     before: Piece | None, here: Piece | None, after: Piece | None
 ) -> tuple[str, int, int]:
-    """The text of a piece and of those beside it that are its document's next ones, and where in it
-    the piece is.
+    """The text of a piece with its neighbours, and the place of the piece in it.
+
+    A neighbour is joined if it is the previous or next piece of the same document.
     """
     if here is None:
         return "", 0, 0
-    text, start = here.text, 0
+    text = here.text
+    start = 0
     if before is not None and (before.document, before.number) == (here.document, here.number - 1):
         own = before.text[: max(0, here.start - before.start)] + _between(before, here)
-        text, start = own + text, len(own)
+        text = own + text
+        start = len(own)
     if after is not None and (after.document, after.number) == (here.document, here.number + 1):
         text += _between(here, after) + after.text[max(0, here.end - after.start) :]
     return text, start, start + here.end - here.start
 
 
 def _between(first: Piece, second: Piece) -> str:
-    """What stands for the characters between two pieces, which no piece has."""
+    """The replacement of the characters between two pieces, which no piece has."""
     gap = second.start - first.end
-    return "\n\n" if gap > 1 else " " * max(gap, 0)
+    if gap > 1:
+        return "\n\n"
+    return " " * max(gap, 0)
 
 
 def passage(text: str, start: int, end: int, query: str, width: int) -> str:
-    """Whole sentences of a text, of at most `width` characters unless one alone has more.
+    """Whole sentences of a text, at most `width` characters unless one sentence has more.
 
-    The first of them is in the piece `text[start:end]`: the one that shares most words with the
-    query. Those after it and before it are added in turn.
+    The first sentence to be chosen is the one in the piece `text[start:end]` that shares most words
+    with the query. The sentences after and before it are added in turn.
     """
     spans = _sentences(text)
     words = set(_WORDS.findall(query.lower()))
     inside = [n for n, (first, stop) in enumerate(spans) if first < end and stop > start]
     if not inside:
         return text[start:end]
-    shared = {
-        n: len(words.intersection(_WORDS.findall(text[slice(*spans[n])].lower()))) for n in inside
-    }
-    low = high = max(inside, key=lambda n: (shared[n], -n))
+    shared = {}
+    for n in inside:
+        shared[n] = len(words.intersection(_WORDS.findall(text[slice(*spans[n])].lower())))
+    low = max(inside, key=lambda n: (shared[n], -n))
+    high = low
     grows = True
     while grows:
         grows = False
         if high + 1 < len(spans) and spans[high + 1][1] - spans[low][0] <= width:
-            high, grows = high + 1, True
+            high += 1
+            grows = True
         if low and spans[high][1] - spans[low - 1][0] <= width:
-            low, grows = low - 1, True
+            low -= 1
+            grows = True
     return text[spans[low][0] : spans[high][1]]
 
 
 def _sentences(text: str) -> list[tuple[int, int]]:
     """The spans of a text's sentences, without the blanks around them."""
-    # what finds sentences takes its time to load
+    # these functions take long to load
     from transforms.corpus.chunks.ends import Level, text_ends
 
     ends = text_ends(text)
     places = [0, *ends.places[ends.levels >= Level.INNER].tolist()]
-    found = []
+    spans = []
     for start, stop in pairwise(places):
         own = text[start:stop]
         if own.strip():
-            found.append((start + len(own) - len(own.lstrip()), start + len(own.rstrip())))
-    return found
+            spans.append((start + len(own) - len(own.lstrip()), start + len(own.rstrip())))
+    return spans

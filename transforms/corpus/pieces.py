@@ -36,19 +36,19 @@ _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 Item = TypeVar("Item")
 
 
-def as_pieces(rows: UnitRows, found: "list[Pieces]", text_column: str | None) -> UnitRows:
+def as_pieces(rows: UnitRows, cuts: "list[Pieces]", text_column: str | None) -> UnitRows:
     """Return the pieces of a unit's documents, a row each; a kept text column holds the piece."""
     texts: list[str] = []
     spans: list[tuple[int, int]] = []
     before: list[int] = []
-    for number, (text, pieces) in enumerate(zip(rows.texts, found, strict=True)):
+    for number, (text, pieces) in enumerate(zip(rows.texts, cuts, strict=True)):
         for (start, end), headings in zip(pieces.spans, pieces.headings, strict=True):
             prefix = prefix_of(rows, number, headings)
             texts.append(prefix + text[start:end])
             spans.append((start, end))
             before.append(len(prefix))
-    counts = np.array([len(pieces.spans) for pieces in found], np.int64)
-    document = np.repeat(np.arange(len(found)), counts)
+    counts = np.array([len(pieces.spans) for pieces in cuts], np.int64)
+    document = np.repeat(np.arange(len(cuts)), counts)
     first = np.repeat(np.cumsum(counts) - counts, counts)
     hashes = np.frombuffer(b"".join(row_hashes(rows.texts)), np.uint8).reshape(-1, 16)
     columns = [
@@ -180,11 +180,15 @@ def take_rows(rows: UnitRows, places: np.ndarray) -> UnitRows:
 
 
 def _take(values: list[Item] | None, places: list[int]) -> list[Item] | None:
-    return None if values is None else [values[i] for i in places]
+    if values is None:
+        return None
+    return [values[i] for i in places]
 
 
 def _take_rows(table: pa.Table | None, places: np.ndarray) -> pa.Table | None:
-    return None if table is None else table.take(pa.array(places))
+    if table is None:
+        return None
+    return table.take(pa.array(places))
 
 
 def numbered(units: Iterator[UnitRows], name: str) -> Iterator[UnitRows]:

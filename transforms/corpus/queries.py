@@ -1,4 +1,4 @@
-"""Queries that stand in files: the files, and the texts and names of their rows."""
+"""Queries in files: the files, and the texts and names of their rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from transforms.corpus.reading import list_files, naming_option, read_files
 from transforms.corpus.row_blocks import BLANK_LINE, EMPTY_TEXT, NULL_TEXT, Columns
 from transforms.corpus.rows import Rejected
 
-NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables that hold no query
+NO_TEXT = (EMPTY_TEXT, NULL_TEXT)  # reasons against rows of tables without a query
 
 
 @dataclass(frozen=True)
 class QueryFiles:
-    """The files that `--queries` names, and how they are read; None means "not given"."""
+    """The files that `--queries` names, and how to read them; None means "not given"."""
 
     patterns: tuple[str, ...]
     format: str | None = None
@@ -24,12 +24,13 @@ class QueryFiles:
 
     @property
     def columns(self) -> Columns:
-        """The columns that are read."""
+        """The columns to read."""
         return Columns(self.text_column or "text", self.id_column)
 
     def list(self) -> list[InputFile]:
-        """The files, sorted by relative path. Raises the errors of `embed`, which name
-        `--queries`.
+        """The files, sorted by relative path.
+
+        Raises the errors of `embed`, which name `--queries`.
         """
         with naming_option("--queries"):
             return list_files(self.patterns, self.format or "auto", self.delimiter)
@@ -37,18 +38,15 @@ class QueryFiles:
 
 @dataclass(frozen=True)
 class TextQueries:
-    """Queries in the order of their files: what each is called, its text, and the number of rows
-    without a text.
-    """
+    """Names and texts of queries, in the order of their files; the number of rows without text."""
 
     names: Sequence[str]
     texts: Sequence[str]
     without_text: int = 0
 
 
-def read_queries(asked: QueryFiles) -> TextQueries:
-    """All queries of some files. A query is called by its id column, or by its text if there is
-    none.
+def read_queries(files: QueryFiles) -> TextQueries:
+    """All queries of some files; a query's name is its id, or its text if no column has ids.
 
     Blank lines and rows without a text are left out. Raises OptionError for files without a query
     and for a row that cannot be read, and SentenceBeamError for a file that cannot be read.
@@ -56,18 +54,21 @@ def read_queries(asked: QueryFiles) -> TextQueries:
     names: list[str] = []
     texts: list[str] = []
     without_text = 0
-    for unit in read_files(asked.list(), asked.columns):
+    for unit in read_files(files.list(), files.columns):
         _refuse_unreadable(unit.rejects)
         without_text += sum(reject.reason in NO_TEXT for reject in unit.rejects)
-        names += unit.ids if asked.id_column else unit.texts
+        if files.id_column:
+            names += unit.ids
+        else:
+            names += unit.texts
         texts += unit.texts
     if not texts:
-        raise OptionError(f"--queries {asked.patterns[0]} holds no query; a row needs a text")
+        raise OptionError(f"--queries {files.patterns[0]} holds no query; a row needs a text")
     return TextQueries(names, texts, without_text)
 
 
 def _refuse_unreadable(rejects: Sequence[Rejected]) -> None:
-    """Raise OptionError for the first rejected row that is not merely without a text."""
+    """Raise OptionError for the first row that is rejected for more than a missing text."""
     for reject in rejects:
         if reject.reason not in (BLANK_LINE, *NO_TEXT):
             raise OptionError(

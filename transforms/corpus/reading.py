@@ -1,4 +1,4 @@
-"""All rows of input files, for what reads a collection once.
+"""All rows of input files, for commands that read a collection once.
 
 `embed` reads the same spans with the same readers, but on many workers: see `read_span`.
 """
@@ -18,27 +18,26 @@ from transforms.corpus.spans import UNIT_TOKENS, Span
 
 def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None) -> list[InputFile]:
     """The files that the patterns name, each once. Raises the errors that `embed` raises."""
-    files = [
-        file
-        for pattern in patterns
-        for file in match_inputs(pattern, file_format, delimiter=delimiter)
-    ]
+    files: list[InputFile] = []
+    for pattern in patterns:
+        files += match_inputs(pattern, file_format, delimiter=delimiter)
     check_distinct(files)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
 
 def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-    """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several
-    that make it.
+    """Spans of about `unit_tokens`, in order.
 
-    Raises SentenceBeamError for a file that cannot be read.
+    `text` names the column with the text, or the columns of its template. Raises SentenceBeamError
+    for a file that cannot be read.
     """
     return reader_of(file).spans(file, text, unit_tokens)
 
 
 def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
-    """The spans of a file whose columns were checked, as `embed` checks them; plain text has none
-    to check.
+    """The spans of a file, whose columns are checked as by `embed`.
+
+    Plain text has no columns.
     """
     reader = reader_of(file)
     if reader.has_columns:
@@ -47,9 +46,9 @@ def plan_reading(file: InputFile, columns: Columns) -> list[Span]:
 
 
 def read_files(files: Iterable[InputFile], columns: Columns) -> Iterator[UnitRows]:
-    """The rows of the files with text, id and kept columns, a unit at a time, rejected ones apart.
+    """Yield the rows of the files with text, id and kept columns, a unit at a time.
 
-    Raises the errors that `embed` raises for them.
+    Rejected rows are apart. Raises the errors of `embed` for files.
     """
     for file in files:
         for span in plan_reading(file, columns):
@@ -57,8 +56,9 @@ def read_files(files: Iterable[InputFile], columns: Columns) -> Iterator[UnitRow
 
 
 def read_header(file: InputFile) -> list[str]:
-    """The names of a file's columns; of JSON those of its first row. Raises OptionError for a file
-    without columns.
+    """The names of a file's columns; for JSON, the keys of its first row.
+
+    Raises OptionError for a file without columns.
     """
     names = reader_of(file).header(file)
     if not names:
@@ -67,18 +67,17 @@ def read_header(file: InputFile) -> list[str]:
 
 
 def read_values(file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
-    """The rows of a file in order, with the values of some columns of its header, of whatever types
-    they are.
+    """Yield the rows of a file in order, with the values of some columns, which may be of any type.
 
-    TSV has no quoting, as in the files that data sets are published in. Raises SentenceBeamError
-    for a file that cannot be read.
+    TSV has no quoting, as in published data sets. Raises SentenceBeamError for a file that cannot
+    be read.
     """
     return reader_of(file).values(file, names)
 
 
 @contextlib.contextmanager
 def naming_option(option: str) -> Iterator[None]:
-    """Name another option than --input in the errors of reading files."""
+    """Replace --input by another option in the errors of reading files."""
     try:
         yield
     except OptionError as error:

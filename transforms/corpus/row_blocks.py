@@ -1,4 +1,4 @@
-"""Blocks of rows on their way into units, each row with the reason against it, if there is one."""
+"""Blocks of rows before they become units, with the reasons against rows."""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,13 +22,12 @@ OTHER_WIDTH = "not as many values as the header has names"
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of the input with text and id (None: made from path and position), and those
-    carried along.
+    """The columns to read: the text, the id (None: made from path and position), and kept columns.
 
-    Where a `template` is given, the text is made of the columns that it names, which a file or a
-    row may lack. `prefix` is one for what stands before every piece of a document, "" for nothing.
-    `types` are the words for the types that kept columns are read as, by name; of others tables
-    keep their own types, and other files give strings.
+    If a `template` is given, it makes the text of the columns that it names, which a file or a row
+    may lack. `prefix` is the template of the prefix of every piece, "" for none. `types` are the
+    words for the types as which kept columns are read, by name. Other kept columns have the table's
+    own types, or are strings.
     """
 
     text: str = "text"
@@ -46,30 +45,38 @@ class Columns:
 
     @cached_property
     def kinds(self) -> dict[str, ColumnType]:
-        """The types that kept columns are read as, by name."""
+        """The types as which kept columns are read, by name."""
         return {name: TYPES[word] for name, word in self.types}
 
     @property
     def before_pieces(self) -> Template | None:
-        """The template of the prefix of every piece, None if pieces have no prefix."""
-        return parse(self.prefix) if self.prefix else None
+        """The template of the prefix of every piece; None if pieces have no prefix."""
+        if not self.prefix:
+            return None
+        return parse(self.prefix)
 
     @property
     def of_prefix(self) -> tuple[str, ...]:
         """The columns that the prefix names."""
         template = self.before_pieces
-        return template.columns if template else ()
+        if template is None:
+            return ()
+        return template.columns
 
     @property
     def of_text(self) -> Template | None:
-        """The template of the text, None if a column is the text."""
-        return parse(self.template) if self.template is not None else None
+        """The template of the text; None if a column is the text."""
+        if self.template is None:
+            return None
+        return parse(self.template)
 
     @property
     def texts(self) -> tuple[str, ...]:
         """The columns that make the text."""
         template = self.of_text
-        return template.names if template else (self.text,)
+        if template is None:
+            return (self.text,)
+        return template.names
 
     @property
     def wanted(self) -> list[str]:
@@ -82,11 +89,10 @@ class Columns:
 
 @dataclass
 class Rows:
-    """Rows on their way into a unit, column by column; `reasons` is None for a row that is good so
-    far.
+    """Rows before they become a unit, column by column; `reasons` is None for a good row.
 
-    `prefixes` are what stands before the pieces of each row, cut where headings go; empty where
-    nothing does.
+    `prefixes` are the prefixes of each row's pieces, cut at the place of headings; empty without
+    prefixes.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -97,17 +103,24 @@ class Rows:
     prefixes: list[tuple[str, ...]] = field(default_factory=list)
 
     def slice(self, start: int, stop: int) -> "Rows":
-        """Rows [start, stop) of a block (which has one kept table at most)."""
-        part = [
-            column[start:stop] for column in (self.positions, self.texts, self.ids, self.reasons)
-        ]
-        kept = [table.slice(start, stop - start) for table in self.kept]
-        return Rows(*part, kept, self.prefixes[start:stop])  # type: ignore[arg-type, call-arg]
+        """Rows [start, stop) of a block, which has at most one kept table."""
+        return Rows(
+            self.positions[start:stop],
+            self.texts[start:stop],
+            self.ids[start:stop],
+            self.reasons[start:stop],
+            [table.slice(start, stop - start) for table in self.kept],
+            self.prefixes[start:stop],
+        )
 
     def extend(self, other: "Rows") -> None:
-        """Append another run of rows."""
-        for name in self.__dataclass_fields__:
-            getattr(self, name).extend(getattr(other, name))
+        """Append other rows."""
+        self.positions += other.positions
+        self.texts += other.texts
+        self.ids += other.ids
+        self.reasons += other.reasons
+        self.kept += other.kept
+        self.prefixes += other.prefixes
 
 
 Block = tuple[Rows, np.ndarray]  # rows and their sizes in bytes

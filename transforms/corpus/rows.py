@@ -1,6 +1,4 @@
-"""Rows: a span read, checked and cut into units. Bad rows are set aside with a reason, never
-dropped.
-"""
+"""Read a span, check its rows, and cut them into units. Bad rows are rejected with a reason."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_ID, NULL_TEXT, Block, Columns, Rows
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 
-# times a unit's tokens: two neighbours of that together are one unit, and what is left makes no
-# tiny shard
+# times a unit's tokens: neighbours with at most that together are one unit, so that the rest of a
+# span does not make a tiny shard
 MOST = 1.25
 
 
@@ -41,20 +39,21 @@ def blank_lines(rejects: Iterable[Rejected]) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """The pieces of each document of a unit, as they go into the model, and their own tokens."""
+    """The pieces of each document of a unit, as the model reads them, and their own tokens."""
 
     texts: list[list[str]]
     tokens: list[list[int]]
 
 
 class DocumentWindows(Protocol):
-    """Documents in windows, as an encoder makes them: pieces with equal `keys` [P] have equal
-    vectors.
+    """Documents in windows, as an encoder makes them.
+
+    Pieces with equal `keys` [P] have equal vectors.
     """
 
     @property
     def keys(self) -> list[bytes]:
-        """16 bytes over what the vector of each piece is made from."""
+        """16 bytes for each piece: a hash of everything that decides its vector."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,11 @@ class UnitRows:
     """The rows of one unit in order; all columns hold the good rows only.
 
     [start, stop) is their part of `file`. For a unit that is a bucket, `file` is None, [start,
-    stop) has the number of the bucket, and `files` has the file of each row; so for a group of
-    small files, whose `sources` are these files and whose rows [start, stop) count. `prefixes` are
-    those of documents that are to be cut; where they are cut, `pieces` has the place of each row
-    (`corpus.pieces`), and `texts` are what goes into the model. If that is not the texts, `parts`
-    (documents whose vectors are means of pieces) or `windows` (late chunking) say what it is.
+    stop) has the number of the bucket, and `files` has the file of each row. This also holds for a
+    group of small files; `sources` are these files, and [start, stop) counts their rows. `prefixes`
+    are those of documents that are not cut yet. If they are cut, `pieces` has the place of each row
+    (`corpus.pieces`), and `texts` are the model's input. If the input is another, `parts`
+    (documents whose vectors are means of pieces) or `windows` (late chunking) have it.
     """
 
     name: str
@@ -87,74 +86,81 @@ class UnitRows:
 
     @property
     def read(self) -> int:
-        """The number of rows read, good and rejected; of pieces, that of the documents that begin
-        here.
-        """
+        """The number of rows read, good and rejected; for pieces, of documents that begin here."""
         return self.documents + len(self.rejects)
 
     @property
     def documents(self) -> int:
-        """The number of good rows; of pieces, that of the documents that begin here."""
+        """The number of good rows; for pieces, of the documents that begin here."""
         if self.pieces is None:
             return len(self.ids)
         return int(np.count_nonzero(self.pieces.column("piece").to_numpy() == 0))
 
     @property
     def relative(self) -> str:
-        """The relative path of the file, "" for rows of several files."""
-        return self.file.relative if self.file else ""
+        """The relative path of the file; "" for rows of several files."""
+        if self.file is None:
+            return ""
+        return self.file.relative
 
     def file_of(self, row: int) -> str:
         """The relative path of the file that a row is from."""
-        return self.files[row] if self.files is not None else self.relative
+        if self.files is not None:
+            return self.files[row]
+        return self.relative
 
 
 def blocks_of(span: Span, columns: Columns) -> Iterator[Block]:
-    """The rows of a span in order. Raises SentenceBeamError naming a file that cannot be read."""
+    """The rows of a span in order. Raises SentenceBeamError naming an unreadable file."""
     return reader_of(span.file).blocks(span, columns.reading(span.file))
 
 
 def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRows]:
-    """The span's units in order; at least one, if only an empty one.
+    """Yield the span's units in order; at least one, which may be empty.
 
-    Each has a quarter more than `unit_tokens` at most, or is one row that is larger. A unit is
-    named like the span, with `.0`, `.1`, ... where there are several. Memory holds two units at
-    most. Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that
-    changed.
+    A unit has at most a quarter more than `unit_tokens`, or is a single row that is larger. It is
+    named like the span, with `.0`, `.1`, ... if there are several. Memory holds at most two units.
+    Raises SentenceBeamError naming a file that cannot be read, InputChangedError one that changed.
     """
     pieces = _cut(blocks_of(span, columns), unit_tokens)
     previous, held = next(pieces, (Rows(), 0.0))
-    number, start = 0, span.start
+    number = 0
+    start = span.start
     for piece, tokens in pieces:
         if held + tokens <= MOST * unit_tokens:
             previous.extend(piece)
             held += tokens
             continue
         yield _unit(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
-        previous, held, number, start = piece, tokens, number + 1, piece.positions[0]
-    name = f"{span.name}.{number}" if number else span.name
+        previous = piece
+        held = tokens
+        number += 1
+        start = piece.positions[0]
+    name = span.name
+    if number:
+        name = f"{span.name}.{number}"
     yield _unit(span, name, (start, span.stop), previous)
 
 
 def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, float]]:
-    """Runs of rows of at most `unit_tokens` (estimated), or of one row that is larger, and their
-    tokens.
-    """
-    current, used = Rows(), 0.0
+    """Yield rows of at most `unit_tokens`, or one larger row, and their estimated tokens."""
+    current = Rows()
+    used = 0.0
     for block, sizes in blocks:
         cost = sizes / BYTES_PER_TOKEN + TOKENS_PER_ROW
-        total = np.cumsum(cost)
+        total = np.concatenate([[0.0], np.cumsum(cost)])  # before each row, and at the end
         start = 0
-        while start < len(total):
-            spent = total[start - 1] if start else 0.0
-            stop = int(np.searchsorted(total, spent + unit_tokens - used, side="right"))
+        while start < len(cost):
+            most = total[start] + unit_tokens - used
+            stop = max(start, int(np.searchsorted(total, most, side="right")) - 1)
             if stop == start and not current.positions:
                 stop += 1
             current.extend(block.slice(start, stop))
-            used += (total[stop - 1] if stop else 0.0) - spent
-            if stop < len(total):
+            used += total[stop] - total[start]
+            if stop < len(cost):
                 yield current, used
-                current, used = Rows(), 0.0
+                current = Rows()
+                used = 0.0
             start = stop
     if current.positions:
         yield current, used
@@ -162,54 +168,58 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
 
 def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
     faults = _faults(rows, reader_of(span.file).blank_reason)
-    if not faults:
-        kept = pa.concat_tables(rows.kept) if rows.kept else None
-        ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
-        return UnitRows(
-            name,
-            span.file,
-            *bounds,
-            ids,
-            texts,
-            positions,
-            kept,
-            [],
-            prefixes=rows.prefixes or None,
-        )
-    rejects = [
-        Rejected(
-            rows.ids[i],
-            rows.positions[i],
-            reason,
-            (rows.texts[i] or "")[:EXCERPT],
-            span.file.relative,
-        )
-        for i, reason in faults.items()
-    ]
-    good = [i for i in range(len(rows.ids)) if i not in faults]
-    kept = pa.concat_tables(rows.kept).take(pa.array(good, pa.int64())) if rows.kept else None
-    columns = ([column[i] for i in good] for column in (rows.ids, rows.texts, rows.positions))
-    ids, texts, positions = cast(_Good, tuple(columns))
-    prefixes = [rows.prefixes[i] for i in good] if rows.prefixes else None
+    rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
+    if faults:
+        rows = _take([place for place in range(len(rows.ids)) if place not in faults], rows)
+    kept = None
+    if rows.kept:
+        kept = pa.concat_tables(rows.kept)
+    ids, texts, positions = cast(_Good, (rows.ids, rows.texts, rows.positions))
+    prefixes = rows.prefixes or None
     return UnitRows(
         name, span.file, *bounds, ids, texts, positions, kept, rejects, prefixes=prefixes
     )
 
 
+def _reject(rows: Rows, place: int, reason: str, file: InputFile) -> Rejected:
+    excerpt = (rows.texts[place] or "")[:EXCERPT]
+    return Rejected(rows.ids[place], rows.positions[place], reason, excerpt, file.relative)
+
+
+def _take(places: list[int], rows: Rows) -> Rows:
+    """The rows at these places, which are good."""
+    kept = []
+    if rows.kept:
+        kept = [pa.concat_tables(rows.kept).take(pa.array(places, pa.int64()))]
+    prefixes = []
+    if rows.prefixes:
+        prefixes = [rows.prefixes[place] for place in places]
+    return Rows(
+        [rows.positions[place] for place in places],
+        [rows.texts[place] for place in places],
+        [rows.ids[place] for place in places],
+        [None] * len(places),
+        kept,
+        prefixes,
+    )
+
+
 def _faults(rows: Rows, empty: str) -> dict[int, str]:
-    """The reason against each row that is not good, by its place; `empty` is the one against a text
-    that is blank.
+    """The reasons against bad rows, by their places.
+
+    `empty` is the reason against a blank text.
     """
+    faults = {}
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
-    found = [
-        i
-        for i, (why, text, id_) in enumerate(columns)
-        if why or id_ is None or not text or text.isspace()
-    ]
-    return {i: rows.reasons[i] or _fault(rows.texts[i], rows.ids[i], empty) for i in found}
+    for place, (reason, text, row_id) in enumerate(columns):
+        if reason or row_id is None or not text or text.isspace():
+            faults[place] = reason or _fault(text, row_id, empty)
+    return faults
 
 
 def _fault(text: str | None, row_id: str | None, empty: str) -> str:
     if text is None:
         return NULL_TEXT
-    return NULL_ID if row_id is None else empty
+    if row_id is None:
+        return NULL_ID
+    return empty

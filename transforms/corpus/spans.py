@@ -1,5 +1,4 @@
-"""Spans: pieces of input files that are read in one go; each format says how its files are cut into
-them.
+"""Spans: parts of input files that are read in one go; each format cuts its files into spans.
 
 Tokens are estimated: four bytes of UTF-8 a token and two more a row.
 """
@@ -9,10 +8,10 @@ from dataclasses import dataclass
 from transforms.base.compact import by_values
 from transforms.corpus.files import InputFile
 
-UNIT_TOKENS = 262_144  # in one unit, where nothing else is said
+UNIT_TOKENS = 262_144  # default for one unit
 BYTES_PER_TOKEN = 4
 TOKENS_PER_ROW = 2
-PACKS = 3  # times that text becomes smaller by compression
+PACKS = 3  # factor by which compression makes text smaller
 # leaves room for the tokens per row, so that a byte range is rarely cut again
 TEXT_BYTES_PER_TOKEN = 3
 
@@ -20,12 +19,11 @@ TEXT_BYTES_PER_TOKEN = 3
 @by_values
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of one file: rows [start, stop) of a table, bytes [start, stop) of the uncompressed
-    text.
+    """A part of one file: rows [start, stop) of a table, bytes [start, stop) of uncompressed text.
 
-    A table is a file of any format but text and JSONL; it is one span, Parquet's row groups aside.
-    `stop` is None where only the reader learns the length. `rows` is exact for Parquet, ORC and
-    whole files, None for others; `tokens` is an estimate.
+    A table is a file of any format but text and JSONL. It is one span, unless it is Parquet with
+    several row groups. `stop` is None if only reading shows the length. `rows` is exact for
+    Parquet, ORC and whole files, None for others; `tokens` is an estimate.
     """
 
     file: InputFile
@@ -38,21 +36,24 @@ class Span:
 
     @property
     def name(self) -> str:
-        """The unit's name, or the stem of its units' names; `number` is the first row group or the
-        first byte.
+        """The unit's name, or the beginning of its units' names.
+
+        `number` is the first row group or the first byte.
         """
         return f"{self.file.key}-{self.number:012d}"
 
 
 def estimated_tokens(text_bytes: int, rows: int) -> int:
-    """Tokens that so many bytes of text in so many rows should make."""
+    """The estimated tokens of so many bytes of text in so many rows."""
     return text_bytes // BYTES_PER_TOKEN + TOKENS_PER_ROW * rows
 
 
 def whole_file(file: InputFile, is_packed: bool) -> list[Span]:
-    """The one span of a file that is read from one end to the other; none of an empty one.
+    """The one span of a file that is read from start to end; none for an empty file.
 
-    Text packs to about a third; a wrong guess costs nothing but the estimate.
+    Text is assumed to pack to a third; a wrong guess only makes the estimate wrong.
     """
+    if not file.size:
+        return []
     size = PACKS * file.size if is_packed else file.size
-    return [Span(file, 0, 0, None, tokens=size // BYTES_PER_TOKEN)] if file.size else []
+    return [Span(file, 0, 0, None, tokens=size // BYTES_PER_TOKEN)]

@@ -8,7 +8,7 @@ from string import Formatter
 
 from transforms.base.errors import OptionError
 
-HEADINGS = "headings"  # in what stands before pieces: the headings above a piece, not a column
+HEADINGS = "headings"  # in a prefix of pieces: the headings above a piece, not a column
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\"}
 _ESCAPED = re.compile(r"\\([nt\\])")
 Value = Callable[[str], str | None]
@@ -16,8 +16,9 @@ Value = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Template:
-    """`names` of columns and the plain text around them: `around` has one more, before, between and
-    behind them.
+    """`names` of columns, and `around`, the plain text before, between and after them.
+
+    `around` has one entry more.
     """
 
     around: tuple[str, ...]
@@ -25,25 +26,28 @@ class Template:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names where it stands before pieces."""
+        """The columns that it names if it is a prefix of pieces."""
         return tuple(name for name in self.names if name != HEADINGS)
 
     def around_headings(self, value: Value) -> tuple[str, ...]:
-        """What stands before the pieces of a row with these values, cut where their headings go."""
+        """The prefix of a row's pieces with these values, cut at the place of their headings."""
         return self.parts(value, HEADINGS)
 
     def fill(self, value: Value) -> str:
-        """The text with the values of the names, none of those that are None; "" where all of them
-        are blank.
+        """The text with the values of the names; None is left out.
+
+        If all values are blank, the text is "".
         """
-        return "".join(self.parts(value, "")) if self.has_text(value) else ""
+        if not self.has_text(value):
+            return ""
+        return "".join(self.parts(value, ""))
 
     def has_text(self, value: Value) -> bool:
         """Whether one of the names has a value that is not blank."""
         return any((value(name) or "").strip() for name in self.names)
 
     def parts(self, value: Value, left_open: str) -> tuple[str, ...]:
-        """The text with its values, cut where the name `left_open` stands."""
+        """The text with its values, cut at the name `left_open`."""
         parts = [self.around[0]]
         for name, behind in zip(self.names, self.around[1:], strict=True):
             if name == left_open:
@@ -55,12 +59,12 @@ class Template:
 
 @functools.lru_cache(64)
 def parse(text: str) -> Template:
-    r"""The template that a text writes: names in braces, doubled braces for braces, `\n`, `\t` and
-    `\\` escaped.
+    r"""Parse a template: names in braces, doubled braces for braces, escapes `\n`, `\t` and `\\`.
 
     Raises OptionError for braces that do not match and for names with conversions or formats.
     """
-    around, names = [""], []
+    around = [""]
+    names = []
     try:
         parsed = list(Formatter().parse(text))
     except ValueError as error:
@@ -70,9 +74,12 @@ def parse(text: str) -> Template:
         if name is None:
             continue
         if not name.strip() or form or conversion:
-            said = f"{{{name}{'!' + conversion if conversion else ''}{':' + form if form else ''}}}"
+            if conversion:
+                name += f"!{conversion}"
+            if form:
+                name += f":{form}"
             raise OptionError(
-                f"{text!r}: {said} is no column's name; write a name alone between braces"
+                f"{text!r}: {{{name}}} is no column's name; write a name alone between braces"
             )
         names.append(name)
         around.append("")
@@ -80,7 +87,7 @@ def parse(text: str) -> Template:
 
 
 def text_template(text: str) -> str:
-    """A template of texts, checked: it names a column. Raises OptionError for others."""
+    """Check that a template of texts names a column. Raises OptionError for others."""
     if not parse(text).names:
         raise OptionError(
             f"{text!r} names no column; write its name in braces, as in '{{title}}\\n\\n{{body}}'"

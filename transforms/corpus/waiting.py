@@ -1,4 +1,4 @@
-"""Rows that wait on this machine's disk, in parts that are read back one after the other."""
+"""Rows that wait on this machine's disk, in parts that are read back one by one."""
 
 import tempfile
 from collections.abc import Iterator
@@ -11,8 +11,9 @@ OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class WaitingRows:
-    """Tables of one schema, cut into parts, each a temporary file that no worker leaves when it
-    dies.
+    """Tables of one schema, cut into parts.
+
+    Each part is a temporary file, which disappears when the worker dies.
     """
 
     def __init__(self, parts: int):
@@ -22,22 +23,21 @@ class WaitingRows:
         self._writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
 
     def add(self, table: pa.Table, part: np.ndarray) -> None:
-        """Write rows, which lie in order of the number of their part."""
+        """Write rows; `part` int64 [n] has the part of each, in ascending order."""
         self.rows += len(table)
         starts = np.searchsorted(part, np.arange(self._parts + 1))
         for number in np.unique(part).tolist():
             if number not in self._writers:
-                self._files[number] = tempfile.TemporaryFile()
-                self._writers[number] = pa.ipc.new_stream(
-                    self._files[number], table.schema, options=OPTIONS
-                )
-            self._writers[number].write_table(
-                table.slice(starts[number], starts[number + 1] - starts[number])
-            )
+                file = tempfile.TemporaryFile()
+                self._files[number] = file
+                self._writers[number] = pa.ipc.new_stream(file, table.schema, options=OPTIONS)
+            rows = table.slice(starts[number], starts[number + 1] - starts[number])
+            self._writers[number].write_table(rows)
 
     def read(self) -> Iterator[tuple[int, pa.Table | None]]:
-        """(part, its rows) for every part in order, None where it has none; read ones are
-        removed.
+        """Yield (part, its rows) for every part in order; None for a part without rows.
+
+        Parts that were read are removed.
         """
         for number in range(self._parts):
             writer = self._writers.pop(number, None)

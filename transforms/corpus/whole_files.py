@@ -1,4 +1,4 @@
-"""Files that are a row each: Markdown, and whatever `--format file` is said of."""
+"""Files that are one row each: Markdown, and all files with `--format file`."""
 
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -11,7 +11,7 @@ from transforms.storage.base import BLOCK
 
 
 def check_size(file: InputFile, size: int) -> None:
-    """Raise OptionError for a file of so many bytes that it can be no row."""
+    """Raise OptionError for a file with too many bytes for a row."""
     if size > MOST_BYTES:
         raise OptionError(
             f"{file.path} has more than {MOST_BYTES / 1e6:,.0f} MB, too much for one row; cut it"
@@ -22,8 +22,8 @@ def check_size(file: InputFile, size: int) -> None:
 def read_file(file: InputFile) -> bytes:
     """The uncompressed bytes of a file, without a byte order mark.
 
-    Raises SentenceBeamError where a compressed file is cut short or corrupt, and for text with a
-    mark of UTF-16; OptionError where there is too much of it.
+    Raises SentenceBeamError if a compressed file is cut short or corrupt, and for text with a byte
+    order mark of UTF-16; OptionError if the file is too large.
     """
     with open_unchanged(file) as raw:
         data = b"".join(whole(file, _parts(file, decompressed(file, raw))))

@@ -27,7 +27,7 @@ from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.model_files import STATIC_KEYS, ModelFiles, find_safetensors, safetensors_keys
 from transforms.space.spec import PoolerSpec
-from transforms.space.st_modules import StLayer
+from transforms.space.st_layers import StLayer
 from transforms.space.token_table import read_table
 
 _Module = TypeVar("_Module", bound=nn.Module)

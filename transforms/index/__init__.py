@@ -1,5 +1,6 @@
-"""FAISS in segments: choose, train, build, search, measure recall. Importing this package does not
-import faiss.
+"""FAISS in segments: choose, train, build, search, measure recall.
+
+Importing this package does not import faiss.
 """
 
 from transforms.index.candidates import Candidates

@@ -35,20 +35,21 @@ from transforms.index.upkeep import imbalance
 from transforms.index.vectors import faiss_metric
 
 BYTES_PER_MS = 2_000_000
-K, DEEP = 10, 100  # the numbers of rows that a search is tuned for
-SAMPLE = 50_000  # rows by which kinds are compared
-MOST_LISTS = 256  # that a search is tuned up to
+K = 10  # results of a query for which a search is tuned
+DEEP = 100  # results of a query for the second recall
+SAMPLE = 50_000  # rows on which kinds are compared
+MOST_LISTS = 256  # largest nprobe that is tried
 GRAPH_LINKS = 64  # vectors compared for each list found through a graph of centroids
-# recalls that differ by less count as equal: so much depends on the queries that were held out
+# recalls that differ by less count as equal: other held-out queries would change them as much
 ALIKE = 0.005
 _LISTED = ("SQbf16", "SQ8", "SQ6", "RaBitQ4", "SQ4", "RaBitQ2", "RaBitQ")
 _WHOLE = ("Flat", "SQbf16", "SQ8", "SQ6", "SQ4")
-_RANGED = ("SQ8", "SQ6", "SQ4")  # steps of a range that one long row can stretch
+_RANGED = ("SQ8", "SQ6", "SQ4")  # their steps divide a range, which one long row can stretch
 
 
 @dataclass(frozen=True)
 class Budgets:
-    """What an index may cost and has to reach; None where nothing is said."""
+    """Limits on an index's cost, and the recall that it must reach; None means no limit."""
 
     target: float = TARGET_RECALL
     row_bytes: int | None = None
@@ -62,21 +63,24 @@ class Budgets:
     @property
     def query_bytes(self) -> float:
         """Bytes that a query may read."""
-        return float("inf") if self.latency_ms is None else self.latency_ms * BYTES_PER_MS
+        if self.latency_ms is None:
+            return float("inf")
+        return self.latency_ms * BYTES_PER_MS
 
     def __str__(self) -> str:
-        found = [] if self.row_bytes is None else [f"{self.row_bytes:,} bytes a row"]
-        found += (
-            []
-            if self.latency_ms is None
-            else [f"{self.latency_ms:g} ms ({self.query_bytes:,.0f} bytes) a query"]
-        )
-        return f"recall {self.target:g}" + (f" within {' and '.join(found)}" if found else "")
+        limits = []
+        if self.row_bytes is not None:
+            limits.append(f"{self.row_bytes:,} bytes a row")
+        if self.latency_ms is not None:
+            limits.append(f"{self.latency_ms:g} ms ({self.query_bytes:,.0f} bytes) a query")
+        if not limits:
+            return f"recall {self.target:g}"
+        return f"recall {self.target:g} within {' and '.join(limits)}"
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A kind of index as it did on a sample; recall None where there were no queries."""
+    """A kind of index and its results on a sample; recall is None if there were no queries."""
 
     plan: IndexPlan
     trained: bytes
@@ -89,51 +93,42 @@ class Tried:
 
 
 def held_bytes(plan: IndexPlan) -> int:
-    """Bytes that a search holds in memory for a row: its code, and its number where there are
-    lists.
-    """
-    return code_bytes(plan) + (8 if plan.nlist else 0)
+    """Bytes that a search holds in memory for a row: its code, and with lists its number."""
+    if plan.nlist:
+        return code_bytes(plan) + 8
+    return code_bytes(plan)
 
 
 def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: float = 1.0) -> float:
-    """Bytes that one query reads among so many rows: centroids, the lists' codes, vectors of
-    candidates.
+    """Bytes that one query reads: centroids, codes of the searched lists, vectors of candidates.
 
-    `uneven` is how many times as long a search takes as with lists of equal length.
+    `uneven` is the factor by which a search takes longer than with lists of equal length.
     """
-    scanned = rows * min(1.0, nprobe / plan.nlist * uneven) if plan.nlist else rows
-    centroids = (
-        min(plan.nlist, GRAPH_LINKS * max(64, 2 * nprobe)) if "HNSW" in plan.factory else plan.nlist
-    )
-    candidates = depth * refine_bytes(plan.dim) if plan.rerank else 0
+    scanned: float = rows
+    if plan.nlist:
+        scanned = rows * min(1.0, nprobe / plan.nlist * uneven)
+    centroids = plan.nlist
+    if "HNSW" in plan.factory:
+        centroids = min(plan.nlist, GRAPH_LINKS * max(64, 2 * nprobe))
+    candidates = 0
+    if plan.rerank:
+        candidates = depth * refine_bytes(plan.dim)
     return centroids * 4 * plan.dim + scanned * held_bytes(plan) + candidates
 
 
 def kinds(
     index: str, rows: int, dim: int, metric: str, unit: bool, budgets: Budgets
 ) -> list[IndexPlan]:
-    """The plans that may serve an `--index`, most bytes a row first: `Flat` alone if it keeps the
-    budgets.
+    """The plans that may serve an `--index`, most bytes a row first.
 
-    Raises OptionError if none is small enough.
+    If `Flat` keeps the budgets, it is the only one. Raises OptionError if no plan is small enough.
     """
-    if index != "auto":
-        codec = "RaBitQ"
-        found = [
-            plan_for(
-                automatic_index(rows, codec) if index == "compact" else index, rows, dim, metric
-            )
-        ]
-    else:
-        codecs = _LISTED if rows >= FLAT_BELOW else _WHOLE
-        names = [codec for codec in codecs if unit or codec not in _RANGED]
-        factories = [automatic_index(rows, name) if rows >= FLAT_BELOW else name for name in names]
-        found = [plan_for(factory, rows, dim, metric) for factory in factories]
-    small = [
-        plan for plan in found if budgets.row_bytes is None or held_bytes(plan) <= budgets.row_bytes
-    ]
+    plans = [plan_for(factory, rows, dim, metric) for factory in _factories(index, rows, unit)]
+    small = plans
+    if budgets.row_bytes is not None:
+        small = [plan for plan in plans if held_bytes(plan) <= budgets.row_bytes]
     if not small:
-        least = min(found, key=held_bytes)
+        least = min(plans, key=held_bytes)
         raise OptionError(
             f"--max-bytes-per-row {budgets.row_bytes}: the smallest index of {rows:,} rows of {dim}"
             f" components, {least.factory}, holds {held_bytes(least)} bytes a row; allow so many,"
@@ -144,19 +139,34 @@ def kinds(
     return small
 
 
+def _factories(index: str, rows: int, unit: bool) -> list[str]:
+    """The factory strings that an `--index` may mean for so many rows."""
+    if index == "compact":
+        return [automatic_index(rows, "RaBitQ")]
+    if index != "auto":
+        return [index]
+    codecs: tuple[str, ...] = _LISTED if rows >= FLAT_BELOW else _WHOLE
+    if not unit:
+        codecs = tuple(codec for codec in codecs if codec not in _RANGED)
+    if rows < FLAT_BELOW:
+        return list(codecs)
+    return [automatic_index(rows, codec) for codec in codecs]
+
+
 def check_row_bytes(index: str, dim: int, budgets: Budgets) -> None:
-    """Raise OptionError where an `--index` of vectors of `dim` components is too large whatever the
-    number of rows.
-    """
+    """Raise OptionError if an `--index` exceeds the budgets whatever the number of rows."""
     kinds(index, FLAT_BELOW, dim, "ip", True, budgets)
 
 
 def base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
-    """What is trained before the kinds are compared: their lists, over vectors as they are, on rows
-    for all of them.
+    """The plan to train before the kinds are compared: their lists, with exact vectors.
+
+    Its sample has rows enough for each kind.
     """
     factory = plans[0].factory
-    lists = f"{factory.split(',')[0]},Flat" if plans[0].nlist else "Flat"
+    lists = "Flat"
+    if plans[0].nlist:
+        lists = f"{factory.split(',')[0]},Flat"
     wanted = max(10_000, *(plan.train_rows for plan in plans))
     return replace(
         plan_for(lists, rows, plans[0].dim, plans[0].metric),
@@ -174,11 +184,10 @@ def try_kinds(
     rows: int,
     budgets: Budgets,
 ) -> list[Tried]:
-    """Each kind over a sample float32 [m, dim] of `rows` rows, `SAMPLE` or so, searched for queries
-    float32 [q, dim].
+    """Try each kind on a sample float32 [m, dim] of `rows` rows, with queries float32 [q, dim].
 
-    `trained` is the index of `base_plan`; bool [q] `tuning` are the queries that nprobe is tuned
-    by.
+    The sample has about `SAMPLE` rows. `trained` is the index of `base_plan`. bool [q] `tuning`
+    selects the queries by which nprobe is tuned.
     """
     exact = ExactNeighbours(queries, DEEP, plans[0].metric)
     exact.add(sample, 0)
@@ -189,14 +198,16 @@ def try_kinds(
 
 
 def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
-    """The trained index of a plan as bytes, with the lists of that of `base_plan`; its codes fit
-    the sample.
+    """The trained index of a plan, as bytes: the lists of `base_plan`, and its own codec.
+
+    The codec is trained on the sample.
     """
     lists = TrainedIndex.of(trained).index
     with use_threads(None) as faiss:
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.nlist:
-            index.quantizer, index.own_fields = lists.quantizer, True
+            index.quantizer = lists.quantizer
+            index.own_fields = True
             lists.own_fields = False
         index.train(sample)
         if plan.rotated:
@@ -215,7 +226,9 @@ def _try(
 ) -> Tried:
     writer = SegmentWriter(trained)
     writer.add(sample)
-    uneven = (imbalance(writer.list_sizes) or 1.0) if plan.nlist else 1.0
+    uneven = 1.0
+    if plan.nlist:
+        uneven = imbalance(writer.list_sizes) or 1.0
     within = [
         n
         for n in nprobe_grid(plan.nlist)
@@ -228,34 +241,49 @@ def _try(
         index = SegmentedIndex.open([SegmentFile(path)], writer.trained)
         found = Candidates.search(index, exact.queries, depth_for(DEEP, plan.rerank), grid)
     near, deep = (tuned(exact.at(k), found, plan.rerank, budgets.target, tuning) for k in (K, DEEP))
-    nprobe, depth = (near["nprobe"], near["rerank"]) if near else (grid[-1], 0)
+    nprobe = grid[-1]
+    depth = 0
+    recall = None
+    if near:
+        nprobe = near["nprobe"]
+        depth = near["rerank"]
+        recall = near["value"]
+    recall_100 = None
+    if deep:
+        recall_100 = deep["value"]
+    if not plan.nlist:
+        nprobe = 0
     return Tried(
         plan=plan,
         trained=trained,
         row_bytes=held_bytes(plan),
         query_bytes=round(query_bytes(plan, rows, nprobe, depth, uneven)),
-        nprobe=nprobe if plan.nlist else 0,
+        nprobe=nprobe,
         most_lists=grid[-1],
-        recall=near["value"] if near else None,
-        recall_100=deep["value"] if deep else None,
+        recall=recall,
+        recall_100=recall_100,
     )
 
 
 def best(tried: Sequence[Tried], budgets: Budgets) -> tuple[Tried, bool]:
-    """The kind to build, and whether it does all that is asked: recall at 10, and at 100 where any
-    kind reaches both.
+    """The kind to build, and whether it reaches all goals.
 
-    Of those that do, the one that finds most; of several that find as much, the one that reads
-    least for a query, then the one that holds least.
+    The goal is the recall at 10, and at 100 if any kind reaches both. Of the kinds that reach it,
+    this is the one with the highest recall. Kinds of the same recall are ordered by bytes read for
+    a query, then by bytes held for a row.
     """
     within = [kind for kind in tried if kind.query_bytes <= budgets.query_bytes]
     reaching = [kind for kind in within if _reached(kind.recall, budgets)]
-    deep = [kind for kind in reaching if _reached(kind.recall_100, budgets)]
-    if deep or reaching:
-        most = max(kind.recall or 0.0 for kind in deep or reaching)
-        alike = [kind for kind in deep or reaching if (kind.recall or 0.0) > most - ALIKE]
-        return min(alike, key=lambda kind: (kind.query_bytes, kind.row_bytes)), True
-    return max(within or tried, key=lambda kind: (kind.recall or 0.0, -kind.query_bytes)), False
+    reaching = [kind for kind in reaching if _reached(kind.recall_100, budgets)] or reaching
+    if not reaching:
+        return max(within or tried, key=lambda kind: (_recall(kind), -kind.query_bytes)), False
+    most = max(map(_recall, reaching))
+    alike = [kind for kind in reaching if _recall(kind) > most - ALIKE]
+    return min(alike, key=lambda kind: (kind.query_bytes, kind.row_bytes)), True
+
+
+def _recall(kind: Tried) -> float:
+    return kind.recall or 0.0
 
 
 def _reached(recall: float | None, budgets: Budgets) -> bool:

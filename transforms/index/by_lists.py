@@ -21,20 +21,18 @@ from transforms.index.exact import (
     rounding,
 )
 from transforms.index.faiss_module import use_threads
-from transforms.index.parts import Coarse, Found, OpenSegment
+from transforms.index.parts import Coarse, OpenSegment, TopK
 from transforms.index.segment import list_arrays, nearest_lists
 from transforms.index.trained import TrainedIndex, centroids
 from transforms.index.vectors import as_vectors, metric_name, squared_lengths
 
 MARGIN = 8  # candidates beyond k that nearly always settle rounding
-PAIRS = 1 << 14  # scored again at once
+PAIRS = 1 << 14  # pairs that are scored again at once
 TOGETHER = 512  # queries in a matrix product: they stay in a core's cache
 
 
 def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Coarse:
-    """The `nprobe` lists nearest to each query, float32 [q, d], by the quantizer of a trained
-    index.
-    """
+    """The `nprobe` lists nearest to each query, float32 [q, d], by a trained index."""
     index = trained.index
     with use_threads(None) as faiss:
         turned = trained.turned(as_vectors(queries, index.d, "queries"))
@@ -47,16 +45,19 @@ def scan(
     k: int,
     coarse: Coarse | None,
     trained: TrainedIndex | None,
-) -> Found:
-    """Gains float32 and positions int64 [q, k] of the best rows in these lists of some segments,
-    and in flat ones.
+) -> TopK:
+    """Gains float32 and positions int64 [q, k] of the best rows of some segments.
 
-    `trained` is what the segments with lists were built from; None where there are none.
+    Of a segment with lists, the lists of `coarse` are searched; a flat one is searched whole.
+    `trained` is the index from which the segments with lists were built; None if all are flat.
     """
     found = [no_results(len(queries), k)]
     queries = as_vectors(queries, queries.shape[1], "queries")
     with use_threads(None) as faiss:
-        turned = queries if coarse is None or trained is None else trained.turned(queries)
+        if coarse is None or trained is None:
+            turned = queries
+        else:
+            turned = trained.turned(queries)
         for part in parts:
             if coarse is None or not part.has_lists:
                 found.append(part.top_k(faiss, queries, k, None))
@@ -73,26 +74,30 @@ def _is_linear(index: Any) -> bool:
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
-def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> Found:
+def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
     if not part.live:
         return no_results(len(queries), k)
     part.check_lists(faiss, coarse.lists)
     codes = _Codes(faiss, part)
     metric = metric_name(faiss, part.index.metric_type)
 
-    def look(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        some = queries if len(which) == len(queries) else queries[which]
+    def scan_rows(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        some = queries
+        if len(which) < len(queries):
+            some = queries[which]
         rough, places, longest = _rough(faiss, codes, some, depth, coarse.of(which).lists, metric)
         gains, rows = _exact(faiss, codes, some, places, metric)
         return gains, rows, rough[:, -1] + rounding(some, longest, metric)
 
-    gains, rows = complete_top_k(look, len(queries), k, part.live, MARGIN)
+    gains, rows = complete_top_k(scan_rows, len(queries), k, part.live, MARGIN)
     return gains, np.where(rows >= 0, rows | part.number << 32, -1)
 
 
 class _Codes:
-    """The live rows of a segment, as vectors; a row's place counts the rows of all lists before its
-    own, then those of its own."""
+    """The live rows of a segment, as vectors.
+
+    A row's place counts the rows of all earlier lists, then the earlier rows of its own list.
+    """
 
     def __init__(self, faiss: Any, part: OpenSegment):
         self._faiss = faiss
@@ -105,7 +110,10 @@ class _Codes:
     def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""
         codes, rows = list_arrays(self._faiss, self._index, number)
-        live = np.arange(len(rows)) if self._keep is None else np.flatnonzero(self._keep[rows])
+        if self._keep is None:
+            live = np.arange(len(rows))
+        else:
+            live = np.flatnonzero(self._keep[rows])
         return self._decoded(number, codes[live]), live + self._starts[number]
 
     def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -140,12 +148,13 @@ def _runs(sorted_numbers: np.ndarray) -> Iterator[tuple[int, slice]]:
 def _rough(
     faiss: Any, codes: _Codes, queries: np.ndarray, depth: int, lists: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Gains by matrix products, float32, and places int64 [q, depth], best first; and the length of
-    the longest row.
+    """Gains float32 by matrix products and places int64 [q, depth], best first.
+
+    The third result is the length of the longest row.
     """
     heap = faiss.ResultHeap(len(queries), depth, keep_max=True)
     order = np.argsort(lists, axis=None, kind="stable")
-    asking = order // lists.shape[1]
+    owners = order // lists.shape[1]  # the query of each list
     longest = 0.0
     taken = np.empty((TOGETHER, queries.shape[1]), np.float32)
     for number, here in _runs(lists.reshape(-1)[order]):
@@ -156,7 +165,7 @@ def _rough(
             continue
         longest = max(longest, longest_row(vectors))
         for start in range(here.start, here.stop, TOGETHER):
-            members = np.ascontiguousarray(asking[start : min(start + TOGETHER, here.stop)])
+            members = np.ascontiguousarray(owners[start : min(start + TOGETHER, here.stop)])
             some = np.take(queries, members, axis=0, out=taken[: len(members)], mode="clip")
             gains = some @ vectors.T
             if metric == "l2":
@@ -170,7 +179,8 @@ def _offer(
     faiss: Any, heap: Any, members: np.ndarray, gains: np.ndarray, places: np.ndarray
 ) -> None:
     """Put the gains [m, n] of rows at places [n] into the heaps of some queries."""
-    pointer, gains = faiss.swig_ptr, np.ascontiguousarray(gains, np.float32)
+    pointer = faiss.swig_ptr
+    gains = np.ascontiguousarray(gains, np.float32)
     places = np.ascontiguousarray(places, np.int64)
     heap.heaps.addn_query_subset_with_ids(
         len(members), pointer(members), len(places), pointer(gains), pointer(places), 0
@@ -180,10 +190,10 @@ def _offer(
 def _exact(
     faiss: Any, codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 pair by pair, which no batch changes, and local rows int64 [q, depth], of rows
-    at places; -1: none.
+    """Gains float32 pair by pair, and local rows int64 [q, depth], of rows at places; -1 if none.
 
-    Pairs are taken in the order of their rows, so that each row is decoded once.
+    No batch changes these gains. Pairs are computed in the order of their rows, so that each row is
+    decoded once.
     """
     gains, rows = no_results(*places.shape)
     flat = places.reshape(-1)

@@ -1,9 +1,9 @@
-"""Lists found in two levels, where they are many: coarse cells first, then the lists of each cell
-by themselves.
+"""Lists found in two levels if they are many: first coarse cells, then each cell's own lists.
 
-One k-means over all lists takes rows x lists of time, and all of the sample in one place; the lists
-of a cell take its share of both. What is lost where cells meet, passes over all rows bring back:
-each row goes to the nearest list of the cells near it, and each list to the middle of its rows.
+A single k-means over all lists takes time in proportion to rows x lists, and the whole sample in
+one place; the lists of a cell take their share of both. Passes over all rows then correct the lists
+at the borders of cells: each row moves to the nearest list of the cells near it, and each list to
+the middle of its rows.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from transforms.index.faiss_module import load_faiss
 from transforms.index.kmeans import kmeans
 from transforms.index.vectors import faiss_metric, squared_lengths
 
-# lists that one k-means finds: by then it takes as long as adding the rows of such an index does
+# most lists of one k-means: it then takes as long as adding the rows of such an index
 ONE_LEVEL = 8192
-COARSE_ROWS = 256  # rows for each cell that coarse cells are found by
-PASSES = 2  # over all rows, when each cell has its lists
+COARSE_ROWS = 256  # rows for each cell, by which coarse cells are found
+PASSES = 2  # over all rows, after each cell has its lists
 _NEAR = 8  # cells whose lists a row is compared with in such a pass
 
 
@@ -29,9 +29,10 @@ def cells_for(lists: int) -> int:
 
 
 def allotted(lists: int, rows: np.ndarray) -> np.ndarray:
-    """How many of `lists` each cell gets, int64 [cells]: in proportion to its rows, int64 [cells].
+    """The number of lists of each cell, int64 [cells], in proportion to its rows, int64 [cells].
 
-    Never more than it has rows, and at least one where it has any and there are lists enough.
+    A cell never gets more lists than it has rows. A cell with rows gets at least one, if there are
+    enough.
     """
     given = np.zeros(len(rows), np.int64)
     given[np.argsort(-rows, kind="stable")[:lists]] = 1
@@ -92,10 +93,9 @@ def nearest_of_cells(
 
 
 def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
-    """The centroids of a cell's lists, float32 [lists, d], by its rows; fewer where it has not as
-    many distinct rows.
+    """The centroids of a cell's lists, float32 [lists, d]; fewer if it has fewer distinct rows.
 
-    A cell that has too many lists for one k-means is cut once more.
+    A cell with too many lists for one k-means is divided once more.
     """
     rows = distinct(rows)
     if len(rows) <= lists:
@@ -112,10 +112,9 @@ def lists_of_cell(rows: np.ndarray, lists: int, metric: str) -> np.ndarray:
 
 
 def middles(rows: np.ndarray, numbers: np.ndarray, former: np.ndarray, metric: str) -> np.ndarray:
-    """The middle of the rows of each list, float32 [lists, d]: of length 1 for ip; `former` for a
-    list without rows.
+    """The middle of the rows of each list, float32 [lists, d], of length 1 for ip.
 
-    `numbers` int64 [n] say which list a row is of.
+    A list without rows keeps its `former` centroid. `numbers` int64 [n] are the lists of the rows.
     """
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(len(former) + 1))

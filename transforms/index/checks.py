@@ -1,6 +1,4 @@
-"""Checksums of a segment's file, so that a search that reads a few of its lists can check just
-these.
-"""
+"""Checksums of a segment's file and its lists, so that a search checks only what it reads."""
 
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ _BLOCK = 1 << 20
 class SegmentChecks:
     """The size of a segment's file, and CRC-32 of its parts.
 
-    `head` counts the bytes before its lists (all bytes, where it has no lists) and `crc` is theirs;
-    `lists` uint32 [nlist] are those of the lists, each its codes and then its rows' numbers, which
-    is how faiss writes them.
+    `head` is the number of bytes before the lists (all bytes of a segment without lists), and `crc`
+    their checksum. `lists` uint32 [nlist] has the checksum of each list: its codes, then its rows'
+    numbers, the order in which faiss writes them.
     """
 
     size: int
@@ -38,22 +36,23 @@ class SegmentChecks:
     def of(cls, data: bytes, lengths: Iterable[int] = ()) -> SegmentChecks:
         """The checksums of a file's bytes; `lengths` are those of its lists, in bytes."""
         ends = np.cumsum([0, *lengths], dtype=np.int64)
-        head, view = len(data) - int(ends[-1]), memoryview(data)
+        head = len(data) - int(ends[-1])
+        view = memoryview(data)
         bounds = (head + ends).tolist()
         lists = [crc32(view[start:end]) for start, end in pairwise(bounds)]
         return cls(len(data), head, crc32(view[:head]), np.array(lists, np.uint32))
 
     def to_text(self) -> str:
-        """The checksums as JSON, with those of the lists compressed (most lists of a delta are
-        empty), in base64.
+        """The checksums as JSON; those of the lists are compressed, in base64.
+
+        Most lists of a delta are empty.
         """
         lists = base64.b64encode(compress(self.lists.astype("<u4").tobytes())).decode()
         return json.dumps({"size": self.size, "head": self.head, "crc": self.crc, "zlib": lists})
 
     @classmethod
     def from_text(cls, text: str) -> SegmentChecks:
-        """The checksums that `to_text` gave, here or in an earlier version, which compressed
-        nothing.
+        """The checksums that `to_text` wrote, also in an earlier version, which did not compress.
 
         Raises DamagedIndexError for other text.
         """
@@ -61,34 +60,34 @@ class SegmentChecks:
             "the checksums of a segment are not what was written", kind=DamagedIndexError
         ):
             values = json.loads(text)
-            is_packed = "zlib" in values
-            packed = base64.b64decode(values["zlib" if is_packed else "lists"])
-            lists = decompress(packed) if is_packed else packed
+            if "zlib" in values:
+                lists = decompress(base64.b64decode(values["zlib"]))
+            else:
+                lists = base64.b64decode(values["lists"])
             return cls(values["size"], values["head"], values["crc"], np.frombuffer(lists, "<u4"))
 
     def check_head(self, path: str | Path) -> None:
-        """Raise DamagedIndexError where the file is missing or of another size, or differs before
-        its lists.
-        """
+        """Raise DamagedIndexError if the file is missing, or its size or head differs."""
         if not os.path.exists(path):
             raise DamagedIndexError(f"{path} is missing")
-        left, found = self.head, 0
+        left = self.head
+        crc = 0
         with open(path, "rb") as file:
-            whole = os.fstat(file.fileno()).st_size == self.size
-            while whole and left:
+            is_whole = os.fstat(file.fileno()).st_size == self.size
+            while is_whole and left:
                 block = file.read(min(left, _BLOCK))
-                whole, left, found = bool(block), left - len(block), crc32(block, found)
-        if not whole or found != self.crc:
+                is_whole = bool(block)
+                left -= len(block)
+                crc = crc32(block, crc)
+        if not is_whole or crc != self.crc:
             raise changed(path)
 
     def check_list(self, path: str | Path, number: int, codes: np.ndarray, ids: np.ndarray) -> None:
-        """Raise DamagedIndexError where a list of the file differs: `codes` uint8 and `ids` int64,
-        contiguous.
-        """
+        """Raise DamagedIndexError if a list differs: `codes` uint8, `ids` int64, contiguous."""
         if crc32(ids.data, crc32(codes.data)) != self.lists[number]:
             raise changed(path)
 
 
 def changed(path: str | Path) -> DamagedIndexError:
-    """The error for a file of an index that is not what was written."""
+    """The error for a file of an index that was changed."""
     return DamagedIndexError(f"{path} was changed after it was written (checksum differs)")

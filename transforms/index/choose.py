@@ -28,23 +28,21 @@ _CODEC_BITS |= {f"RaBitQ{bits}": bits for bits in range(2, 9)}
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """What will be trained and built; JSON-able with `dataclasses.asdict`."""
+    """The index to train and build; JSON-able with `dataclasses.asdict`."""
 
     factory: str  # faiss factory string
-    metric: str  # ip or l2, by which faiss scores
+    metric: str  # of faiss: ip or l2
     dim: int
     nlist: int  # coarse lists; 0 without IVF
-    train_rows: int  # rows the training sample should have; 0 where nothing is trained
-    nprobe: int  # where the tuning of nprobe starts; 0 without IVF
-    # least number of candidates that are scored again; 0: scores of the index are good enough
+    train_rows: int  # rows that the training sample should have; 0 without training
+    nprobe: int  # at which its tuning starts; 0 without IVF
+    # least number of candidates that are scored again; 0 if the index's scores are good enough
     rerank: int
     segment_rows: int  # most rows in one segment
 
     @property
     def rotated(self) -> bool:
-        """Whether vectors are turned before their codes are made: those of a few bits a
-        component.
-        """
+        """Whether vectors are rotated before they are coded, as for few bits a component."""
         return "RaBitQ" in self.factory
 
 
@@ -54,14 +52,16 @@ def choose_index(
     """The plan for `n_rows` vectors of `dim` components.
 
     `index`: `auto` (Flat below 20 000 rows, `IVF,SQ8` above), `compact` (`IVF,RaBitQ`, re-ranked by
-    float16) or a faiss factory string of the allowed kinds. Where rows are not of length 1
-    (`unit`), `auto` takes SQbf16: SQ8 cuts the range of a sample into steps, and one long row would
-    leave one step for all others. Raises OptionError for any other string, for one faiss refuses,
-    and for one that needs more rows than there are.
+    float16) or a faiss factory string of the allowed kinds. If rows are not of length 1 (`unit`),
+    `auto` takes SQbf16: SQ8 divides the range of a sample into steps, and one long row would leave
+    a single step for all others. Raises OptionError for any other string, for one that faiss
+    refuses, and for one that needs more rows.
     """
     check_metric(metric)
     if index in ("auto", "compact"):
-        codec = "RaBitQ" if index == "compact" else "SQ8" if unit else "SQbf16"
+        codec = "RaBitQ"
+        if index == "auto":
+            codec = "SQ8" if unit else "SQbf16"
         return plan_for(automatic_index(n_rows, codec), n_rows, dim, metric)
     plan = plan_for(index, n_rows, dim, metric)
     _check_with_faiss(plan)
@@ -70,21 +70,22 @@ def choose_index(
 
 
 def check_rows_for(index: str, n_rows: int, dim: int) -> None:
-    """Raise OptionError where an index cannot be built of so many vectors of `dim` components;
-    needs no faiss.
+    """Raise OptionError if an index cannot be built of so many vectors of `dim` components.
+
+    This needs no faiss.
     """
     if lack := lack_of_rows(index, n_rows):
         raise OptionError(f"--index {lack}; use auto or fewer lists")
-    found = re.search(r"PQ(\d+)", index)
-    if found and dim % int(found[1]):
+    parts = re.search(r"PQ(\d+)", index)
+    if parts and dim % int(parts[1]):
         raise OptionError(
-            f"--index {index}: {dim} components cannot be cut into {found[1]} equal parts; use"
+            f"--index {index}: {dim} components cannot be cut into {parts[1]} equal parts; use"
             " another PQ"
         )
 
 
 def lack_of_rows(index: str, n_rows: int) -> str | None:
-    """What an index lacks to be trained on so many rows, in a few words; None where it can be."""
+    """The words for an index that needs more rows to be trained; None if there are enough."""
     needed = rows_needed(index)
     if n_rows >= needed:
         return None
@@ -96,29 +97,32 @@ def rows_needed(index: str) -> int:
     if index in ("auto", "compact"):
         return 0
     match = _match(index)
-    centroids = 2 ** int(match["bits"] or 8) if match["codec"].startswith("PQ") else 0
+    centroids = 0
+    if match["codec"].startswith("PQ"):
+        centroids = 2 ** int(match["bits"] or 8)
     return max(int(match["nlist"] or 0), centroids)
 
 
 def automatic_index(n_rows: int, codec: str) -> str:
-    """The factory string for `n_rows` rows whose codes are `codec` where they have any."""
+    """The factory string for `n_rows` rows; `codec` is that of an index with lists."""
     if n_rows < FLAT_BELOW:
         return "Flat"
     if n_rows < 10_000_000:
         return f"IVF{_lists(n_rows)},{codec}"
-    lists = 65_536 if n_rows < 100_000_000 else 262_144 if n_rows < 1_000_000_000 else 1_048_576
-    return f"IVF{lists}_HNSW32,{codec}"
+    if n_rows < 100_000_000:
+        return f"IVF65536_HNSW32,{codec}"
+    if n_rows < 1_000_000_000:
+        return f"IVF262144_HNSW32,{codec}"
+    return f"IVF1048576_HNSW32,{codec}"
 
 
 def _lists(n_rows: int) -> int:
-    """The power of two nearest 4 sqrt(n), lowered until every list has its floor of training
-    rows.
-    """
+    """The power of two nearest 4 sqrt(n), or fewer, so that each list has enough training rows."""
     return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
 def check_request(index: str) -> None:
-    """Refuse an `--index` that no number of rows would make work, without loading faiss."""
+    """Raise OptionError for an `--index` that fits no number of rows; needs no faiss."""
     if index not in ("auto", "compact"):
         _match(index)
 
@@ -126,39 +130,44 @@ def check_request(index: str) -> None:
 def _match(factory: str) -> re.Match[str]:
     match = _FACTORY.fullmatch(factory)
     if match is None or (match["nlist"] is None and match["codec"].startswith(("RaBitQ", "PQ"))):
-        named = factory if factory.isprintable() else repr(factory)
+        if not factory.isprintable():
+            factory = repr(factory)
         raise OptionError(
-            f"--index {named}: cannot be built in segments that share one quantizer; use auto,"
+            f"--index {factory}: cannot be built in segments that share one quantizer; use auto,"
             f" compact, {FACTORIES}"
         )
     return match
 
 
 def plan_for(factory: str, n_rows: int, dim: int, metric: str) -> IndexPlan:
-    """The plan of a factory string, whether or not there are rows enough to train it."""
+    """The plan of a factory string, even if there are not enough rows to train it."""
     match = _match(factory)
     nlist = int(match["nlist"] or 0)
+    rerank = RERANK if _is_rough(match["codec"]) else 0
+    train_rows = 0
+    if factory != "Flat":
+        train_rows = min(n_rows, max(TRAIN_PER_LIST * nlist, 10_000))
     return IndexPlan(
         factory=factory,
         metric=metric,
         dim=dim,
         nlist=nlist,
-        train_rows=0 if factory == "Flat" else min(n_rows, max(TRAIN_PER_LIST * nlist, 10_000)),
+        train_rows=train_rows,
         nprobe=min(nlist, _start_nprobe(n_rows)),
-        rerank=RERANK if _is_rough(match["codec"]) else 0,
+        rerank=rerank,
         segment_rows=min(_SEGMENT_ROWS, _SEGMENT_BYTES // _row_bytes(match["codec"], dim)),
     )
 
 
 def depth_for(k: int, rerank: int) -> int:
-    """How many candidates an index is asked for where k rows are wanted; `rerank` is the plan's."""
-    return max(OVER * k, rerank) if rerank else k
+    """The number of candidates for k wanted rows; `rerank` is that of the plan."""
+    if not rerank:
+        return k
+    return max(OVER * k, rerank)
 
 
 def _is_rough(codec: str) -> bool:
-    """Whether scores by these codes are too rough to rank by, so that a second file has the
-    vectors.
-    """
+    """Whether these codes rank so roughly that the vectors are kept in a second file."""
     return codec == "RaBitQ" or codec.startswith("PQ")
 
 
@@ -174,14 +183,15 @@ def _start_nprobe(n_rows: int) -> int:
 
 
 def _row_bytes(codec: str, dim: int) -> int:
-    """Bytes of a row in a segment: its code, 8 for the id, RaBitQ's factors, and its vector where
-    that is kept too.
-    """
-    return _code_bytes(codec, dim) + 8 + (refine_bytes(dim) if _is_rough(codec) else 0)
+    """Bytes of a row in a segment: code with its factors, 8 for the id, and a kept vector."""
+    size = _code_bytes(codec, dim) + 8
+    if _is_rough(codec):
+        size += refine_bytes(dim)
+    return size
 
 
 def refine_bytes(dim: int) -> int:
-    """Bytes of a row's vector in the file by which candidates are scored again."""
+    """Bytes of a row's vector in the file with which candidates are scored again."""
     return 2 * dim + 8
 
 
@@ -194,7 +204,9 @@ def _code_bytes(codec: str, dim: int) -> int:
     if codec.startswith("PQ"):
         size, _, bits = codec[2:].partition("x")
         return -(-int(size) * int(bits or 8) // 8)
-    factors = 0 if "RaBitQ" not in codec else 8 if codec == "RaBitQ" else 20
+    factors = 0
+    if "RaBitQ" in codec:
+        factors = 8 if codec == "RaBitQ" else 20
     return -(-dim * _CODEC_BITS[codec] // 8) + factors
 
 

@@ -1,4 +1,4 @@
-"""Pairs of rows, from pairs of the distinct vectors that rows share."""
+"""The best pairs of rows, from the best pairs of the distinct vectors that rows share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from transforms.index.near_pairs import TopPairs
 
 
 def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) -> TopPairs:
-    """The k best pairs of rows, from those of distinct vectors float32 [n, d]; `of` int64 [rows] is
-    each row's vector.
+    """The k best pairs of rows, from those of distinct vectors float32 [n, d].
 
-    Rows of one vector are pairs too, with its score with itself.
+    `of` int64 [rows] has each row's vector. Rows of the same vector are pairs too; their score is
+    the vector's with itself.
     """
-    order, counts = np.argsort(of, kind="stable"), np.bincount(of, minlength=len(vectors))
+    order = np.argsort(of, kind="stable")
+    counts = np.bincount(of, minlength=len(vectors))
     ends = np.cumsum(counts)
     several = np.flatnonzero(counts > 1)
     first, second = (np.concatenate([column, several]) for column in (pairs.first, pairs.second))
@@ -33,15 +34,13 @@ def with_copies(pairs: TopPairs, vectors: np.ndarray, of: np.ndarray, k: int) ->
 
 
 def _sizes(counts: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """How many pairs of rows each pair of vectors is."""
+    """The number of pairs of rows for each pair of vectors."""
     same = counts[first] * (counts[first] - 1) // 2
     return np.where(first == second, same, counts[first] * counts[second])
 
 
 def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
-    """Places of the best scores whose sizes sum to k, and of all that are as good as the last of
-    them.
-    """
+    """Places of the best scores whose sizes sum to k, and of the scores equal to the last."""
     order = np.argsort(-scores, kind="stable")
     if not len(order):
         return order
@@ -50,17 +49,19 @@ def _enough(scores: np.ndarray, sizes: np.ndarray, k: int) -> np.ndarray:
 
 
 def _row_pairs(a: np.ndarray, b: np.ndarray, k: int) -> np.ndarray:
-    """The first k pairs (smaller, larger) of a row of `a` and one of `b`, which are the same or
-    disjoint; [m, 2].
+    """The first k pairs (smaller, larger) of a row of `a` and one of `b`, int64 [m, 2].
+
+    `a` and `b` are equal or disjoint.
     """
-    same = len(a) == len(b) and bool((a == b).all())
-    found, room = [np.empty((0, 2), np.int64)], k
-    in_a = set(a.tolist())
-    for row in a if same else np.sort(np.concatenate([a, b])):
-        others = b if same or int(row) in in_a else a
+    rows = np.union1d(a, b)
+    in_a = np.isin(rows, a)
+    pairs = [np.empty((0, 2), np.int64)]
+    room = k
+    for row, is_of_a in zip(rows, in_a, strict=True):
+        others = b if is_of_a else a
         larger = others[np.searchsorted(others, row, "right") :][:room]
-        found.append(np.stack([np.full(len(larger), row), larger], axis=1))
+        pairs.append(np.stack([np.full(len(larger), row), larger], axis=1))
         room -= len(larger)
         if not room:
             break
-    return np.concatenate(found)
+    return np.concatenate(pairs)

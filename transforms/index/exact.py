@@ -33,7 +33,7 @@ def exact_search(
     """The true top k over blocks of vectors.
 
     `blocks` yields (float32 [n, d], position of its first row); `queries` float32 [q, d]. Returns
-    scores float32 [q, k] and positions int64 [q, k], best first, ties by position, -1 where there
+    scores float32 [q, k] and positions int64 [q, k], best first, ties by position, -1 if there
     are fewer than k rows. Memory: one block.
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
@@ -90,7 +90,7 @@ def complete_top_k(
 
     `scan(queries' numbers [m], depth)` returns gains and rows [m, depth], and what no row left out
     exceeds [m]. Queries whose k-th gain is not above that are scanned again, deeper. Rows are -1
-    where there are fewer than k.
+    if there are fewer than k.
     """
     gains, rows = no_results(n_queries, k)
     pending = np.arange(n_queries)
@@ -108,7 +108,7 @@ def complete_top_k(
 def _settle(
     scan: Scan, part: np.ndarray, depth: int, n_rows: int, out: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Scan these queries, write those that are settled to `out`, return the others."""
+    """Scan these queries, write settled results to `out`, return the other queries."""
     gains, rows, bound = scan(part, depth)
     k = min(out[0].shape[1], gains.shape[1])
     gains, rows = best_first(gains, rows, k)
@@ -128,17 +128,19 @@ def block_top_k(
     margin: int = _MARGIN,
     longest: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d]; both
-    checked already.
+    """Gains float32 and rows int64 [q, k] of the true top k in one block float32 [n, d].
 
-    `longest`: a bound on the lengths of block's rows, where the caller knows one.
+    Queries and block must be checked already. `longest` is a bound on the lengths of the block's
+    rows, if the caller knows one.
     """
     if longest is None:
         longest = longest_row(block)
     slack = rounding(queries, longest, metric)
 
     def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        part = queries if len(which) == len(queries) else queries[which]
+        part = queries
+        if len(which) < len(queries):
+            part = queries[which]
         rough, rows = faiss.knn(part, block, depth, metric=faiss_metric(faiss, metric))
         bound = gains_to_scores(rough[:, -1], metric) + slack[which]
         return gains_to_scores(pair_scores(faiss, part, block, rows, metric), metric), rows, bound

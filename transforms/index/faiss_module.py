@@ -1,6 +1,4 @@
-"""The one place that imports faiss: late, with a message that mends, and with a thread count that
-holds.
-"""
+"""The only import of faiss: late, with a helpful message, and with a fixed number of threads."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ _MISSING = (
 def load_faiss() -> Any:
     """The module `faiss`, imported at the first call.
 
-    Raises MissingExtraError where it is not installed, and OptionError where two distributions
-    share its import name (each overwrites the other's files) or where it does not load.
+    Raises MissingExtraError if it is not installed. Raises OptionError if it does not load, or if
+    two distributions share its import name and overwrite each other's files.
     """
     installed = _installed()
     if len(installed) > 1:
@@ -36,23 +34,23 @@ def load_faiss() -> Any:
     except ImportError as error:
         if not installed:
             raise MissingExtraError(_MISSING.format(pip_line("cpu"))) from error
-        mend = f"pip install --force-reinstall {installed[0]}"
+        reason = short_reason(error)
         raise OptionError(
-            f"{installed[0]} does not load ({short_reason(error)}): {mend}"
+            f"{installed[0]} does not load ({reason}): pip install --force-reinstall {installed[0]}"
         ) from error
 
 
 def _installed() -> list[str]:
-    """The distributions of faiss, by the names of the folders that pip leaves: their contents take
-    half a second.
+    """The installed distributions of faiss, by the names of the folders that pip makes.
+
+    Reading their contents would take half a second.
     """
     found = (entry.name for folder in sys.path for entry in Path(folder or ".").glob("faiss*-info"))
     return sorted({name.partition("-")[0].replace("_", "-") for name in found})
 
 
 def _both_installed(installed: list[str]) -> str:
-    # Removing one of them also deletes files of the other, so both have to go before one comes
-    # back.
+    # Removing one of them also deletes files of the other, so both are removed first.
     return (
         f"{' and '.join(installed)} are both installed and overwrite each other's module `faiss`:"
         f" pip uninstall -y {' '.join(installed)}, then {pip_line('cpu')} (or with gpu in place of"
@@ -67,11 +65,9 @@ def short_reason(error: Exception) -> str:
 
 @contextmanager
 def use_threads(threads: int | None) -> Iterator[Any]:
-    """The module `faiss`, computing with `threads` OpenMP threads inside the block (None: as many
-    as it has now).
+    """The module `faiss`, computing with `threads` OpenMP threads in the block; None: as before.
 
-    OpenMP keeps the count per calling thread, so it is set where the work is called, never once at
-    start-up.
+    OpenMP keeps the count per calling thread, so it is set at each call, never once at start-up.
     """
     faiss = load_faiss()
     before = faiss.omp_get_max_threads()

@@ -14,7 +14,7 @@ import numpy as np
 
 from transforms.index.exact import block_top_k, no_results
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, Found, OpenSegment
+from transforms.index.parts import Coarse, OpenSegment, TopK
 from transforms.index.search import (
     SearchResult,
     SegmentedIndex,
@@ -121,7 +121,8 @@ class FilteredIndex:
         """
         if self.rows > FEW:
             return None
-        positions, vectors = [], []
+        positions = []
+        vectors = []
         for part in self._parts:
             if part.live:
                 block = self._vectors_of(load_faiss(), part)
@@ -157,7 +158,7 @@ class FilteredIndex:
         numbers = np.flatnonzero(sum(counts[1:], counts[0]))
         return numbers, centroids(faiss, parts[0].index)[numbers]
 
-    def _by_lists(self, faiss: Any, queries: np.ndarray, k: int, nprobe: int) -> Found:
+    def _by_lists(self, faiss: Any, queries: np.ndarray, k: int, nprobe: int) -> TopK:
         """Return gains and positions [q, k] of all parts without lists and of the nearest lists.
 
         The number of lists doubles until a query's results no longer change.

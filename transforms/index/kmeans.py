@@ -1,4 +1,4 @@
-"""k-means over vectors in memory, by a GPU where this machine has one."""
+"""k-means over vectors in memory, by a GPU if this machine has one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from transforms.index.faiss_module import load_faiss
 
 ITERATIONS = 10
-_MOST_PER_LIST = 256  # rows that k-means looks at for each centroid; more do not move it
-# distances of one iteration, below which the processor has finished before a GPU has begun
+_MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move it
+# least distances of one iteration for a GPU; the processor finishes fewer before it starts
 _WORTH_A_GPU = 1 << 24
-_BLOCK_DISTANCES = 1 << 26  # distances that are in a GPU's memory at a time
-_APART = 1 / 1024  # by so much of their length the two halves of a list that is split differ
+_BLOCK_DISTANCES = 1 << 26  # distances in a GPU's memory at a time
+_APART = 1 / 1024  # distance of the two halves of a split list, in their lengths
 
 
 def kmeans(
@@ -29,10 +29,9 @@ def kmeans(
 ) -> np.ndarray:
     """Centroids float32 [lists, d] of the rows of a sample, float32 [n, d], n at least `lists`.
 
-    For inner products (`metric` ip) centroids have length 1. `start` are centroids to begin with,
-    float32 [lists, d]; without them k-means begins with rows that `seed` chooses. The same rows in
-    the same order give the same centroids whatever the number of threads; those of a GPU differ
-    from the processor's in how they were rounded.
+    For inner products (`metric` ip) centroids have length 1. `start` float32 [lists, d] are the
+    first centroids; by default `seed` chooses rows. The same rows in the same order give the same
+    centroids at any number of threads. Those of a GPU differ from the processor's by rounding.
     """
     spherical = metric == "ip"
     faiss = load_faiss()
@@ -58,8 +57,9 @@ def kmeans(
 
 @lru_cache(maxsize=1)
 def has_gpu() -> bool:
-    """Whether this process sees a GPU of CUDA; asks the driver, which is there in no time where
-    torch is not.
+    """Whether this process sees a GPU of CUDA.
+
+    The driver has the answer at once; importing torch for it takes seconds.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -81,8 +81,9 @@ def _by_torchs_gpu(
     iterations: int,
     seed: int,
 ) -> np.ndarray | None:
-    """As `_by_torch`; None where torch was built for no GPU, or not for this driver, or the rows
-    find no room there.
+    """Centroids as `_by_torch`; None if torch cannot use a GPU, or its memory is too small.
+
+    torch may be built without CUDA, or for a newer driver.
     """
     import torch
 
@@ -103,16 +104,19 @@ def _by_torch(
     seed: int,
     device: str,
 ) -> np.ndarray:
-    """k-means by torch on a device, for where faiss has no GPU; sums are taken in the rows' order,
-    list by list.
+    """k-means by torch on a device, if faiss has no GPU.
+
+    Sums are taken in the rows' order, list by list.
     """
     import torch
 
     chosen = np.random.default_rng(seed).permutation(len(sample))[: _MOST_PER_LIST * lists]
-    rows = torch.from_numpy(sample if len(chosen) == len(sample) else sample[np.sort(chosen)]).to(
-        device
-    )
-    first = sample[chosen[:lists]] if start is None else start
+    first = start
+    if first is None:
+        first = sample[chosen[:lists]]
+    if len(chosen) < len(sample):
+        sample = sample[np.sort(chosen)]
+    rows = torch.from_numpy(sample).to(device)
     centroids = torch.from_numpy(np.ascontiguousarray(first)).to(device)
     with torch.inference_mode():
         for _ in range(iterations):
@@ -132,19 +136,16 @@ def _by_torch(
 
 def _nearest(torch: Any, rows: Any, centroids: Any, spherical: bool) -> Any:
     """The number of each row's nearest centroid, int64 [n]."""
-    away = (
-        torch.zeros(len(centroids), device=rows.device)
-        if spherical
-        else (centroids * centroids).sum(dim=1) / 2
-    )
+    if spherical:
+        away = torch.zeros(len(centroids), device=rows.device)
+    else:
+        away = (centroids * centroids).sum(dim=1) / 2
     blocks = rows.split(max(1, _BLOCK_DISTANCES // len(centroids)))
     return torch.cat([(block @ centroids.T - away).argmax(dim=1) for block in blocks])
 
 
 def _split_largest(torch: Any, centroids: Any, counts: Any) -> None:
-    """Give lists without rows a half of the largest ones, which are moved apart a little; in
-    place.
-    """
+    """Give each list without rows a half of one of the largest lists, moved apart; in place."""
     empty = torch.nonzero(counts == 0)[:, 0]
     largest = torch.argsort(counts, descending=True, stable=True)[: len(empty)]
     empty = empty[: len(largest)]

@@ -1,10 +1,9 @@
-"""Pairs of rows with a high cosine: all above a threshold, or the k highest; and the groups that
-pairs hold together.
+"""Pairs of rows with a high cosine: all above a threshold, or the k highest; and their groups.
 
-Rows lie in lists, each at its nearest centroid, and a row is compared with all rows of the lists
-near it: so a pair is found if either row has the other's list among its own. In one list every pair
-is compared. Matrix products find candidates; a score in doubt is then computed by itself, so that
-it depends neither on blocks nor on threads.
+Rows lie in lists, each at its nearest centroid. A row is compared with all rows of the lists near
+it, so a pair is found if either row has the other's list among its own. In one list every pair is
+compared. Matrix products find candidates. A score in doubt is then computed for its pair alone, so
+that it depends neither on blocks nor on threads.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from transforms.index.by_lists import coarse_search
 from transforms.index.trained import TrainedIndex
 
 BLOCK = 16_384
-SIDE = 2048  # rows on each side of a matrix product, more where the other side has fewer
-ROUNDING = 1e-4  # a float32 matrix product is nearer than that to the true cosine
-SAMPLE = 200  # rows on which the share of pairs that are found is measured
+SIDE = 2048  # rows on each side of a matrix product, more if the other side has fewer
+ROUNDING = 1e-4  # a float32 matrix product is nearer to the true cosine
+SAMPLE = 200  # rows with which the share of found pairs is measured
 SCORED = 1 << 14  # pairs of the k highest whose scores are computed at once
 
 Pairs = tuple[np.ndarray, np.ndarray]
@@ -36,8 +35,9 @@ class TopPairs(NamedTuple):
 
 
 def lists_for(threshold: float) -> int:
-    """How many lists a row looks into: the farther the rows of a pair are, the more lists may lie
-    between them.
+    """The number of lists near a row with which it is compared.
+
+    The farther apart the rows of a pair are, the more lists may lie between them.
     """
     if threshold >= 0.9:
         return 8
@@ -47,13 +47,14 @@ def lists_for(threshold: float) -> int:
 
 
 def one_list(rows: int) -> np.ndarray:
-    """The list near each row, int32 [n, 1], if all lie in one."""
+    """The list near each row, int32 [n, 1], if all rows are in the same one."""
     return np.zeros((rows, 1), np.int32)
 
 
 def lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.ndarray:
-    """The lists near each row float32 [n, d], nearest first, int32 [n, lists]; the first is the one
-    that it lies in.
+    """The lists near each row float32 [n, d], nearest first, int32 [n, lists].
+
+    The row lies in the first of them.
     """
     near = np.empty((len(vectors), min(lists, trained.index.nlist)), np.int32)
     for start in progress.over(range(0, len(vectors), BLOCK), "choosing lists", "blocks of rows"):
@@ -65,11 +66,11 @@ def lists_near(vectors: np.ndarray, trained: TrainedIndex, lists: int) -> np.nda
 def near_pairs(
     vectors: np.ndarray, near: np.ndarray, threshold: float, *, side: int = SIDE
 ) -> Iterator[Pairs]:
-    """Pairs of rows float32 [n, d] of length 1 whose cosine is `threshold` or more, as far as their
-    lists meet.
+    """Pairs of rows float32 [n, d] of length 1 with a cosine of at least `threshold`.
 
-    `near` are the lists near each row, int32 [n, lists]; a row whose lists are all -1 is in no
-    pair. Both int64 [m], each pair once, block by block; `vectors` may be mapped from a file.
+    `near` int32 [n, lists] are the lists near each row; pairs are found if their lists meet. A row
+    whose lists are all -1 is in no pair. Yields the rows int64 [m] of pairs, each pair once, block
+    by block. `vectors` may be mapped from a file.
     """
     for first, second, scores in _compare(vectors, _Lists(near, side), lambda: threshold):
         doubtful = np.abs(scores - threshold) <= ROUNDING
@@ -81,9 +82,9 @@ def near_pairs(
 def top_pairs(
     vectors: np.ndarray, near: np.ndarray, k: int, *, least: float = -np.inf, side: int = SIDE
 ) -> TopPairs:
-    """The k pairs of rows with the highest cosine, `least` or more; all of them if there are fewer.
+    """The k pairs of rows with the highest cosine, `least` or more; all if there are fewer.
 
-    Rows and their lists are as `near_pairs` takes them.
+    For rows and their lists see `near_pairs`.
     """
     best = _Best(vectors, k, least)
     for first, second, _ in _compare(vectors, _Lists(near, side), lambda: best.low, k):
@@ -92,7 +93,7 @@ def top_pairs(
 
 
 class _Lists:
-    """The rows of each list: `members` lie in it, `visitors` look into it from others."""
+    """The rows of each list: `members` lie in it, visitors lie in other lists near it."""
 
     def __init__(self, near: np.ndarray, side: int):
         home = near[:, 0]
@@ -112,16 +113,15 @@ class _Lists:
         return self._members[self._first_member[number] : self._first_member[number + 1]]
 
     def looking(self, number: int) -> np.ndarray:
-        """The rows that look into a list: its members first."""
+        """The rows that are compared with a list's members: the members first."""
         visitors = self._visitors[self._first_visitor[number] : self._first_visitor[number + 1]]
         return np.concatenate([self.members(number), visitors])
 
     def blocks(self) -> list[tuple[int, int, int]]:
-        """What is compared at once: of a list the rows looking into it from one place on, and
-        members from another on.
+        """The blocks of a comparison: list, first of the looking rows, first of the members.
 
-        A block of members with members before them is left out: the pairs are those of the block
-        that mirrors it.
+        A block of members with earlier members is left out: its pairs are those of the mirrored
+        block.
         """
         found = []
         for number in range(self.count):
@@ -136,21 +136,24 @@ class _Lists:
         return found
 
     def step(self, members: int) -> int:
-        """How many rows are compared at once with the members of a list, more if these are few."""
+        """The number of rows to compare at once with a list's members, more if these are few."""
         return max(self.side, min(BLOCK, self.side**2 // max(1, members)))
 
 
 def _compare(
     vectors: np.ndarray, lists: _Lists, floor: Callable[[], float], most: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Rows of pairs int64 [m] and their scores float32 [m] up to rounding, of those that may reach
-    `floor`, each once.
+    """Rows int64 [m] of the pairs that may reach `floor`, and their rough scores float32 [m].
 
-    Of a block the `most` best are given, and those that rounding may put among them.
+    Each pair is yielded once. `most` limits a block to its best pairs, and to those that rounding
+    may put among them.
     """
     near = lists.near
     here: tuple[int, int] | None = None
-    members = looking = left_rows = left = np.empty(0, np.int64)
+    members = np.empty(0, np.int64)
+    looking = members
+    left_rows = members
+    left = np.empty((0, 0), np.float32)
     for number, start, other in progress.over(lists.blocks(), "comparing", "blocks of pairs"):
         if here is None or here[0] != number:
             members = lists.members(number)
@@ -168,14 +171,14 @@ def _compare(
         one, two = _above(scores, floor(), most)
         first = left_rows[one]
         second = right_rows[two]
-        # A pair whose rows look into each other's lists is met in both.
+        # If both rows have the other's list among theirs, the pair is met twice.
         again = (one >= own) & (first > second) & (near[second] == near[first, :1]).any(axis=1)
         once = ~again
         yield first[once], second[once], scores[one[once], two[once]]
 
 
 def _take(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Some rows of vectors; not copied if they follow each other, as all of one list do."""
+    """Rows of vectors; a view if they are consecutive, as the members of a list are."""
     start = int(rows[0])
     stop = int(rows[-1])
     if stop - start == len(rows) - 1 and (np.diff(rows) == 1).all():
@@ -184,19 +187,17 @@ def _take(vectors: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _above(scores: np.ndarray, low: float, most: int | None) -> Pairs:
-    """Places of the scores that may be `low` or above, but for those that `most` others exceed."""
+    """Places of the scores that may reach `low` and be among the `most` best."""
     flat = scores.reshape(-1)
     places = np.flatnonzero(flat >= max(low - ROUNDING, np.finfo(np.float32).min))
     if most is not None and len(places) > most:
-        found = flat[places]
-        places = places[found >= np.partition(found, -most)[-most] - 2 * ROUNDING]
+        candidates = flat[places]
+        places = places[candidates >= np.partition(candidates, -most)[-most] - 2 * ROUNDING]
     return np.divmod(places, scores.shape[1])
 
 
 class _Best:
-    """The k best of the pairs that were offered, with `least` or more; `low` is the score that a
-    pair has to reach.
-    """
+    """The k best pairs so far with `least` or more; a further pair has to reach `low`."""
 
     def __init__(self, vectors: np.ndarray, k: int, least: float):
         self._vectors = vectors
@@ -208,7 +209,7 @@ class _Best:
         self.low = least
 
     def offer(self, first: np.ndarray, second: np.ndarray) -> None:
-        """Take these pairs into account, none of which was offered before."""
+        """Add pairs, none of which was added before."""
         if not len(first):
             return
         self._waiting.append(np.stack([first, second]))
@@ -229,61 +230,64 @@ class _Best:
             self.low = float(self._scores[-1])
 
     def pairs(self) -> TopPairs:
-        """The best pairs of those offered so far."""
+        """The best pairs so far."""
         if self._waiting:
             self._settle()
         return TopPairs(self._scores, *self._pairs)
 
 
 def cosines(vectors: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The inner product of each pair of rows, float32 [m], whatever else is asked for."""
-    found = np.empty(len(first), np.float32)
+    """The inner product of each pair of rows, float32 [m], the same in any batch."""
+    products = np.empty(len(first), np.float32)
     for start in range(0, len(first), BLOCK):
         part = slice(start, start + BLOCK)
-        found[part] = np.einsum(
+        products[part] = np.einsum(
             "nd,nd->n", vectors[first[part]], vectors[second[part]], dtype=np.float64
         )
-    return found
+    return products
 
 
 def share_found(vectors: np.ndarray, near: np.ndarray, threshold: float) -> tuple[float, int]:
-    """Of the pairs of some rows with any other, the share whose lists meet, and how many pairs
-    these are; 1.0 of none.
+    """The share of some rows' pairs whose lists meet, and the number of these pairs.
 
-    These rows are compared with all others.
+    SAMPLE rows are compared with all others. The share is 1.0 if they have no pair.
     """
-    rows = np.sort(
-        np.random.default_rng(0).choice(len(vectors), min(SAMPLE, len(vectors)), replace=False)
-    )
-    asked, met, pairs = vectors[rows], 0, 0
+    count = min(SAMPLE, len(vectors))
+    rows = np.sort(np.random.default_rng(0).choice(len(vectors), count, replace=False))
+    sample = vectors[rows]
+    met = 0
+    pairs = 0
     for start in progress.over(
         range(0, len(vectors), BLOCK), "measuring what is found", "blocks of rows"
     ):
-        one, other = np.nonzero(asked @ vectors[start : start + BLOCK].T >= threshold)
-        first, second = rows[one], other + start
-        first, second = first[first != second], second[first != second]
-        looks = (near[first] == near[second, :1]).any(axis=1) | (
-            near[second] == near[first, :1]
-        ).any(axis=1)
-        met, pairs = met + int(looks.sum()), pairs + len(first)
-    return (met / pairs if pairs else 1.0), pairs
+        one, other = np.nonzero(sample @ vectors[start : start + BLOCK].T >= threshold)
+        differ = rows[one] != other + start
+        first = rows[one[differ]]
+        second = other[differ] + start
+        meet = (near[first] == near[second, :1]).any(axis=1)
+        meet |= (near[second] == near[first, :1]).any(axis=1)
+        met += int(meet.sum())
+        pairs += len(first)
+    if not pairs:
+        return 1.0, 0
+    return met / pairs, pairs
 
 
 def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
-    """The share of some rows whose nearest other row, or one as near, is met in their lists; 1.0 of
-    none.
+    """The share of some rows whose nearest other row, or one as near, is met in their lists.
 
-    These rows are compared with all others, those in no list left out.
+    SAMPLE rows are compared with all others; rows in no list are left out. The share is 1.0 without
+    rows.
     """
     listed = np.flatnonzero(near[:, 0] >= 0)
     rows = np.random.default_rng(1).choice(listed, min(SAMPLE, len(listed)), replace=False)
-    asked = vectors[rows]
+    sample = vectors[rows]
     best = np.full(len(rows), -np.inf, np.float32)
     met = np.full(len(rows), -np.inf, np.float32)
     for start in progress.over(
         range(0, len(vectors), BLOCK), "measuring what is found", "blocks of rows"
     ):
-        scores = asked @ vectors[start : start + BLOCK].T
+        scores = sample @ vectors[start : start + BLOCK].T
         here = (rows >= start) & (rows < start + scores.shape[1])
         scores[here, rows[here] - start] = -np.inf
         others = near[start : start + BLOCK]
@@ -293,30 +297,35 @@ def share_of_nearest(vectors: np.ndarray, near: np.ndarray) -> float:
         for column in others.T:
             meet |= near[rows, :1] == column
         met = np.maximum(met, np.where(meet, scores, -np.inf).max(axis=1))
-    return float((met >= best - ROUNDING).mean()) if len(rows) else 1.0
+    if not len(rows):
+        return 1.0
+    return float((met >= best - ROUNDING).mean())
 
 
 class Components:
-    """Groups of rows that pairs hold together: each row's is named by its first row."""
+    """Groups of rows that are connected by pairs; a group is named by its first row."""
 
     def __init__(self, rows: int):
         self._parent = np.arange(rows)
 
     def join(self, first: np.ndarray, second: np.ndarray) -> None:
-        """Put the groups of the rows of each pair together."""
-        first, second = self._roots(first), self._roots(second)
+        """Join the groups of the two rows of each pair."""
+        first = self._roots(first)
+        second = self._roots(second)
         while len(first):
             apart = first != second
-            first, second = first[apart], second[apart]
+            first = first[apart]
+            second = second[apart]
             np.minimum.at(self._parent, np.maximum(first, second), np.minimum(first, second))
-            first, second = self._roots(first), self._roots(second)
+            first = self._roots(first)
+            second = self._roots(second)
 
     def _roots(self, rows: np.ndarray) -> np.ndarray:
-        found = self._parent[rows]
-        while len(found) and (found != (above := self._parent[found])).any():
-            found = above
-        self._parent[rows] = found
-        return found
+        roots = self._parent[rows]
+        while len(roots) and (roots != (above := self._parent[roots])).any():
+            roots = above
+        self._parent[rows] = roots
+        return roots
 
     @property
     def first(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""One opened segment and how its kind is scanned: lists, flat vectors, flat codes."""
+"""An opened segment and the scan of each kind: lists, flat vectors, flat codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from transforms.index.vectors import metric_name
 _BLOCK_ROWS = 1 << 16
 # faiss's parallel mode for lists chosen outside; its default would use one thread then
 _BY_QUERY = 3
-Found = tuple[np.ndarray, np.ndarray]
+TopK = tuple[np.ndarray, np.ndarray]  # gains float32 and positions int64 [q, k]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class OpenSegment:
     def _longest(self) -> float:
         return longest_row(flat_rows(load_faiss(), self.index))
 
-    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         """Return gains float32 and positions int64 [q, k]; `coarse` is None without lists."""
         metric = metric_name(faiss, self.index.metric_type)
         if not self.live:
@@ -114,7 +114,7 @@ class OpenSegment:
         return part
 
     def matches_of_lists(self, faiss: Any) -> np.ndarray:
-        """How many rows that are not deleted each list has, int64 [nlist]."""
+        """The number of rows in each list that are not deleted, int64 [nlist]."""
         counts = np.zeros(self.index.nlist, np.int64)
         for number in range(self.index.nlist):
             counts[number] = np.count_nonzero(
@@ -124,14 +124,15 @@ class OpenSegment:
 
     @cached_property
     def is_live(self) -> np.ndarray:
-        """bool [n], False where a row is deleted."""
-        return np.ones(self.index.ntotal, bool) if self.keep is None else self.keep
+        """bool [n], False if a row is deleted."""
+        if self.keep is None:
+            return np.ones(self.index.ntotal, bool)
+        return self.keep
 
     def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The rows that are not deleted, int64 [m] ascending, and what vectors their codes stand
-        for, float32 [m, d].
+        """The live rows, int64 [m] ascending, and their decoded vectors, float32 [m, d].
 
-        None where scores by the codes are not those of such vectors, as of RaBitQ.
+        None if scores are not computed from decoded vectors, as for RaBitQ.
         """
         if hasattr(self.index, "rabitq"):
             return None
@@ -178,7 +179,7 @@ class OpenSegment:
             self.file.checks.check_list(self.file.path, number, codes, rows)
             self._unchecked[number] = False
 
-    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> Found:
+    def _flat_top_k(self, faiss: Any, queries: np.ndarray, k: int, metric: str) -> TopK:
         vectors = flat_rows(faiss, self.index)
         best = no_results(len(queries), k)
         for start in range(0, len(vectors), _BLOCK_ROWS):
@@ -192,13 +193,18 @@ class OpenSegment:
                 best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
         return best
 
-    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> Found:
+    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
         # The selector holds a bare pointer to the bits, which live as long as this segment.
-        selector = None if self._bits is None else faiss.IDSelectorBitmap(self._bits)
+        if self._bits is None:
+            selector = None
+        else:
+            selector = faiss.IDSelectorBitmap(self._bits)
         metric = metric_name(faiss, self.index.metric_type)
 
         def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            part = queries if len(which) == len(queries) else queries[which]
+            part = queries
+            if len(which) < len(queries):
+                part = queries[which]
             if coarse is None:
                 scores, rows = self.index.search(
                     part, depth, params=faiss.SearchParameters(sel=selector)
@@ -260,7 +266,9 @@ def open_segment(
         index.precompute_table()
     if hasattr(index, "parallel_mode"):
         index.parallel_mode = _BY_QUERY
-    shared = trained if hasattr(index, "own_fields") and not index.own_fields else None
+    shared = None
+    if hasattr(index, "own_fields") and not index.own_fields:
+        shared = trained
     keep = None
     if segment.keep is not None:
         keep = np.asarray(segment.keep, dtype=bool)
@@ -269,5 +277,8 @@ def open_segment(
 
 def coarse_marks(part: OpenSegment) -> tuple[object, ...]:
     """Return the properties that segments with the same lists share; the centroids as a digest."""
-    digest = part.trained.fingerprint if part.trained else fingerprint(part.index)
+    if part.trained:
+        digest = part.trained.fingerprint
+    else:
+        digest = fingerprint(part.index)
     return type(part.index).__name__, part.index.nlist, part.index.code_size, digest

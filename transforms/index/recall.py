@@ -147,27 +147,26 @@ class ExactNeighbours:
         return cls.of_lists(queries, int(arrays["k"]), str(arrays["metric"]), *lists)
 
 
-def recall_at_k(exact: ExactNeighbours, found: np.ndarray) -> np.ndarray:
+def recall_at_k(exact: ExactNeighbours, results: np.ndarray) -> np.ndarray:
     """Return the recall of each query, float64 [q]; nan without any row.
 
     Recall is the fraction found of its k true neighbours, or of all rows if there are fewer.
-    `found` are positions int64 [q, depth]; depth > k assumes an exact rerank to k.
+    `results` are positions int64 [q, depth]; depth > k assumes an exact rerank to k.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
-    hits = _hits(found, positions, near)
+    hits = _hits(results, positions, near)
     wanted = np.minimum(near.sum(axis=1), exact.k)
     with np.errstate(invalid="ignore"):
         return np.minimum(hits, wanted) / wanted
 
 
-def _hits(found: np.ndarray, positions: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
-    """Return how many wanted positions [q, kept] of each query were found [q, depth]: int64 [q]."""
-    counts = [
-        np.isin(row[wanted], results).sum()
-        for results, row, wanted in zip(found, positions, is_wanted, strict=True)
-    ]
+def _hits(results: np.ndarray, positions: np.ndarray, is_wanted: np.ndarray) -> np.ndarray:
+    """Return the number of each query's wanted positions in its results [q, depth]: int64 [q]."""
+    counts = []
+    for own, row, wanted in zip(results, positions, is_wanted, strict=True):
+        counts.append(np.isin(row[wanted], own).sum())
     return np.array(counts, np.int64)
 
 
@@ -232,7 +231,9 @@ def measure_recall(
         if interval(recalls[tuned], exact.k)[1] >= target:
             break
     measured = _measured(recalls[reported], exact.k)
-    rerank = depth if depth > exact.k else 0
+    rerank = 0
+    if depth > exact.k:
+        rerank = depth
     return {**measured, "nprobe": nprobe, "rerank": rerank, "target": target}
 
 
@@ -266,31 +267,31 @@ def halves(
     return settled[is_tuning], settled[~is_tuning]
 
 
-def recall_of(exact: ExactNeighbours, found: np.ndarray) -> dict[str, Any] | None:
+def recall_of(exact: ExactNeighbours, results: np.ndarray) -> dict[str, Any] | None:
     """Return the recall of the settled queries; None without such queries, or without rows.
 
-    `found` are positions int64 [q, depth].
+    `results` are positions int64 [q, depth].
     """
-    recalls = recall_at_k(exact, found)[exact.settled]
+    recalls = recall_at_k(exact, results)[exact.settled]
     if not len(recalls) or np.isnan(recalls).any():
         return None
     return _measured(recalls, exact.k)
 
 
 def recall_among(
-    exact: ExactNeighbours, found: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
+    exact: ExactNeighbours, results: np.ndarray, among: Callable[[np.ndarray], np.ndarray]
 ) -> dict[str, Any] | None:
     """Return recall over some rows only: the fraction found of these among the true neighbours.
 
-    `found` are positions int64 [q, depth]. `among` selects the rows: it takes positions, int64, and
-    returns bool of their shape. Only settled queries count. Returns None if fewer than twenty of
-    them have such a row among their k true neighbours.
+    `results` are positions int64 [q, depth]. `among` selects the rows: it takes positions, int64,
+    and returns bool of their shape. Only settled queries count. Returns None if fewer than twenty
+    of them have such a row among their k true neighbours.
     """
     scores, positions = exact.result()
     gains = gains_to_scores(scores, exact.metric)
     near = (gains >= gains[:, exact.k - 1 : exact.k]) & (positions >= 0)
     is_wanted = near & among(positions)
-    hits = _hits(found, positions, is_wanted)
+    hits = _hits(results, positions, is_wanted)
     queries = np.flatnonzero(is_wanted.any(axis=1) & exact.settled)
     if len(queries) < _ENOUGH:
         return None

@@ -1,7 +1,7 @@
-"""The vectors of a segment's rows in a file beside its codes, by which candidates are scored again.
+"""The file of a segment's vectors beside its codes, with which candidates are scored again.
 
-A row is its vector as float16, scaled so that its largest component is 1, the scale, and a CRC-32
-of both that begins with the row's number: so each row can be read and checked alone, and rows of
+A row is its vector as float16, scaled so that its largest component is 1; the scale; and a CRC-32
+of both, which begins with the row's number. So each row can be read and checked alone, and rows of
 any length keep their precision.
 """
 
@@ -39,7 +39,7 @@ class RefineWriter:
         self.copy(rows)
 
     def copy(self, rows: np.ndarray) -> None:
-        """Append rows of another file, of `row_type`; they are numbered anew."""
+        """Append rows of another file, of `row_type`, with new numbers."""
         rows = rows.copy()
         rows["crc"] = checksums(rows, np.arange(self._rows, self._rows + len(rows)))
         self._parts.append(rows)
@@ -53,21 +53,24 @@ class RefineWriter:
 def checksums(rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The checksum uint32 [n] of each row of `row_type` that has one of these numbers."""
     size = rows.dtype.itemsize
-    view, covered = memoryview(rows.tobytes()), size - 4
+    view = memoryview(rows.tobytes())
+    covered = size - 4
     starts = range(0, len(rows) * size, size)
-    found = [
-        crc32(view[s : s + covered], n & 0xFFFFFFFF)
-        for s, n in zip(starts, numbers.tolist(), strict=True)
+    sums = [
+        crc32(view[start : start + covered], number & 0xFFFFFFFF)
+        for start, number in zip(starts, numbers.tolist(), strict=True)
     ]
-    return np.array(found, np.uint32)
+    return np.array(sums, np.uint32)
 
 
 def decoded(rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-    """The vectors float32 [n, dim] of rows of `row_type`, in `out` where it is given.
+    """The vectors float32 [n, dim] of rows of `row_type`, in `out` if it is given.
 
-    By faiss, since numpy takes twice as long.
+    faiss decodes them, in half of numpy's time.
     """
-    faiss, out = load_faiss(), np.empty(rows["vector"].shape, np.float32) if out is None else out
+    faiss = load_faiss()
+    if out is None:
+        out = np.empty(rows["vector"].shape, np.float32)
     codec = faiss.ScalarQuantizer(out.shape[1], faiss.ScalarQuantizer.QT_fp16)
     for start in range(0, len(rows), _AT_ONCE):
         part = rows[start : start + _AT_ONCE]
@@ -77,6 +80,6 @@ def decoded(rows: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
 
 
 def check_rows(rows: np.ndarray, numbers: np.ndarray, path: str) -> None:
-    """Raise DamagedIndexError naming the file where a row is not what was written."""
+    """Raise DamagedIndexError naming the file if a row was changed."""
     if not np.array_equal(checksums(rows, numbers), rows["crc"]):
         raise DamagedIndexError(f"{path} was changed after it was written (checksum differs)")

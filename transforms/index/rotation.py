@@ -1,8 +1,7 @@
-"""A rotation by which codes of a bit or a few a component lose least, whatever the components of
-the vectors are.
+"""A rotation after which codes of one bit or a few bits a component lose least.
 
-Such codes lose least where components are alike. Models give some of them much more than others;
-turned by a random rotation they are alike, and all inner products and distances stay as they are.
+Such codes lose least if components are alike. Models make some components much larger than others.
+A random rotation makes them alike, and keeps all inner products and distances.
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ _FINE = 1 << 24  # steps of a component from 0 to the row's largest
 
 
 class Rotation:
-    """A rotation of vectors, which turns a row into the same bits whatever rows stand around it.
+    """A rotation of vectors, which turns a row into the same bits in any batch.
 
     Entries and components are whole numbers of small steps, so that sums of their products are
     exact in float64: with |row| <= 2^24 sqrt(dim) steps and |column| = 2^18, none exceeds 2^53.
     """
 
     def __init__(self, matrix: np.ndarray):
-        """`matrix` float32 [dim, dim], a column for each component of the result, whole numbers of
-        2^-18.
+        """`matrix` float32 [dim, dim] holds whole numbers of 2^-18.
+
+        Each component of the result has a column.
         """
         self.matrix = matrix
         self._whole = np.rint(matrix.astype(np.float64) * _STEPS)
@@ -37,17 +37,17 @@ class Rotation:
         return cls((np.rint(turned * np.sign(np.diag(upper)) * _STEPS) / _STEPS).astype(np.float32))
 
     def apply(self, vectors: np.ndarray) -> np.ndarray:
-        """The vectors, float32 [n, dim], turned."""
+        """The rotated vectors, float32 [n, dim]."""
         scale = np.abs(vectors).max(axis=1, initial=0, keepdims=True).astype(np.float64)
         whole = np.rint(vectors * (_FINE / np.where(scale > 0, scale, 1)))
         return (whole @ self._whole * (scale / (_FINE * _STEPS))).astype(np.float32)
 
 
 def turn_lists(faiss: Any, index: Any, centroids: np.ndarray) -> Any:
-    """A trained index without rows for turned vectors, and their rotation before it, as one index
-    of faiss.
+    """A trained index for rotated vectors: one faiss index of the rotation and the given lists.
 
-    `centroids` float32 [nlist, dim] are a view of those of the index, changed in place.
+    The given index has no rows. `centroids` float32 [nlist, dim] are a view of its centroids,
+    changed in place.
     """
     rotation = Rotation.of(index.d)
     centroids[:] = rotation.apply(centroids)
@@ -58,9 +58,9 @@ def turn_lists(faiss: Any, index: Any, centroids: np.ndarray) -> Any:
 
 
 def split(faiss: Any, index: Any) -> tuple[Any, Rotation | None]:
-    """The lists of a trained index, and the rotation before them (None: there is none).
+    """The lists of a trained index, and the rotation before them, if any.
 
-    The lists live as long as the index that they are given of.
+    The lists live as long as the index.
     """
     if not isinstance(index, faiss.IndexPreTransform):
         return index, None

@@ -1,6 +1,4 @@
-"""The choice of rows by a keyed hash: the same rows whatever the order, the workers, the
-retries.
-"""
+"""A choice of rows by a keyed hash: the same rows in any order, on any workers, at any retry."""
 
 from __future__ import annotations
 
@@ -9,16 +7,16 @@ from hashlib import blake2b
 
 import numpy as np
 
-MOST_SAMPLED = 10_000_000  # rows; beyond them lists get better by less than they get dearer
+MOST_SAMPLED = 10_000_000  # rows; more improve lists by less than they cost
 _SAMPLE = b"sentence-beam/train"
 _HELD_OUT = b"sentence-beam/held-out"
 _ALL = 1 << 64
 
 
 def sample_keys(row_hashes: np.ndarray, ids: Sequence[str]) -> np.ndarray:
-    """Key of each row for the training sample, from its row hash and id.
+    """The key of each row for the training sample, from its row hash and id; uint64 [n].
 
-    `row_hashes` uint8 [n, 16], `ids` n strings; uint64 [n], uniform, independent of
+    `row_hashes` uint8 [n, 16], `ids` n strings. Keys are uniform and independent of
     `held_out_keys`.
     """
     pairs = zip(_hash_bytes(row_hashes), ids, strict=True)
@@ -30,8 +28,9 @@ def sample_keys(row_hashes: np.ndarray, ids: Sequence[str]) -> np.ndarray:
 
 
 def held_out_keys(row_hashes: np.ndarray) -> np.ndarray:
-    """Key of each row for the held-out choice, from its row hash alone: all copies of a text share
-    it. uint64 [n].
+    """The key of each row for the held-out choice, from its row hash; uint64 [n].
+
+    All copies of a text have the same key.
     """
     return _keys(_HELD_OUT, _hash_bytes(row_hashes), len(row_hashes))
 
@@ -44,7 +43,7 @@ def sample_threshold(want: int, n_rows: int) -> int:
 
 
 def select(keys: np.ndarray, threshold: int) -> np.ndarray:
-    """Which of the keys lie below the threshold. bool [n]."""
+    """Whether each key is below the threshold, bool [n]."""
     if threshold >= _ALL:
         return np.ones(len(keys), dtype=bool)
     return keys < np.uint64(threshold)

@@ -11,7 +11,7 @@ import numpy as np
 from transforms.base.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, Found, OpenSegment, coarse_marks, open_segment
+from transforms.index.parts import Coarse, OpenSegment, TopK, coarse_marks, open_segment
 from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.trained import TrainedIndex
 from transforms.index.vectors import as_vectors, metric_name
@@ -134,7 +134,7 @@ class SegmentedIndex:
 
     def steps(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
-    ) -> Iterator[tuple[Found, Found]]:
+    ) -> Iterator[tuple[TopK, TopK]]:
         """Yield for each nprobe, ascending, the top k of its new lists and of all lists so far.
 
         Both are gains float32 and positions int64 [q, k], best first. Flat segments count as lists
@@ -150,7 +150,7 @@ class SegmentedIndex:
         with use_threads(threads) as faiss:
             queries = as_vectors(queries, self._parts[0].index.d, "queries")
             others = self._scan_flat(faiss, queries, k)
-            best: Found | None = None
+            best: TopK | None = None
             queries = self.turned(queries)
             for coarse in self._coarse_steps(faiss, queries, nprobes):
                 new = self._scan_lists(faiss, queries, k, coarse, others)
@@ -184,8 +184,8 @@ class SegmentedIndex:
         return merge([no_results(len(queries), k), *best], k)
 
     def _scan_lists(
-        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: Found
-    ) -> Found:
+        self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None, others: TopK
+    ) -> TopK:
         if coarse is None:
             return others
         best = [part.top_k(faiss, queries, k, coarse) for part in self._parts if part.has_lists]
@@ -194,20 +194,20 @@ class SegmentedIndex:
 
 def rerank(
     queries: np.ndarray,
-    found: SearchResult,
+    candidates: SearchResult,
     k: int,
     vectors: Callable[[np.ndarray, np.ndarray], np.ndarray],
     metric: str,
     *,
     threads: int | None = None,
 ) -> SearchResult:
-    """Return the best k of the results `found` by exact score.
+    """Return the best k candidates by exact score.
 
     `vectors(segment int32 [m], row int64 [m])` returns the vectors float32 [m, d] of rows. It gets
     each row once, in order of (segment, row).
     """
     queries = as_vectors(queries, queries.shape[-1], "queries")
-    positions = positions_of(found)
+    positions = positions_of(candidates)
     wanted, place = np.unique(positions[positions >= 0], return_inverse=True)
     rows = np.full(positions.shape, -1, np.int64)
     rows[positions >= 0] = place
@@ -219,15 +219,15 @@ def rerank(
     return result(*merge([(gains, positions), no_results(len(queries), k)], k), metric)
 
 
-def merge(found: Sequence[Found], k: int) -> Found:
+def merge(parts: Sequence[TopK], k: int) -> TopK:
     """Return the best k of several gains and positions [q, any], ties by position."""
-    gains, positions = zip(*found, strict=True)
+    gains, positions = zip(*parts, strict=True)
     return best_first(np.concatenate(gains, axis=1), np.concatenate(positions, axis=1), k)
 
 
-def positions_of(found: SearchResult) -> np.ndarray:
+def positions_of(results: SearchResult) -> np.ndarray:
     """Return segment and row in one int64, ordered as (segment, row); -1 for missing."""
-    return np.where(found.row >= 0, found.segment.astype(np.int64) << 32 | found.row, -1)
+    return np.where(results.row >= 0, results.segment.astype(np.int64) << 32 | results.row, -1)
 
 
 def split(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,4 @@
-"""The size of an index before it is built: bytes of its files, memory to serve it, hours to build
-it.
-"""
+"""Estimates of an index before it is built: bytes of its files, memory to serve it, hours."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ from transforms.index.choose import IndexPlan, refine_bytes
 from transforms.index.kmeans import ITERATIONS
 from transforms.index.sample import MOST_SAMPLED
 
-LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, where it is
-HELD_OUT = 1000  # rows, as they are
+LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
+HELD_OUT = 1000  # rows, as exact vectors
 _LINK_BYTES = 4 * 2 * 32  # of a centroid in a graph
 _CELL_PASSES = 27  # comparisons with all lists of a cell, for each row of the sample
 _FLOPS = 6e10  # of one core, in products of float32 matrices
@@ -21,8 +19,10 @@ _FLOPS = 6e10  # of one core, in products of float32 matrices
 
 @dataclass(frozen=True)
 class IndexSize:
-    """Estimates: `bytes` of all files, `memory` that a search holds once it has read all,
-    `cpu_hours` of one core.
+    """Estimates for an index.
+
+    `bytes` is the size of all files, `memory` that of a search after it has read everything, and
+    `cpu_hours` the time of one core.
     """
 
     bytes: int
@@ -31,10 +31,14 @@ class IndexSize:
 
 
 def size_of(plan: IndexPlan, rows: int) -> IndexSize:
-    """The size of an index of so many rows."""
+    """The estimated size of an index of so many rows."""
     graph = "HNSW" in plan.factory
-    lists = plan.nlist * (4 * plan.dim + (_LINK_BYTES if graph else 0))
-    held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim if plan.nlist else 0
+    lists = plan.nlist * 4 * plan.dim
+    if graph:
+        lists += plan.nlist * _LINK_BYTES
+    held_out = 0
+    if plan.nlist:
+        held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim
     memory = rows * held_bytes(plan) + lists + held_out
     refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
     return IndexSize(
@@ -45,7 +49,11 @@ def size_of(plan: IndexPlan, rows: int) -> IndexSize:
 
 
 def _comparisons(plan: IndexPlan, rows: int, graph: bool) -> float:
-    """Vectors compared with each other: to find lists, to add rows, to measure recall."""
-    found = ITERATIONS * plan.nlist if plan.nlist <= ONE_LEVEL else _CELL_PASSES * plan.nlist**0.5
-    added = GRAPH_LINKS * 64 if graph else plan.nlist
-    return min(plan.train_rows, MOST_SAMPLED) * found + rows * (added + min(HELD_OUT, rows // 10))
+    """The number of compared pairs of vectors: to find lists, add rows, and measure recall."""
+    if plan.nlist <= ONE_LEVEL:
+        to_train = ITERATIONS * plan.nlist
+    else:
+        to_train = _CELL_PASSES * plan.nlist**0.5
+    to_add = GRAPH_LINKS * 64 if graph else plan.nlist
+    to_measure = min(HELD_OUT, rows // 10)
+    return min(plan.train_rows, MOST_SAMPLED) * to_train + rows * (to_add + to_measure)

@@ -1,4 +1,4 @@
-"""Training the one quantizer that all segments share."""
+"""Train the one quantizer that all segments share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from transforms.index.segment import nearest_lists
 from transforms.index.trained import centroids as centroids_of
 from transforms.index.vectors import as_vectors, faiss_metric
 
-# rows that show what codes have to hold; PQ takes no more for its 256 centroids each
+# rows on which a codec is trained; PQ takes no more for its 256 centroids each
 CODEC_ROWS = 65_536
 # an HNSW coarse quantizer then agrees with the exact one on 99.97 % of the rows
 _ASSIGN_EF_SEARCH = 64
@@ -26,10 +26,10 @@ _ASSIGN_EF_SEARCH = 64
 def train(
     plan: IndexPlan, sample: np.ndarray, *, threads: int | None = None, seed: int = 1
 ) -> bytes:
-    """A trained, empty index as bytes; every segment starts from a copy of it.
+    """A trained index without rows, as bytes; each segment starts from a copy of it.
 
     `sample` float32 [m, dim]; ignored for `Flat`. The same input gives the same bytes at any thread
-    count. Lists are found by k-means, spherical for inner products. Raises OptionError where the
+    count. Lists are found by k-means, spherical for inner products. Raises OptionError if the
     sample has fewer rows than lists.
     """
     with use_threads(threads):
@@ -41,31 +41,29 @@ def train(
                 f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer"
                 " lists"
             )
-        centroids = kmeans(sample, plan.nlist, plan.metric, seed=seed) if plan.nlist else sample[:0]
+        if plan.nlist:
+            centroids = kmeans(sample, plan.nlist, plan.metric, seed=seed)
+        else:
+            centroids = sample[:0]
         step = -(-len(sample) // CODEC_ROWS)
-        return assembled(
-            plan, centroids, (sample[start :: step * 16] for start in range(0, step * 16, step))
-        )
+        blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
+        return assembled(plan, centroids, blocks)
 
 
 def assembled(plan: IndexPlan, centroids: np.ndarray, blocks: Iterable[np.ndarray]) -> bytes:
-    """The trained index of these centroids, float32 [nlist, dim], as bytes; `blocks` are rows to
-    train the codec on.
+    """The trained index of some centroids, float32 [nlist, dim], as bytes.
 
-    Where there are fewer centroids than lists some stand twice, and the second of their lists stays
-    empty. Raises OptionError where faiss cannot train the codec on these rows.
+    `blocks` are rows for training the codec. If there are fewer centroids than lists, some are
+    repeated, and the second of their lists stays empty. Raises OptionError if faiss cannot train
+    the codec on these rows.
     """
     with use_threads(None) as faiss:
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.nlist:
             _fill_quantizer(faiss, index.quantizer, np.resize(centroids, (plan.nlist, plan.dim)))
         if plan.factory != "Flat":
-            _train_codec(
-                faiss,
-                index,
-                plan,
-                (as_vectors(block, plan.dim, "training sample") for block in blocks),
-            )
+            blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
+            _train_codec(faiss, index, plan, blocks)
         if plan.rotated:
             index = turn_lists(faiss, index, centroids_of(faiss, index))
         return faiss.serialize_index(index).tobytes()
@@ -89,30 +87,33 @@ def _train_codec(faiss: Any, index: Any, plan: IndexPlan, blocks: Iterable[np.nd
         index.sq.train(ends)
         index.is_trained = True
         return
-    learns = hasattr(index, "pq")  # all other codes are what they are, whatever the rows
-    sample = np.concatenate(list(blocks if learns else itertools.islice(blocks, 1)))
+    if not hasattr(index, "pq"):  # other codes do not depend on the rows
+        blocks = itertools.islice(blocks, 1)
+    sample = np.concatenate(list(blocks))
     try:
-        index.train(sample)  # the codec; the lists are left as they are
+        index.train(sample)  # trains the codec; the quantizer is trained already
     except RuntimeError as error:
         reason = f"training on {len(sample)} rows failed ({short_reason(error)})"
         raise OptionError(f"--index {plan.factory}: {reason}; use auto") from error
 
 
 def _ends(faiss: Any, index: Any, blocks: Iterable[np.ndarray]) -> np.ndarray:
-    """The least and the greatest value of each component that codes of rows hold, float32 [2, d].
+    """The smallest and the largest value of each component that codes hold, float32 [2, d].
 
-    A scalar quantizer learns no more than these of all rows, and so need not be given them
-    together.
+    A scalar quantizer learns nothing else, so it can be trained block by block.
     """
-    low, high = np.full(index.d, np.inf, np.float32), np.full(index.d, -np.inf, np.float32)
-    centroids = centroids_of(faiss, index) if getattr(index, "by_residual", False) else None
+    low = np.full(index.d, np.inf, np.float32)
+    high = np.full(index.d, -np.inf, np.float32)
+    centroids = None
+    if getattr(index, "by_residual", False):
+        centroids = centroids_of(faiss, index)
     for block in blocks:
         if not len(block):
             continue
-        held = (
-            block
-            if centroids is None
-            else block - centroids[nearest_lists(faiss, index, block, 1)[1][:, 0]]
-        )
-        low, high = np.minimum(low, held.min(axis=0)), np.maximum(high, held.max(axis=0))
+        if centroids is None:
+            values = block
+        else:
+            values = block - centroids[nearest_lists(faiss, index, block, 1)[1][:, 0]]
+        low = np.minimum(low, values.min(axis=0))
+        high = np.maximum(high, values.max(axis=0))
     return np.stack([low, high])

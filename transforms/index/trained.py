@@ -1,6 +1,4 @@
-"""The trained index without rows that all segments of an index share: stored once, put into each
-when it is opened.
-"""
+"""The trained index without rows that all segments share: stored once, used by each segment."""
 
 from __future__ import annotations
 
@@ -21,31 +19,33 @@ _FINGERPRINT_LISTS = 4096
 
 
 class TrainedIndex:
-    """A trained index, whose quantizer segments without one of their own are searched by."""
+    """A trained index; it has the quantizer for segments that were written without one."""
 
     def __init__(self, faiss: Any, index: Any):
-        """`index` is one of faiss that owns its quantizer, what `train` gave; rows in it do not
-        matter.
+        """`index` is a faiss index that owns its quantizer, as `train` makes it.
+
+        Its rows are ignored.
         """
-        self.whole = index  # with what turns vectors before the lists
+        self.whole = index  # with the rotation before the lists
         self.index, self._rotation = split(faiss, index)
 
     def turned(self, vectors: np.ndarray) -> np.ndarray:
-        """Vectors float32 [n, d] as the lists have them; the same ones where the index was trained
-        without rotation.
-        """
-        return vectors if self._rotation is None else self._rotation.apply(vectors)
+        """Vectors float32 [n, d] as the lists have them: rotated if the index has a rotation."""
+        if self._rotation is None:
+            return vectors
+        return self._rotation.apply(vectors)
 
     @classmethod
     def of(cls, data: bytes) -> TrainedIndex:
-        """The index in some bytes that `train` gave."""
+        """The index in the bytes that `train` returned."""
         with use_threads(None) as faiss:
             return cls(faiss, faiss.deserialize_index(np.frombuffer(data, dtype=np.uint8)))
 
     @classmethod
     def open(cls, path: str | Path) -> TrainedIndex:
-        """The index in a local file, which is mapped as far as faiss can. Raises DamagedIndexError
-        where it is none.
+        """The index in a local file, which is mapped as far as faiss can.
+
+        Raises DamagedIndexError if the file holds no index.
         """
         with use_threads(None) as faiss:
             return cls(faiss, read_index(faiss, path, "trained index"))
@@ -62,22 +62,24 @@ class TrainedIndex:
         return fingerprint(self.index)
 
     def give(self, index: Any, path: str | Path) -> None:
-        """Put the quantizer into a segment's index that was written without one; it must live as
-        long as that.
+        """Put the quantizer into a segment's index that was written without one.
 
-        Raises DamagedIndexError where the segment, in the file `path`, is of another training.
+        This object must live as long as that index. Raises DamagedIndexError if the segment, in the
+        file `path`, is of another training.
         """
-        mine, its = (
-            (i.d, i.metric_type, getattr(i, "nlist", 0), i.code_size) for i in (self.index, index)
-        )
-        if mine != its:
+        if _shape(self.index) != _shape(index):
             raise DamagedIndexError(
                 f"{path}: its lists are not of the index's quantizer; build the index again"
             )
-        # The empty quantizer that stood there, some hundred bytes, is nobody's from here on.
-        index.quantizer, index.own_fields = self.index.quantizer, False
+        # The previous, empty quantizer of some hundred bytes is leaked.
+        index.quantizer = self.index.quantizer
+        index.own_fields = False
         if hasattr(index, "precompute_table"):
             index.precompute_table()
+
+
+def _shape(index: Any) -> tuple[int, ...]:
+    return index.d, index.metric_type, getattr(index, "nlist", 0), index.code_size
 
 
 def fingerprint(index: Any) -> str:
@@ -88,54 +90,54 @@ def fingerprint(index: Any) -> str:
 
 
 def centroids(faiss: Any, index: Any) -> np.ndarray:
-    """The centroids of an index with lists, float32 [nlist, d], as a view that lives no longer than
-    the index.
+    """The centroids of an index with lists, float32 [nlist, d].
+
+    This is a view that is valid as long as the index.
     """
     quantizer = faiss.downcast_index(index.quantizer)
-    return flat_rows(
-        faiss, faiss.downcast_index(quantizer.storage) if hasattr(quantizer, "hnsw") else quantizer
-    )
+    if hasattr(quantizer, "hnsw"):
+        quantizer = faiss.downcast_index(quantizer.storage)
+    return flat_rows(faiss, quantizer)
 
 
 def flat_rows(faiss: Any, index: Any) -> np.ndarray:
-    """The vectors of a Flat index, float32 [ntotal, d], as a view that lives no longer than the
-    index.
-    """
+    """The vectors of a Flat index, float32 [ntotal, d]: a view, valid as long as the index."""
     if not index.ntotal:
         return np.empty((0, index.d), np.float32)
     return faiss.rev_swig_ptr(index.get_xb(), index.ntotal * index.d).reshape(index.ntotal, index.d)
 
 
 def lacks_quantizer(index: Any) -> bool:
-    """Whether an index has lists and was written without the quantizer that chooses among them."""
+    """Whether an index with lists was written without its quantizer."""
     return hasattr(index, "quantizer") and index.quantizer.ntotal < index.nlist
 
 
 @contextlib.contextmanager
 def without_quantizer(faiss: Any, index: Any) -> Iterator[None]:
-    """Have an index without its quantizer inside the block, to be written; nothing changes where it
-    has no lists.
+    """Take the quantizer out of an index inside the block, in which the index is written.
+
+    An index without lists stays the same.
     """
     if not hasattr(index, "quantizer"):
         yield
         return
-    quantizer, owned, empty = (
-        index.quantizer,
-        index.own_fields,
-        faiss.IndexFlat(index.d, index.metric_type),
-    )
-    index.quantizer, index.own_fields = empty, False
+    quantizer = index.quantizer
+    owned = index.own_fields
+    empty = faiss.IndexFlat(index.d, index.metric_type)
+    index.quantizer = empty
+    index.own_fields = False
     try:
         yield
     finally:
-        index.quantizer, index.own_fields = quantizer, owned
+        index.quantizer = quantizer
+        index.own_fields = owned
 
 
 def read_index(faiss: Any, path: str | Path, what: str) -> Any:
-    """The faiss index in a file, which is mapped. Raises DamagedIndexError, saying `what` it is
-    not, where it is none.
+    """The faiss index in a file, which is mapped.
 
-    Tables that PQ computes from a quantizer are left out, since a segment has none when it is read.
+    Raises DamagedIndexError if the file holds none; `what` is the message's word for it. Tables
+    that PQ computes from a quantizer are not read, since a segment has no quantizer yet.
     """
     flags = getattr(faiss, "IO_FLAG_MMAP_IFC", 0) | faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE
     try:

@@ -1,6 +1,4 @@
-"""The upkeep of an index that follows its rows from run to run: when it is compacted, and when it
-is retrained.
-"""
+"""The upkeep of an index from run to run: when to compact it, and when to retrain it."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ GROWTH = 4
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a trained quantizer serves rows: None where there are no lists, or no queries to
-    measure recall with.
+    """Measures of how well a trained quantizer fits rows.
 
-    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction;
-    `high` the upper end of recall's interval.
+    `closeness` is the rows' mean score with their nearest centroid, in the metric's own direction.
+    `high` is the upper end of recall's interval. A measure is None without lists; recall also
+    without queries.
     """
 
     imbalance: float | None
@@ -45,14 +43,15 @@ class SegmentRows:
 
     @property
     def worn(self) -> bool:
-        """Whether more of its rows are deleted than a segment may have."""
+        """Whether more than a fifth of its rows are deleted."""
         return self.rows - self.live > MOST_DELETED * self.rows
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """The segments to rewrite as one, whether the run's new rows go with them, and why in one line
-    ("": no need).
+    """The segments to merge into one, and the reason in one line ("" without a merge).
+
+    `with_new` says whether the run's new rows are merged too.
     """
 
     numbers: frozenset[int] = frozenset()
@@ -61,16 +60,20 @@ class Compaction:
 
 
 def imbalance(sizes: np.ndarray) -> float | None:
-    """How many times as long a search takes as with lists of equal length; 1.0 is even. None
-    without lists or rows.
+    """The factor by which a search takes longer than with lists of equal length.
+
+    1.0 is even. None without lists or rows.
     """
     total = float(sizes.sum())
-    return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2 if total else None
+    if not total:
+        return None
+    return float((sizes.astype(np.float64) ** 2).sum()) * len(sizes) / total**2
 
 
 def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
-    """The segments to rewrite in a run with `new_rows`: those full of deleted rows, and deltas that
-    have piled up.
+    """Choose the segments to merge in a run with `new_rows` new rows.
+
+    These are segments with many deleted rows, and deltas if there are too many.
     """
     worn = {part.number for part in parts if part.worn}
     deltas = [part for part in parts if part.delta]
@@ -85,21 +88,21 @@ def compaction(parts: Sequence[SegmentRows], new_rows: int) -> Compaction:
         why.append(f"more than {MOST_DELTAS} delta segments")
     elif piled:
         why.append(f"more than {MOST_IN_DELTAS:.0%} of the rows in delta segments")
-    numbers = worn | {part.number for part in deltas} if piled else worn
+    numbers = worn
+    if piled:
+        numbers = worn | {part.number for part in deltas}
     return Compaction(frozenset(numbers), piled, "; ".join(why))
 
 
 def resized(then: int, now: int) -> str | None:
-    """The reason, in one line, why an index trained for `then` rows does not serve `now` rows; None
-    where it does.
-    """
+    """The reason, in one line, why an index for `then` rows does not fit `now` rows, or None."""
     if now > GROWTH * then or now * GROWTH < then:
         return f"{now:,} rows, {then:,} when it was trained"
     return None
 
 
 def drifted(then: Fit, now: Fit, metric: str) -> str | None:
-    """The reason, in one line, why a quantizer has to be retrained; None where it still serves."""
+    """The reason, in one line, why a quantizer must be retrained; None if it still fits."""
     if (
         then.recall is not None
         and now.recall is not None
@@ -128,7 +131,7 @@ def drifted(then: Fit, now: Fit, metric: str) -> str | None:
 
 
 def _fell(then: float, now: float, high: float | None) -> bool:
-    """Whether recall fell, and not by the chance of few queries."""
+    """Whether recall fell by more than the chance of a few queries."""
     return now < then - RECALL_FALL and (high is None or high < then)
 
 

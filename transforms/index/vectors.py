@@ -8,27 +8,26 @@ import numpy as np
 
 from transforms.base.errors import OptionError
 
-METRICS = ("ip", "l2")  # those of faiss; cosine is ip over vectors of length 1
+METRICS = ("ip", "l2")  # of faiss; cosine is ip over vectors of length 1
 UNIT = 1e-5  # rounding within which a squared length counts as 1
 
 
 def check_metric(metric: str) -> str:
-    """The metric itself where it is `ip` or `l2`; else OptionError."""
+    """The metric itself if it is `ip` or `l2`. Raises OptionError for others."""
     if metric not in METRICS:
         raise OptionError(f"--metric: {metric!r} is unknown; use cosine, ip or l2")
     return metric
 
 
 def scored_by(metric: str) -> str:
-    """The metric, ip or l2, that scores are computed by: ip for cosine."""
+    """The metric, ip or l2, that computes the scores: ip for cosine."""
     return "ip" if metric == "cosine" else check_metric(metric)
 
 
 def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
-    """Vectors float32 [n, d] as an index of this metric holds and is asked for them: for cosine of
-    length 1.
+    """Vectors float32 [n, d] as an index of this metric takes them: for cosine of length 1.
 
-    Rows that have that length already, up to rounding, stay as they are, and so does a zero row.
+    Rows that have this length up to rounding are unchanged, and so are zero rows.
     """
     if metric != "cosine":
         return vectors
@@ -43,7 +42,9 @@ def prepared(vectors: np.ndarray, metric: str) -> np.ndarray:
 
 def faiss_metric(faiss: Any, metric: str) -> int:
     """The number that faiss has for `ip` or `l2`."""
-    return int(faiss.METRIC_INNER_PRODUCT if check_metric(metric) == "ip" else faiss.METRIC_L2)
+    if check_metric(metric) == "ip":
+        return int(faiss.METRIC_INNER_PRODUCT)
+    return int(faiss.METRIC_L2)
 
 
 def metric_name(faiss: Any, number: int) -> str:
@@ -52,7 +53,7 @@ def metric_name(faiss: Any, number: int) -> str:
 
 
 def as_vectors(array: np.ndarray, dim: int, what: str = "vectors") -> np.ndarray:
-    """The array as C-contiguous float32 [n, dim]; not copied where it is that already.
+    """The array as C-contiguous float32 [n, dim]; not copied if it is that already.
 
     Raises OptionError for another shape, a value that is not finite, or a zero vector: no metric
     places such a row, and the index would lose it or return it for every query.

@@ -1,6 +1,6 @@
-"""A store pushed into a database: what it needs to hold the same rows, and the databases."""
+"""Push a store into a database, so that it holds the same rows."""
 
-from transforms.push.dispatch import open_target, shown
+from transforms.push.dispatch import open_target, redact
 from transforms.push.snapshot import Pushed, PushRequest, push
 
-__all__ = ["PushRequest", "Pushed", "open_target", "push", "shown"]
+__all__ = ["PushRequest", "Pushed", "open_target", "push", "redact"]

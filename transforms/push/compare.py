@@ -197,10 +197,14 @@ def _spill_sides(sides: Sequence[_Side], folder: str) -> _Spill:
 
 
 def _spill_unit(spill: _Spill, side: _Side, number: int, place: int, unit: UnitRecord) -> None:
-    columns = side.columns if side.compared else _key_columns(side.columns)
+    columns = side.columns
+    if not side.compared:
+        columns = _key_columns(columns)
     start = 0
     for batch in read_rows(side.manifest, unit, columns):
-        row_digests = digests(batch) if side.compared else None
+        row_digests = None
+        if side.compared:
+            row_digests = digests(batch)
         spill.add(batch, number, place, row_digests, start)
         start += batch.num_rows
 
@@ -221,8 +225,8 @@ class _Wanted:
 class _OldRows:
     """The old rows of one bucket of ids.
 
-    `left_with` are the keys that the database was left with, `deleted` those to delete, in order;
-    `equal` counts the old snapshots that have a row as it is now.
+    `left_with` are the keys that the database was left with, `deleted` the keys to delete, in
+    order; `equal` counts the old snapshots with the same row as the pushed one.
     """
 
     left_with: set[_Key]

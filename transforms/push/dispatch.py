@@ -1,4 +1,4 @@
-"""The database that `--to` names; its client is imported when it is needed."""
+"""The database that `--to` names; its client is imported when it is used."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,61 +8,63 @@ from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.extras import pip_line
 from transforms.push.target import Target
 
+OWN_PREFIXES = ("qdrant:", "lance:")
+PREFIXES = ("postgresql://", "postgres://", *OWN_PREFIXES)
 KINDS = "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION or lance:FOLDER#TABLE"
 
 
 @contextlib.contextmanager
 def open_target(text: str) -> Iterator[Target]:
-    """The target of `--to`. Raises OptionError for a name of none, SentenceBeamError where it
-    cannot be reached.
+    """The target of `--to`.
+
+    Raises OptionError for an unknown kind of database, SentenceBeamError if it cannot be reached.
     """
     place, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
-        raise OptionError(f"--to {shown(text)}: no table or collection is named; write {KINDS}")
-    if not place.startswith(("postgresql://", "postgres://", "qdrant:", "lance:")) or place in (
-        "qdrant:",
-        "lance:",
-    ):
-        raise OptionError(f"--to {shown(text)}: no such kind of database; write {KINDS}")
+        raise OptionError(f"--to {redact(text)}: no table or collection is named; write {KINDS}")
+    if not place.startswith(PREFIXES) or place in OWN_PREFIXES:
+        raise OptionError(f"--to {redact(text)}: no such kind of database; write {KINDS}")
     try:
         opened = _open(place, name)
     except ImportError as error:
         module = (error.name or "a package").partition(".")[0]
         raise MissingExtraError(
-            f"--to {shown(text)} needs {module}, which is not installed; {pip_line('push')}"
+            f"--to {redact(text)} needs {module}, which is not installed; {pip_line('push')}"
         ) from error
     with opened as target:
         yield target
 
 
 def _open(place: str, name: str) -> contextlib.AbstractContextManager[Target]:
-    where = shown(f"{place}#{name}")
+    where = redact(f"{place}#{name}")
     if place.startswith("qdrant:"):
-        from transforms.push.qdrant import opened as qdrant  # only where the extra is installed
+        from transforms.push.qdrant import connect as connect_qdrant  # each needs its extra
 
-        return qdrant(place.removeprefix("qdrant:"), name, where)
+        return connect_qdrant(place.removeprefix("qdrant:"), name, where)
     if place.startswith("lance:"):
-        from transforms.push.lance import opened as lance
+        from transforms.push.lance import connect as connect_lance
 
-        return lance(place.removeprefix("lance:"), name, where)
-    from transforms.push.postgres import opened as postgres
+        return connect_lance(place.removeprefix("lance:"), name, where)
+    from transforms.push.postgres import connect as connect_postgres
 
-    return postgres(place, name, where)
+    return connect_postgres(place, name, where)
 
 
-def shown(text: str) -> str:
-    """A target's name without passwords and what else may stand in a URL's query.
+def redact(text: str) -> str:
+    """A target's name without passwords and a URL's query.
 
-    >>> shown("postgresql://me:secret@host:5432/db?sslmode=require#docs")
+    >>> redact("postgresql://me:secret@host:5432/db?sslmode=require#docs")
     'postgresql://me@host:5432/db#docs'
-    >>> shown("lance:s3://bucket/tables?token=secret#docs")
+    >>> redact("lance:s3://bucket/tables?token=secret#docs")
     'lance:s3://bucket/tables#docs'
     """
-    prefix = next((kind for kind in ("qdrant:", "lance:") if text.startswith(kind)), "")
+    prefix = next((kind for kind in OWN_PREFIXES if text.startswith(kind)), "")
     url = text.removeprefix(prefix)
     if "://" not in url:
         return text
     parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
-    name = f"#{parts.fragment}" if parts.fragment else ""
+    name = ""
+    if parts.fragment:
+        name = f"#{parts.fragment}"
     return f"{prefix}{parts.scheme}://{user.partition(':')[0]}{at}{host}{parts.path}{name}"

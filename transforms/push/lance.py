@@ -1,4 +1,4 @@
-"""LanceDB: batches are merged by id; what is remembered is metadata of the column `id`."""
+"""LanceDB: batches are merged by id; the state is metadata of the column `id`."""
 
 import contextlib
 import re
@@ -15,13 +15,13 @@ from transforms.push.turn import Turn
 
 DELETED = 1_000  # keys in one condition
 MISSING = "was not found"
-# where in LanceDB's code an error arose, which it says at the end
+# the place in LanceDB's code at the end of its errors
 SOURCE = re.compile(r",? ?/\S+\.rs:\d+:\d+")
 
 
 @contextlib.contextmanager
-def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
-    """The target: in a folder, or at a URL that LanceDB takes."""
+def connect(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
+    """The target in a folder, or at a URL that LanceDB supports."""
     try:
         target = LanceTarget(lancedb.connect(place), name, where)
         try:
@@ -36,8 +36,8 @@ def opened(place: str, name: str, where: str) -> Iterator["LanceTarget"]:
 class LanceTarget:
     """A table of LanceDB.
 
-    What is written is based on the version of the table that `read_notes` opened. LanceDB refuses
-    it if the table was restored since, even to its last version: `fence` does that.
+    Writes are based on the version of the table that `read_notes` opened. LanceDB refuses them if
+    the table was restored since, even to its last version: `fence` does that.
     """
 
     def __init__(self, database: Any, name: str, where: str) -> None:
@@ -45,14 +45,14 @@ class LanceTarget:
         self._database = database
         self._name = name
         self._table: Any = None
-        self._found: State | None = None
+        self._state: State | None = None
         self._keys: list[str] = []
         self.turn = Turn(where, self)
 
     def state(self) -> State | None:
-        """Return what the metadata of the column `id` says."""
-        self._found = self.turn.look()
-        return self._found
+        """Return the state in the metadata of the column `id`."""
+        self._state = self.turn.look()
+        return self._state
 
     def read_notes(self) -> Notes | None:
         """Open the table's last version, and read the metadata of its column `id`."""
@@ -63,17 +63,20 @@ class LanceTarget:
                 return None
             raise
         fields = self._table.schema
-        metadata = fields.field("id").metadata if "id" in fields.names else None
+        metadata = None
+        if "id" in fields.names:
+            metadata = fields.field("id").metadata
         return {name.decode(): text.decode() for name, text in (metadata or {}).items()}
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
-        """Write metadata of the column `id`; LanceDB refuses it if some was written since
-        `read_notes`.
+        """Write metadata of the column `id`.
+
+        LanceDB refuses it if other metadata was written since `read_notes`.
         """
         self._table.update_field_metadata({"path": "id", "metadata": dict(notes)})
 
     def fence(self, push: str, others: Collection[str]) -> None:
-        """Have LanceDB refuse what is based on earlier versions of the table."""
+        """Make LanceDB refuse writes that are based on earlier versions of the table."""
         if others:
             self._table.restore(self._table.version)
 
@@ -91,32 +94,36 @@ class LanceTarget:
                 )
         self._keys = list(table.keys)
         self.turn.take(table, record, lambda notes: self._create(table.columns, notes))
-        if self._found is not None:
-            self._change_columns(table.columns, record.columns, self._found)
+        if self._state is not None:
+            self._change_columns(table.columns, record.columns, self._state)
 
     def _create(self, columns: pa.Schema, notes: Notes) -> None:
-        told = columns.field("id").with_metadata(notes)
-        schema = columns.set(columns.get_field_index("id"), told)
+        field = columns.field("id").with_metadata(notes)
+        schema = columns.set(columns.get_field_index("id"), field)
         self._table = self._database.create_table(self._name, schema=schema, mode="create")
 
-    def _change_columns(self, columns: pa.Schema, wanted: Mapping[str, str], found: State) -> None:
-        """Drop the columns that some push wrote and that are not wanted, and add those that
-        lack.
+    def _change_columns(self, columns: pa.Schema, wanted: Mapping[str, str], state: State) -> None:
+        """Drop columns of earlier pushes that are unwanted or have other types; add missing ones.
+
+        Columns that no push wrote stay.
         """
-        written = [record.columns for record in found.live.values()]
-        there = self._table.schema.names
-        unwanted = [
-            n for n in there if any(n in names and names[n] != wanted.get(n) for names in written)
+        written: set[tuple[str, str]] = set()
+        for record in state.live.values():
+            written.update(record.columns.items())
+        unwanted = {name for name, kind in written if wanted.get(name) != kind}
+        existing = self._table.schema.names
+        dropped = [name for name in existing if name in unwanted]
+        missing = [
+            field for field in columns if field.name in dropped or field.name not in existing
         ]
-        lacking = [field for field in columns if field.name in unwanted or field.name not in there]
         with self.turn.writing():
-            if unwanted:
-                self._table.drop_columns(unwanted)
-            if lacking:
-                self._table.add_columns(pa.schema(lacking))
+            if dropped:
+                self._table.drop_columns(dropped)
+            if missing:
+                self._table.add_columns(pa.schema(missing))
 
     def upsert(self, rows: pa.RecordBatch) -> None:
-        """Merge rows, in the place of those with the same keys."""
+        """Merge rows; they replace those with the same keys."""
         with self.turn.writing():
             merge = (
                 self._table.merge_insert(self._keys)
@@ -127,14 +134,14 @@ class LanceTarget:
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the rows of these keys."""
-        rows = keys.to_pylist()
-        key = "(id || '#' || CAST(piece AS STRING))" if "piece" in self._keys else "id"
-        for start in range(0, len(rows), DELETED):
-            named = [
-                f"{row['id']}#{row['piece']}" if "piece" in row else row["id"]
-                for row in rows[start:][:DELETED]
-            ]
-            quoted = ", ".join("'" + name.replace("'", "''") + "'" for name in named)
+        key = "id"
+        names = keys.column("id").to_pylist()
+        if "piece" in self._keys:
+            key = "(id || '#' || CAST(piece AS STRING))"
+            pieces = keys.column("piece").to_pylist()
+            names = [f"{row_id}#{piece}" for row_id, piece in zip(names, pieces, strict=True)]
+        for start in range(0, len(names), DELETED):
+            quoted = ", ".join(map(_quote, names[start : start + DELETED]))
             with self.turn.writing():
                 self._table.delete(f"{key} IN ({quoted})")
 
@@ -145,5 +152,9 @@ class LanceTarget:
         return rows
 
     def finish(self) -> None:
-        """Remember that the push is done, and give the turn back."""
+        """Record that the push is done, and end its turn."""
         self.turn.finish()
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

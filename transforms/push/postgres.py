@@ -1,6 +1,4 @@
-"""PostgreSQL with pgvector: a push is one transaction, and what is remembered is the table's
-comment.
-"""
+"""PostgreSQL with pgvector: a push is one transaction; the state is the table's comment."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,14 +25,13 @@ from transforms.push.values import json_value
 
 CONNECT_SECONDS = 10
 WAIT_SECONDS = 60  # for another push into the same table
-# After which the server ends a push whose machine vanished; by the system's own times it does so
-# after two hours.
+# With these, the server ends a push whose machine vanished; by default that takes two hours.
 KEEPALIVES = {"tcp_keepalives_idle": 60, "tcp_keepalives_interval": 10}
 LISTED = 50_000
-INDEXED_DIMENSIONS = 2_000  # pgvector has no HNSW of more
-LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer ones
+INDEXED_DIMENSIONS = 2_000  # most components of pgvector's HNSW
+LONGEST_NAME = 63  # bytes; PostgreSQL cuts longer names
 OPERATORS = {"cosine": "vector_cosine_ops", "ip": "vector_ip_ops", "l2": "vector_l2_ops"}
-KINDS = [  # the first that a column's type is; nested ones are jsonb
+KINDS = [  # the first match of a column's type; nested types are jsonb
     (types.is_string, "text"), (types.is_large_string, "text"), (types.is_null, "text"),
     (types.is_boolean, "bool"), (types.is_int8, "int2"), (types.is_int16, "int2"),
     (types.is_uint8, "int2"), (types.is_int32, "int4"), (types.is_uint16, "int4"),
@@ -43,12 +40,14 @@ KINDS = [  # the first that a column's type is; nested ones are jsonb
     (types.is_date, "date"), (types.is_binary, "bytea"), (types.is_large_binary, "bytea"),
     (types.is_fixed_size_binary, "bytea"),
 ]  # fmt: skip
-STAGE, GONE = f"{MARK}_rows", f"{MARK}_gone"  # temporary tables
+# temporary tables
+STAGE = f"{MARK}_rows"
+GONE = f"{MARK}_gone"
 
 
 @contextlib.contextmanager
-def opened(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
-    """The target in a transaction, which is rolled back unless it was finished."""
+def connect(url: str, name: str, where: str) -> Iterator["PostgresTarget"]:
+    """The target in a transaction, which is rolled back unless it is finished."""
     try:
         wait = int(conninfo_to_dict(url).get("connect_timeout") or CONNECT_SECONDS)
         connection = psycopg.connect(
@@ -77,12 +76,12 @@ class PostgresTarget:
         self._connection = connection
         self._parts = name.split(".")
         self._table = sql.Identifier(*self._parts)
-        self._found: State | None = None
+        self._state: State | None = None
         self._done: State | None = None
         self._keys: tuple[str, ...] = ()
 
     def state(self) -> State | None:
-        """Return what the table's comment says; no other push writes from here on."""
+        """Return the state in the table's comment; no other push writes from here on."""
         run = self._connection.execute
         run("SET LOCAL idle_in_transaction_session_timeout = 0")  # snapshots are compared meanwhile
         run("SET LOCAL statement_timeout = 0")
@@ -91,17 +90,24 @@ class PostgresTarget:
             run(f"SET LOCAL {name} = {seconds}")
         text = self._table.as_string(self._connection)
         self._lock(text)
-        there = run("SELECT to_regclass(%s)::oid", [text]).fetchone()
-        if there is None or there[0] is None:
+        oid = self._fetch_value(sql.SQL("SELECT to_regclass(%s)::oid"), text)
+        if oid is None:
             return None
-        # the same table may be named in two ways, with its schema and without
-        self._lock(str(there[0]))
-        comment = run("SELECT obj_description(%s::oid, 'pg_class')", [there[0]]).fetchone()
-        self._found = State.from_text(comment[0] if comment else None, self.where)
-        return self._found
+        # a table has two names, with its schema and without
+        self._lock(str(oid))
+        query = sql.SQL("SELECT obj_description(%s::oid, 'pg_class')")
+        self._state = State.from_text(self._fetch_value(query, oid), self.where)
+        return self._state
+
+    def _fetch_value(self, query: sql.SQL, argument: Any) -> Any:
+        """Return the value of a query for one; None without a row."""
+        row = self._connection.execute(query, [argument]).fetchone()
+        if row is None:
+            return None
+        return row[0]
 
     def _lock(self, what: str) -> None:
-        """Have no other push go on that locks the same, until the end of the transaction."""
+        """Stop other pushes that lock the same, until the end of the transaction."""
         try:
             self._connection.execute(
                 "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{MARK} {what}"]
@@ -117,28 +123,27 @@ class PostgresTarget:
         with self._connection.cursor(name=f"{MARK}_keys") as cursor:
             cursor.execute(query)
             while rows := cursor.fetchmany(LISTED):
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array(part) for part in zip(*rows, strict=True)], list(keys)
-                )
+                columns = [pa.array(column) for column in zip(*rows, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, list(keys))
 
     def begin(self, table: Table, record: PushRecord) -> None:
-        """Create the table, or give it the columns of the rows; columns that are no store's
-        stay.
+        """Create the table, or give it the columns of the rows.
+
+        Columns that no push wrote stay.
         """
         kinds = {field.name: _kind(field, table.space.dim, self.where) for field in table.columns}
         run = self._connection.execute
         self._keys = table.keys
         self._done = State(table.space, table.metric, {record.run: replace(record, done=True)})
         self._vector_type()
-        if self._found is None:
-            columns = [
-                sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind))
-                for name, kind in kinds.items()
-            ]
+        if self._state is None:
+            columns: list[sql.Composed] = []
+            for name, kind in kinds.items():
+                columns.append(sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)))
             columns.append(sql.SQL("PRIMARY KEY ({})").format(_names(table.keys)))
             run(sql.SQL("CREATE TABLE {} ({})").format(self._table, sql.SQL(", ").join(columns)))
         else:
-            self._change_columns(self._found.columns, record.columns, kinds)
+            self._change_columns(self._state.columns, record.columns, kinds)
         for stage, names in ((STAGE, table.columns.names), (GONE, table.keys)):
             query = sql.SQL("CREATE TEMP TABLE {} ON COMMIT DROP AS SELECT {} FROM {} WHERE false")
             run(query.format(sql.Identifier(stage), _names(names), self._table))
@@ -146,39 +151,42 @@ class PostgresTarget:
     def _change_columns(
         self, held: Mapping[str, str], wanted: Mapping[str, str], kinds: Mapping[str, str]
     ) -> None:
-        """Drop and add the columns whose types differ; `kinds` are PostgreSQL's types of the wanted
-        ones.
+        """Drop and add the columns whose types differ.
+
+        `kinds` are PostgreSQL's types of the wanted columns.
         """
-        gone = [name for name, kind in held.items() if wanted.get(name) != kind]
-        new = [name for name, kind in wanted.items() if held.get(name) != kind]
-        changes = [sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in gone]
-        changes += [
-            sql.SQL("ADD COLUMN {} {}").format(sql.Identifier(n), sql.SQL(kinds[n])) for n in new
-        ]
+        changes: list[sql.Composed] = []
+        for name, kind in held.items():
+            if wanted.get(name) != kind:
+                changes.append(sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)))
+        for name, kind in wanted.items():
+            if held.get(name) != kind:
+                column = sql.SQL("ADD COLUMN {} {}")
+                changes.append(column.format(sql.Identifier(name), sql.SQL(kinds[name])))
         if changes:
             self._connection.execute(
                 sql.SQL("ALTER TABLE {} {}").format(self._table, sql.SQL(", ").join(changes))
             )
 
     def _vector_type(self) -> None:
-        """Have the type `vector`, and have this connection write it."""
-        found = TypeInfo.fetch(self._connection, "vector")
-        if found is None:
+        """Create the type `vector` if it is missing, and let this connection write it."""
+        vector = TypeInfo.fetch(self._connection, "vector")
+        if vector is None:
             try:
                 self._connection.execute("CREATE EXTENSION vector")
             except psycopg.Error as error:
                 mend = "have a superuser run CREATE EXTENSION vector in this database"
                 raise refused(self.where, f"no pgvector there ({_line(error)})", mend) from error
-            found = TypeInfo.fetch(self._connection, "vector")
-        assert found is not None
-        found.register(self._connection)
+            vector = TypeInfo.fetch(self._connection, "vector")
+        assert vector is not None
+        vector.register(self._connection)
         self._connection.adapters.register_dumper(
-            np.ndarray, type("Vector", (_VectorDumper,), {"oid": found.oid})
+            np.ndarray, type("Vector", (_VectorDumper,), {"oid": vector.oid})
         )
 
     def upsert(self, rows: pa.RecordBatch) -> None:
-        """Copy rows, and put them in the place of those with the same keys."""
-        if self._found is None:
+        """Copy rows; they replace those with the same keys."""
+        if self._state is None:
             self._copy(self._table, rows)
             return
         self._copy(sql.Identifier(STAGE), rows)
@@ -186,7 +194,8 @@ class PostgresTarget:
         others = [sql.Identifier(name) for name in names if name not in self._keys]
         sets = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in others)
         query = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM {} ON CONFLICT ({}) DO UPDATE SET {}")
-        columns, stage = _names(names), sql.Identifier(STAGE)
+        columns = _names(names)
+        stage = sql.Identifier(STAGE)
         self._connection.execute(
             query.format(self._table, columns, columns, stage, _names(self._keys), sets)
         )
@@ -205,9 +214,9 @@ class PostgresTarget:
         self._connection.execute(sql.SQL("TRUNCATE {}").format(stage))
 
     def _copy(self, into: sql.Identifier, rows: pa.RecordBatch) -> None:
+        ids = rows.column("id")
         columns = [
-            _values(field, rows.column(field.name), rows.column("id"), self.where)
-            for field in rows.schema
+            _values(field, rows.column(field.name), ids, self.where) for field in rows.schema
         ]
         kinds = [_kind(field, 1, self.where).partition("(")[0] for field in rows.schema]
         query = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
@@ -220,16 +229,15 @@ class PostgresTarget:
 
     def count(self) -> int:
         """Return the number of rows."""
-        found = self._connection.execute(
-            sql.SQL("SELECT count(*) FROM {}").format(self._table)
-        ).fetchone()
-        assert found is not None
-        return int(found[0])
+        query = sql.SQL("SELECT count(*) FROM {}").format(self._table)
+        row = self._connection.execute(query).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def finish(self) -> None:
-        """Index a new table's vectors, remember the push, and commit."""
+        """Index a new table's vectors, record the push, and commit."""
         assert self._done is not None
-        if self._found is None and self._done.space.dim <= INDEXED_DIMENSIONS:
+        if self._state is None and self._done.space.dim <= INDEXED_DIMENSIONS:
             query = sql.SQL("CREATE INDEX ON {} USING hnsw (embedding {})")
             self._connection.execute(
                 query.format(self._table, sql.SQL(OPERATORS[self._done.metric]))
@@ -242,8 +250,9 @@ class PostgresTarget:
 
 
 class _VectorDumper(Dumper):
-    """A vector as pgvector receives it: the number of its components, two bytes that are zero, the
-    components.
+    """A vector as pgvector receives it.
+
+    It has the number of components, two zero bytes, and the components.
     """
 
     format = Format.BINARY
@@ -266,31 +275,37 @@ def _kind(field: pa.Field, dim: int, where: str) -> str:
     if field.name == "embedding":
         return f"vector({dim})"
     if pa.types.is_timestamp(field.type):
-        return "timestamptz" if field.type.tz else "timestamp"
+        if field.type.tz:
+            return "timestamptz"
+        return "timestamp"
     return next((name for is_one, name in KINDS if is_one(field.type)), "jsonb")
 
 
 def _values(field: pa.Field, column: pa.Array, ids: pa.Array, where: str) -> Sequence[Any]:
-    """The values of a column as psycopg writes them. Raises DataGateError for one that PostgreSQL
-    cannot hold.
+    """The values of a column for psycopg.
+
+    Raises DataGateError for a value that PostgreSQL cannot hold.
     """
     if field.name == "embedding":
         return list(as_matrix(column))
-    kind, name = _kind(field, 1, where), f"--to {where}: the column {field.name!r}"
+    kind = _kind(field, 1, where)
+    name = f"--to {where}: the column {field.name!r}"
     mend = "mend it in the input, or leave the column out (--keep-columns, --no-keep-text)"
     try:
-        if (
-            kind == "text"
-            and (place := pc.index(pc.match_substring(column, "\0"), True).as_py()) >= 0
-        ):
-            raise DataGateError(
-                f"{name} of row {ids[place].as_py()!r} has a NUL, which PostgreSQL has not; {mend}"
-            )
+        if kind == "text":
+            place = pc.index(pc.match_substring(column, "\0"), True).as_py()
+            if place >= 0:
+                row_id = ids[place].as_py()
+                raise DataGateError(
+                    f"{name} of row {row_id!r} has a NUL, which PostgreSQL has not; {mend}"
+                )
         if kind in ("timestamp", "timestamptz"):
             column = column.cast(pa.timestamp("us", field.type.tz))
         if kind == "jsonb":
             return [json_value(value, name) for value in column.to_pylist()]
-        return column.cast(pa.float32()).to_pylist() if kind == "float4" else column.to_pylist()
+        if kind == "float4":
+            return column.cast(pa.float32()).to_pylist()
+        return column.to_pylist()
     except (pa.ArrowInvalid, ValueError, OverflowError) as error:
         raise DataGateError(
             f"{name} has a value that PostgreSQL cannot hold ({first_line(error)}); {mend}"

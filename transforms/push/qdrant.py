@@ -1,8 +1,7 @@
-"""Qdrant: points whose ids are made of the rows' ids; what is remembered is the collection's
-metadata.
+"""Qdrant: point ids are made from row ids; the state is the collection's metadata.
 
-A push writes by an alias of the collection that is its own. The push that takes the turn removes
-the aliases of those before it, so that Qdrant refuses what they still send.
+A push writes by its own alias of the collection. The push that takes the turn removes the aliases
+of earlier pushes, so that Qdrant refuses their late writes.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ from transforms.push.values import json_value
 
 API_KEY = "QDRANT_API_KEY"
 SECONDS = 60
-NUMBERS = 250_000  # components in one request, some three megabytes
+NUMBERS = 250_000  # components in one request, about 3 MB
 LISTED = 10_000
 MISSING = 404
 PAUSES = (0.1, 1, 5)
@@ -40,13 +39,13 @@ DISTANCES = {
 
 
 @contextlib.contextmanager
-def opened(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
-    """The target: at a URL, or in a folder that no other process has open."""
+def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
+    """The target at a URL, or in a folder that no other process has open."""
     try:
         if "://" in place:
             key = os.environ.get(API_KEY)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a key without TLS: the URL says it
+                warnings.simplefilter("ignore")  # about a key without TLS, which the URL shows
                 client = QdrantClient(
                     url=place, api_key=key, timeout=SECONDS, check_compatibility=False
                 )
@@ -79,11 +78,11 @@ class QdrantTarget:
         self._alias = note_name(self.turn.push)
 
     def state(self) -> State | None:
-        """Return what the collection's metadata says."""
-        aliases = {
-            alias.alias_name: alias.collection_name for alias in self._client.get_aliases().aliases
-        }
-        self._name = aliases.get(self._name, self._name)
+        """Return the state in the collection's metadata."""
+        for alias in self._client.get_aliases().aliases:
+            if alias.alias_name == self._name:
+                self._name = alias.collection_name
+                break
         return self.turn.look()
 
     def read_notes(self) -> Notes | None:
@@ -93,7 +92,7 @@ class QdrantTarget:
         return self._client.get_collection(self._name).config.metadata or {}
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
-        """Write metadata of the collection; Qdrant merges it into what is there."""
+        """Write metadata of the collection; Qdrant merges it with the existing metadata."""
         self._client.update_collection(self._name, metadata=dict(notes))
 
     def fence(self, push: str, others: Collection[str]) -> None:
@@ -104,7 +103,7 @@ class QdrantTarget:
         self._client.update_collection_aliases(changes)
 
     def close(self) -> None:
-        """Remove the alias of a push that did not come to its end, and give the turn back."""
+        """Remove the alias of an unfinished push, and end its turn."""
         if self.turn.is_taken:
             with contextlib.suppress(Exception):  # the error that ended the push is raised
                 self._client.update_collection_aliases([_removal(self.turn.push)])
@@ -112,15 +111,14 @@ class QdrantTarget:
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Yield the keys of all points."""
+        schema = pa.schema([(key, _KEY_TYPES[key]) for key in keys])
         after: Any = None
         while True:
             points, after = self._client.scroll(
                 self._name, limit=LISTED, offset=after, with_payload=list(keys), with_vectors=False
             )
             rows = [{key: (point.payload or {}).get(key) for key in keys} for point in points]
-            yield pa.RecordBatch.from_pylist(
-                rows, schema=pa.schema([(k, _KEY_TYPES[k]) for k in keys])
-            )
+            yield pa.RecordBatch.from_pylist(rows, schema=schema)
             if after is None:
                 return
 
@@ -138,26 +136,23 @@ class QdrantTarget:
             )
 
     def upsert(self, rows: pa.RecordBatch) -> None:
-        """Write points over those of the same ids."""
+        """Write points; they replace those with the same ids."""
         vectors = as_matrix(rows.column("embedding"))
         names = [name for name in rows.schema.names if name != "embedding"]
         where = f"--to {self.where}: the column"
-        payloads = [
-            [json_value(v, f"{where} {n!r}") for v in rows.column(n).to_pylist()] for n in names
-        ]
+        columns = []
+        for name in names:
+            values = rows.column(name).to_pylist()
+            columns.append([json_value(value, f"{where} {name!r}") for value in values])
+        payloads = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
         points = [
-            models.PointStruct(
-                id=point, vector=vector.tolist(), payload=dict(zip(names, payload, strict=True))
-            )
-            for point, vector, payload in zip(
-                _points(rows), vectors, zip(*payloads, strict=True), strict=True
-            )
+            models.PointStruct(id=point, vector=vector.tolist(), payload=payload)
+            for point, vector, payload in zip(_points(rows), vectors, payloads, strict=True)
         ]
         step = max(1, NUMBERS // vectors.shape[1])
         for start in range(0, len(points), step):
-            self._send(
-                partial(self._client.upsert, self._alias, points[start : start + step], wait=True)
-            )
+            part = points[start : start + step]
+            self._send(partial(self._client.upsert, self._alias, part, wait=True))
 
     def delete(self, keys: pa.RecordBatch) -> None:
         """Delete the points of these keys."""
@@ -167,8 +162,9 @@ class QdrantTarget:
             self._send(partial(self._client.delete, self._alias, chosen, wait=True))
 
     def _send(self, write: Callable[[], Any]) -> None:
-        """Write one batch; again if the alias is not known, since some nodes of a cluster hear of
-        it a little later.
+        """Write one batch; retry if the alias is unknown.
+
+        Some nodes of a cluster learn of it later.
         """
         for seconds in PAUSES:
             try:
@@ -189,7 +185,7 @@ class QdrantTarget:
         return rows
 
     def finish(self) -> None:
-        """Remove the push's alias, remember that the push is done, and give the turn back."""
+        """Remove the push's alias, record that the push is done, and end its turn."""
         self._client.update_collection_aliases([_removal(self.turn.push)])
         self.turn.finish()
 
@@ -202,12 +198,12 @@ _KEY_TYPES = {"id": pa.string(), "piece": pa.int32()}
 
 
 def _points(rows: pa.RecordBatch) -> list[str]:
-    """The ids of rows' points: UUIDs made of the row's id and the number of the piece."""
-    pieces = (
-        rows.column("piece").to_pylist() if "piece" in rows.schema.names else [0] * rows.num_rows
-    )
-    named = zip(rows.column("id").to_pylist(), pieces, strict=True)
-    return [
-        str(uuid.UUID(bytes=blake2b(f"{piece} {i}".encode(), digest_size=16).digest()))
-        for i, piece in named
-    ]
+    """The ids of rows' points: UUIDs made from the row's id and the number of the piece."""
+    pieces = [0] * rows.num_rows
+    if "piece" in rows.schema.names:
+        pieces = rows.column("piece").to_pylist()
+    points = []
+    for row_id, piece in zip(rows.column("id").to_pylist(), pieces, strict=True):
+        digest = blake2b(f"{piece} {row_id}".encode(), digest_size=16).digest()
+        points.append(str(uuid.UUID(bytes=digest)))
+    return points

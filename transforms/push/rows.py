@@ -23,14 +23,16 @@ def columns_of(manifest: Manifest) -> pa.Schema:
         if unit.path:
             with open_shard(storage.join(manifest.root, unit.path)) as shard:
                 schema = shard.schema_arrow
-            own = own_columns(schema.names) - set(PUSHED_COLUMNS)
-            fields = [vector if field.name == "embedding" else _plain(field) for field in schema]
-            return pa.schema([field for field in fields if field.name not in own])
+            not_pushed = own_columns(schema.names) - set(PUSHED_COLUMNS)
+            columns = pa.schema([_plain(field) for field in schema if field.name not in not_pushed])
+            return columns.set(columns.get_field_index("embedding"), vector)
     return pa.schema([("id", pa.string()), vector])
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    kind = field.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     return pa.field(field.name, kind)
 
 
@@ -60,7 +62,9 @@ def digests(rows: pa.RecordBatch) -> list[bytes]:
     names = [name for name in rows.schema.names if name not in ("id", "piece", "embedding")]
     others = [without_times(pa.chunked_array([rows.column(name)])).to_pylist() for name in names]
     vectors = np.ascontiguousarray(as_matrix(rows.column("embedding")))
-    values = zip(*others, strict=True) if others else iter([()] * rows.num_rows)
+    values = [()] * rows.num_rows
+    if others:
+        values = list(zip(*others, strict=True))
     return [
         xxh3_128_digest(vector.tobytes() + repr(row).encode())
         for vector, row in zip(vectors, values, strict=True)

@@ -39,7 +39,7 @@ class Pushed:
     """The result of a push.
 
     `held` is the snapshot that the database held before (None: none, or not known). `changes`
-    counts the rows that were written and deleted, `rows` those that the database holds.
+    counts the rows that were written and deleted, `rows` the rows in the database.
     """
 
     new: Manifest
@@ -59,21 +59,21 @@ def push(
     deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
-    found = target.state()
+    state = target.state()
     new = current()
-    table = Table(_columns(new, found), new.space, new.metric)
-    if found is not None:
-        _check(found, new, table, target.where)
+    table = Table(_columns(new, state), new.space, new.metric)
+    if state is not None:
+        _check(state, new, table, target.where)
     _check_ids(new)
-    held = found.held.run if found and found.held and found.is_known else None
-    whole = found is not None and (held is None or options.full)
-    snapshots = _read_snapshots(new, found, options.since)
-    if found is not None and not options.full:
+    held = _held_run(state)
+    whole = state is not None and (held is None or options.full)
+    snapshots = _read_snapshots(new, state, options.since)
+    if state is not None and not options.full:
         _check_store(snapshots, new, whole, target.where)
-    old = _compared(new, found, whole, snapshots)
+    old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
-    record = PushRecord(new.run, _types(new, found, table), whole)
+    record = PushRecord(new.run, _types(new, state, table), whole)
     with tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
@@ -86,34 +86,41 @@ def push(
     return Pushed(new, held, difference.counts, rows)
 
 
-def _columns(new: Manifest, found: State | None) -> pa.Schema:
+def _held_run(state: State | None) -> str | None:
+    """Return the snapshot that the target holds; None if it holds none, or an unknown one."""
+    if state is None or state.held is None or not state.is_known:
+        return None
+    return state.held.run
+
+
+def _columns(new: Manifest, state: State | None) -> pa.Schema:
     """Return the columns of the snapshot's rows; an empty snapshot keeps the target's keys."""
     columns = columns_of(new)
-    if not new.rows.stored and found is not None and "piece" in found.columns:
+    if not new.rows.stored and state is not None and "piece" in state.columns:
         return columns.append(pa.field("piece", pa.int32()))
     return columns
 
 
-def _types(new: Manifest, found: State | None, table: Table) -> dict[str, str]:
+def _types(new: Manifest, state: State | None, table: Table) -> dict[str, str]:
     """Return the types of the table's columns; an empty snapshot changes none."""
-    if found is not None and found.columns and not new.rows.stored:
-        return found.columns
+    if state is not None and state.columns and not new.rows.stored:
+        return state.columns
     return types_of(table.columns)
 
 
-def _check(found: State, new: Manifest, table: Table, where: str) -> None:
+def _check(state: State, new: Manifest, table: Table, where: str) -> None:
     """Raise if the target's space, metric or keys differ from the snapshot's."""
     mend = "name another table, or drop this one"
-    found.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
-    if found.metric != table.metric:
+    state.space.check(new.space, f"--to {where}: its vectors are of another space", mend)
+    if state.metric != table.metric:
         raise OptionError(
-            f"--to {where}: it is made for the metric {found.metric}, the store's is "
+            f"--to {where}: it is made for the metric {state.metric}, the store's is "
             f"{table.metric}; {mend}"
         )
-    if found.live and keys_of(list(found.columns)) != table.keys:
+    if state.live and keys_of(list(state.columns)) != table.keys:
         held = "rows that were not cut"
         pushed = "pieces of documents"
-        if "piece" in found.columns:
+        if "piece" in state.columns:
             held, pushed = pushed, held
         raise OptionError(f"--to {where}: it holds {held}, the store has {pushed}; {mend}")
 
@@ -140,10 +147,12 @@ def _check_deletes(difference: Difference, max_deletes: float, where: str) -> No
 
 
 def _read_snapshots(
-    new: Manifest, found: State | None, since: str | None
+    new: Manifest, state: State | None, since: str | None
 ) -> dict[str, Manifest | None]:
     """Read the snapshots that the target may hold rows of, and `since`; None for missing ones."""
-    runs = [record.run for record in found.live.values()] if found else []
+    runs = []
+    if state:
+        runs = [record.run for record in state.live.values()]
     if since is not None:
         runs.append(since)
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
@@ -165,17 +174,17 @@ def _check_store(
 
 
 def _compared(
-    new: Manifest, found: State | None, whole: bool, snapshots: Mapping[str, Manifest | None]
+    new: Manifest, state: State | None, whole: bool, snapshots: Mapping[str, Manifest | None]
 ) -> list[Manifest]:
     """Return the snapshots to compare with, first the one that the last complete push left.
 
     If all rows are written, the target lists its rows; only unfinished pushes may add others.
     """
-    if found is None:
+    if state is None:
         return []
-    runs = [record.run for record in found.unfinished.values()]
-    if not whole and found.held is not None:
-        runs = [found.held.run, *snapshots]
+    runs = [record.run for record in state.unfinished.values()]
+    if not whole and state.held is not None:
+        runs = [state.held.run, *snapshots]
     manifests = []
     for run in dict.fromkeys(runs):
         manifest = snapshots[run]

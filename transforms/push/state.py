@@ -1,9 +1,9 @@
-"""The record that a database keeps of the pushes into a table: what its rows may be.
+"""The records that a database keeps of the pushes into a table: which rows it may hold.
 
-Each row of a table is as one of the snapshots in `State.live` has it. A push adds its record before
-it writes a row. When it has written all that was lacking, it says which records it replaced: those
-that were there when it began, whose pushes cannot write any more. A record that is written late, by
-a push that was frozen, only adds a snapshot that the next push compares with.
+Each row of a table is as in one of the snapshots in `State.live`. A push adds its record before it
+writes a row. When it has written everything that was missing, it lists the records that existed
+when it began, because it replaced them and their pushes cannot write any more. A record that is
+written late, by a push that was frozen, only adds a snapshot for the next push to compare with.
 """
 
 import json
@@ -16,10 +16,11 @@ from transforms.base.errors import OptionError
 from transforms.space import Space
 from transforms.store.runs.lease import Lease
 
-# name of the note about the table; records of pushes have names of their own after a dot
+# name of the note about the table; a record's note has the push's name after a dot
 MARK = "sentence_beam"
 FORMAT = 2
-FIRST_HELD = "first"  # names of the records made of a state of format 1
+# names of the records made from a state of format 1
+FIRST_HELD = "first"
 FIRST_PENDING = "first-{}"
 
 Notes = Mapping[str, str]
@@ -27,11 +28,11 @@ Notes = Mapping[str, str]
 
 @dataclass(frozen=True)
 class PushRecord(JsonEntry):
-    """One push: the snapshot that it writes, and the columns of its rows with their types.
+    """A push: the snapshot that it writes, and the columns of its rows with their types.
 
-    A push is `done` when every lacking row is written. `whole` says that it writes all rows,
-    because what the table held before is not known. `replaces` names the records whose rows it made
-    good. `writer` is the process that writes, None after it stopped.
+    A push is `done` when every missing row is written. `whole` means that it writes all rows,
+    because the table's rows were unknown. `replaces` names the records whose rows it replaced.
+    `writer` is the process that writes, None after it stopped.
     """
 
     run: str
@@ -44,8 +45,9 @@ class PushRecord(JsonEntry):
 
 @dataclass(frozen=True)
 class State:
-    """What a database remembers of a table: space and metric of its vectors, and the records of
-    pushes by name.
+    """The state of a table, which the database keeps.
+
+    It has the space and metric of the vectors, and the records of pushes by name.
     """
 
     space: Space
@@ -55,25 +57,26 @@ class State:
     @property
     def live(self) -> dict[str, PushRecord]:
         """The records that no finished push replaced."""
-        replaced = {
-            name for record in self.pushes.values() if record.done for name in record.replaces
-        }
+        replaced: set[str] = set()
+        for record in self.pushes.values():
+            if record.done:
+                replaced.update(record.replaces)
         return {name: record for name, record in self.pushes.items() if name not in replaced}
 
     @property
     def unfinished(self) -> dict[str, PushRecord]:
-        """The live records of pushes that did not end, or that go on."""
+        """The live records of pushes that failed or still run."""
         return {name: record for name, record in self.live.items() if not record.done}
 
     @property
     def held(self) -> PushRecord | None:
-        """The last finished push, None if no push into the table has ended."""
+        """The last finished push; None if no push into the table has finished."""
         finished = [record for record in self.live.values() if record.done]
         return max(finished, key=lambda record: record.run, default=None)
 
     @property
     def is_known(self) -> bool:
-        """Whether each row is known to be as one of the live records' snapshots has it."""
+        """Whether each row is known to be as in the snapshot of a live record."""
         return self.held is not None and not any(
             record.whole for record in self.unfinished.values()
         )
@@ -82,15 +85,18 @@ class State:
     def columns(self) -> dict[str, str]:
         """The columns of the table's rows."""
         record = self.held or max(self.live.values(), key=lambda record: record.run, default=None)
-        return record.columns if record else {}
+        if record is None:
+            return {}
+        return record.columns
 
     @property
     def notes(self) -> dict[str, str]:
         """The notes for a database that keeps several, by name."""
-        head = {
-            MARK: _text({"space": self.space.to_json(), "metric": self.metric, "format": FORMAT})
-        }
-        return head | {note_name(name): note(record) for name, record in self.pushes.items()}
+        head = {"space": self.space.to_json(), "metric": self.metric, "format": FORMAT}
+        notes = {MARK: _text(head)}
+        for name, record in self.pushes.items():
+            notes[note_name(name)] = note(record)
+        return notes
 
     @property
     def text(self) -> str:
@@ -99,8 +105,9 @@ class State:
 
     @classmethod
     def from_text(cls, text: str | None, where: str) -> "State":
-        """Read the state of a table from one text. Raises OptionError for a table that no push
-        made.
+        """Read the state of a table from one text.
+
+        Raises OptionError for a table that no push made.
         """
         try:
             value = json.loads(text or "")
@@ -112,19 +119,19 @@ class State:
 
     @classmethod
     def from_notes(cls, notes: Mapping[str, Any], where: str) -> "State":
-        """Read the state of a table from its notes. Raises OptionError for a table that no push
-        made.
+        """Read the state of a table from its notes.
+
+        Raises OptionError for a table that no push made.
         """
         try:
             head = _Head.from_json(json.loads(notes.get(MARK) or ""))
             if head.format > FORMAT:
                 raise ValueError("it is of a later version")
             pushes = dict(head.records)
-            for name in notes:
+            for name, text in notes.items():
                 if name.startswith(f"{MARK}."):
-                    pushes[name.removeprefix(f"{MARK}.")] = PushRecord.from_json(
-                        json.loads(notes[name])
-                    )
+                    push = name.removeprefix(f"{MARK}.")
+                    pushes[push] = PushRecord.from_json(json.loads(text))
         except (ValueError, TypeError, RecursionError, OptionError) as error:
             raise OptionError(
                 f"--to {where}: it is there, and push did not make it (or a later version did);"
@@ -134,12 +141,12 @@ class State:
 
 
 def note_name(push: str) -> str:
-    """The name of the note of one push."""
+    """The name of a push's note."""
     return f"{MARK}.{push}"
 
 
 def note(record: PushRecord) -> str:
-    """The text of the note of one push."""
+    """The text of a push's note."""
     return _text(record.to_json())
 
 
@@ -149,8 +156,9 @@ def _text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _Head(JsonEntry):
-    """The note about a table. All fields after `format` are of format 1, which kept everything in
-    this note.
+    """The note about a table.
+
+    All fields after `format` are of format 1, which has no other notes.
     """
 
     space: Space
@@ -163,14 +171,14 @@ class _Head(JsonEntry):
 
     @property
     def records(self) -> dict[str, PushRecord]:
-        """The records that a note of format 1 stands for."""
-        found = {}
+        """The records that a note of format 1 means."""
+        records = {}
         if self.run is not None:
-            found[FIRST_HELD] = PushRecord(self.run, self.columns, done=True)
+            records[FIRST_HELD] = PushRecord(self.run, self.columns, done=True)
         for number, run in enumerate(self.pending):
             record = PushRecord(run, self.columns, whole=self.run is None)
-            found[FIRST_PENDING.format(number)] = record
+            records[FIRST_PENDING.format(number)] = record
         if self.writer is not None and self.pending:
             last = FIRST_PENDING.format(len(self.pending) - 1)
-            found[last] = replace(found[last], writer=self.writer)
-        return found
+            records[last] = replace(records[last], writer=self.writer)
+        return records

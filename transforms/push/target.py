@@ -1,4 +1,4 @@
-"""What a database is to a push: the few operations that each has."""
+"""The interface of a database: the operations that a push needs."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +10,14 @@ from transforms.base.errors import SentenceBeamError
 from transforms.push.state import PushRecord, State
 from transforms.space import Space
 
-KEYS = ("id", "piece")  # of these, the columns that a table has tell its rows apart
+KEYS = ("id", "piece")  # those of them that a table has are its keys
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as it has to be: its columns, `embedding` float32 among them, the space of its
-    vectors and its metric.
+    """A table: its columns, with `embedding` float32, the space of its vectors and its metric.
+
+    `keys` are the columns that identify its rows.
     """
 
     columns: pa.Schema
@@ -29,54 +30,54 @@ class Table:
 
 
 def keys_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of a table's columns that tell its rows apart."""
+    """The columns of a table that identify its rows."""
     return tuple(name for name in KEYS if name in names)
 
 
 class Target(Protocol):
-    """A table or collection of a database. Rows are written by id (of pieces: and number), as often
-    as it takes.
+    """A table or collection of a database.
 
-    If the database has transactions, a push is one, which `finish` commits. In others `begin` ends
-    the writing of all other pushes, and `finish` is the last write.
+    Rows are written by id, and pieces by id and number; writing a row again is harmless. If the
+    database has transactions, a push is one, which `finish` commits. In others `begin` ends the
+    writing of all other pushes, and `finish` is the last write.
     """
 
     where: str
 
     def state(self) -> State | None:
-        """Return what it remembers, None if it does not exist. Raises OptionError for a table that
-        no push made.
+        """Return the state of the table, None if it does not exist.
 
-        Raises SentenceBeamError if another push is under way. If there are transactions, no other
-        push writes from here on; in other databases from `begin` on.
+        Raises OptionError for a table that no push made, SentenceBeamError if another push is
+        running. With transactions, no other push writes from here on; in other databases from
+        `begin` on.
         """
 
     def listing(self, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Yield the ids, and numbers of pieces, of all rows that it holds."""
+        """Yield the keys of all rows: ids, and for pieces their numbers."""
 
     def begin(self, table: Table, record: PushRecord) -> None:
-        """Create the table if it does not exist, remember the push, and change the columns to those
-        of its rows.
+        """Create the table if it does not exist, record the push, and change the columns.
 
         Raises OptionError for columns that the database cannot have, SentenceBeamError if another
         push wrote since `state` or at the same time.
         """
 
     def upsert(self, rows: pa.RecordBatch) -> None:
-        """Write rows, over those of the same key."""
+        """Write rows; they replace those with the same keys."""
 
     def delete(self, keys: pa.RecordBatch) -> None:
-        """Delete the rows of these keys."""
+        """Delete the rows with these keys."""
 
     def count(self) -> int:
-        """Return the number of rows that it holds. Raises SentenceBeamError if another push wrote
-        since `begin`.
+        """Return the number of rows.
+
+        Raises SentenceBeamError if another push wrote since `begin`.
         """
 
     def finish(self) -> None:
-        """Remember that the push is done; if there are transactions, commit."""
+        """Record that the push is done; with transactions, commit."""
 
 
 def refused(where: str, what: Any, mend: str) -> SentenceBeamError:
-    """The error of a database that does not do what is asked of it."""
+    """The error of a database that refuses an operation."""
     return SentenceBeamError(f"--to {where}: {what}; {mend}")

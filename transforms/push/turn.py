@@ -1,10 +1,10 @@
-"""One push at a time into a table of a database without transactions.
+"""Turns of pushes, one at a time, into a table of a database without transactions.
 
-Each push keeps a record of its own in the table's notes, which no other push writes, so that no
-record is lost when two are written at once. The turn begins when the record is written, no other
-push wrote since the look, and the database was told to refuse what other pushes still send: a push
-may have been frozen inside a batch, or killed with a request under way. Clocks decide only how long
-a silent push is waited for, never what a row is taken for.
+Each push has its own record in the table's notes, which no other push writes, so that no record is
+lost when two are written at once. The turn begins when three things are done: the record is
+written, no other push has written since the look, and the database refuses late writes of other
+pushes. Such a push may have been frozen inside a batch, or killed during a request. Clocks only
+decide how long to wait for a silent push, never which rows the table holds.
 """
 
 import contextlib
@@ -26,18 +26,16 @@ LOOK_SECONDS = 5
 
 
 class Shared(Protocol):
-    """A table that pushes of several processes may write into."""
+    """A table into which pushes of several processes may write."""
 
     def read_notes(self) -> Notes | None:
-        """Read the notes that the table keeps, None if it does not exist."""
+        """Read the table's notes; None if the table does not exist."""
 
     def write_notes(self, notes: Mapping[str, str | None]) -> None:
-        """Write these notes at once, and no other ones; None removes a note."""
+        """Write these notes at once, and no others; None removes a note."""
 
     def fence(self, push: str, others: Collection[str]) -> None:
-        """Admit the writes of this push, and refuse all that these others sent or will send,
-        whenever they arrive.
-        """
+        """Admit the writes of this push, and refuse all writes of the others, however late."""
 
 
 class Turn:
@@ -45,37 +43,40 @@ class Turn:
 
     def __init__(self, where: str, table: Shared):
         self.push = uuid.uuid4().hex
-        self._where, self._table = where, table
-        self._found: State | None = None
+        self._where = where
+        self._table = table
+        self._state: State | None = None
         self._mine: PushRecord | None = None
         self._may_have_written = False
-        self._looked = self._renewed = 0.0
+        self._looked = 0.0
+        self._renewed = 0.0
 
     @property
     def is_taken(self) -> bool:
-        """Whether the push has its turn, and has not ended it."""
+        """Whether the push has its turn."""
         return self._mine is not None
 
     def look(self) -> State | None:
-        """Return what the table remembers. Raises SentenceBeamError if another push is under way.
+        """Return the state of the table. Raises SentenceBeamError if another push is running.
 
-        Waits for the next sign of life of a push on a machine with another clock.
+        If a push on a machine with another clock may be running, this waits for its next sign of
+        life.
         """
         first_seen: dict[tuple[str, float], float] = {}
         while True:
-            self._found = self._read()
+            self._state = self._read()
             waiting = False
-            for name, writer in _writers(self._found):
+            for name, writer in _writers(self._state):
                 waiting = self._is_waited_for(name, writer, first_seen) or waiting
             if not waiting:
-                return self._found
+                return self._state
             with progress.stage("waiting for another push"):
                 time.sleep(LOOK_SECONDS)
 
     def _is_waited_for(
         self, name: str, writer: Lease, first_seen: dict[tuple[str, float], float]
     ) -> bool:
-        """Whether it is not known yet if a push goes on. Raises SentenceBeamError if it does."""
+        """Whether it is still unknown if a push runs. Raises SentenceBeamError if it does."""
         if writer.is_of_the_dead:
             return False
         if _has_this_clock(writer):
@@ -89,44 +90,45 @@ class Turn:
 
     def _busy(self, writer: Lease) -> SentenceBeamError:
         what = f"another push into it is under way (process {writer.pid} on {writer.host})"
-        return refused(
-            self._where,
-            what,
-            f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed",
-        )
+        mend = f"wait for its end, or {STALE_SECONDS // 60} minutes if it was killed"
+        return refused(self._where, what, mend)
 
     def take(self, table: Table, record: PushRecord, create: Callable[[Notes], None]) -> None:
-        """Record the push, and have no other one write from here on; `create` makes a table that
-        does not exist.
+        """Record the push, and let no other one write from here on.
 
-        Raises SentenceBeamError if another push wrote since the look, or at the same time.
+        `create` makes a table that does not exist. Raises SentenceBeamError if another push wrote
+        since the look, or at the same time.
         """
         before = self._table.read_notes()
-        if self._parsed(before) != self._found:
+        if self._parsed(before) != self._state:
             raise self._lost()
         writer = Lease.of_this_process(record.run, "push", self.push, in_process=True)
         self._mine = replace(record, writer=writer)
         try:
-            if self._found is None:
+            if self._state is None:
                 create(State(table.space, table.metric, {self.push: self._mine}).notes)
             else:
-                self._table.write_notes(
-                    _missing(self._found, before or {}) | {note_name(self.push): note(self._mine)}
-                )
+                notes = _missing(self._state, before or {})
+                notes[note_name(self.push)] = note(self._mine)
+                self._table.write_notes(notes)
         except Exception as error:
-            if self._read() != self._found:
+            if self._read() != self._state:
                 raise self._lost() from error
             raise
         self.check()
-        others = self._found.unfinished if self._found else {}
-        self._table.fence(self.push, list(others))
+        others: list[str] = []
+        if self._state is not None:
+            others += self._state.unfinished
+        self._table.fence(self.push, others)
         self.check()
         self._may_have_written = True
-        self._looked = self._renewed = time.monotonic()
+        self._looked = time.monotonic()
+        self._renewed = self._looked
 
     def keep(self) -> None:
-        """Renew the sign of life before a batch. Raises SentenceBeamError if another push took the
-        turn.
+        """Renew the sign of life before a batch.
+
+        Raises SentenceBeamError if another push took the turn.
         """
         if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
             return
@@ -138,7 +140,7 @@ class Turn:
         self._looked = time.monotonic()
 
     def check(self) -> None:
-        """Raise SentenceBeamError if another push took the turn that this one has."""
+        """Raise SentenceBeamError if another push took this one's turn."""
         if self._mine is not None and not self._is_mine():
             raise self._lost()
 
@@ -146,24 +148,27 @@ class Turn:
         """Record that the push is done. Raises SentenceBeamError if another push took the turn."""
         self.check()
         assert self._mine is not None
-        others = list(self._found.pushes) if self._found else []
+        others: list[str] = []
+        if self._state is not None:
+            others += self._state.pushes
         done = replace(self._mine, done=True, replaces=tuple(others), writer=None)
         removed: dict[str, str | None] = dict.fromkeys(map(note_name, others))
         self._write(removed | {note_name(self.push): note(done)})
         self._mine = None
 
     def give_up(self) -> None:
-        """Let the next push begin at once, if this one did not come to its end."""
+        """End the turn of an unfinished push, so that the next one need not wait."""
         # the error that ended the push is raised; the turn ends with the process
         with contextlib.suppress(Exception):
-            mine, self._mine = self._mine, None
-            state = self._read() if mine is not None else None
-            if (
-                mine is None
-                or state is None
-                or self.push not in state.pushes
-                or state.pushes[self.push].done
-            ):
+            mine = self._mine
+            if mine is None:
+                return
+            self._mine = None
+            state = self._read()
+            if state is None:
+                return
+            own = state.pushes.get(self.push)
+            if own is None or own.done:
                 return
             text = None
             if self._may_have_written and self.push in state.live:
@@ -172,8 +177,9 @@ class Turn:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Write one batch. Raises SentenceBeamError if the database refused it because another push
-        took the turn.
+        """Write one batch inside the block.
+
+        Raises SentenceBeamError if the database refused it because another push took the turn.
         """
         self.keep()
         try:
@@ -184,9 +190,7 @@ class Turn:
             raise
 
     def _write(self, notes: Mapping[str, str | None]) -> None:
-        """Write notes, once more if the database refused them because of notes that others wrote at
-        the same time.
-        """
+        """Write notes; retry once, since the database refuses notes that are written at once."""
         try:
             self._table.write_notes(notes)
         except Exception:
@@ -194,20 +198,22 @@ class Turn:
             self._table.write_notes(notes)
 
     def _is_mine(self) -> bool:
-        """Whether the table remembers this push, and no other that began after the look."""
+        """Whether the table has this push's record, and none that began after the look."""
         state = self._read()
-        known = set(self._found.pushes) if self._found else set()
-        return (
-            state is not None
-            and self.push in state.pushes
-            and set(state.pushes) <= known | {self.push}
-        )
+        if state is None or self.push not in state.pushes:
+            return False
+        known = {self.push}
+        if self._state is not None:
+            known.update(self._state.pushes)
+        return known.issuperset(state.pushes)
 
     def _read(self) -> State | None:
         return self._parsed(self._table.read_notes())
 
     def _parsed(self, notes: Notes | None) -> State | None:
-        return None if notes is None else State.from_notes(notes, self._where)
+        if notes is None:
+            return None
+        return State.from_notes(notes, self._where)
 
     def _lost(self) -> SentenceBeamError:
         return refused(
@@ -216,25 +222,29 @@ class Turn:
 
 
 def _writers(state: State | None) -> list[tuple[str, Lease]]:
-    """The processes that write, or that did not say that they stopped, with the names of their
-    records.
-    """
-    records = state.unfinished if state else {}
-    return [(name, record.writer) for name, record in records.items() if record.writer is not None]
+    """The processes of pushes that did not record their end, with the names of their records."""
+    if state is None:
+        return []
+    records = state.unfinished.items()
+    return [(name, record.writer) for name, record in records if record.writer is not None]
 
 
 def _missing(state: State, notes: Notes) -> dict[str, str | None]:
-    """The notes that a table lacks into which an earlier version pushed, with the one that it keeps
-    for everything.
+    """The notes that a table lacks because an earlier version pushed into it.
+
+    With them is the note in which that version kept everything.
     """
-    missing: dict[str, str | None] = {
-        name: text for name, text in state.notes.items() if name not in notes
-    }
-    return missing and missing | {MARK: state.notes[MARK]}
+    missing: dict[str, str | None] = {}
+    for name, text in state.notes.items():
+        if name not in notes:
+            missing[name] = text
+    if missing:
+        missing[MARK] = state.notes[MARK]
+    return missing
 
 
 def _has_this_clock(writer: Lease) -> bool:
-    """Whether the times that a process writes are by the clock of this machine."""
+    """Whether a process writes times by the clock of this machine."""
     return (
         writer.host == socket.gethostname()
         and writer.boot is not None

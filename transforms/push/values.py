@@ -1,4 +1,4 @@
-"""Values of kept columns as JSON has them."""
+"""Values of kept columns as JSON."""
 
 import base64
 import math
@@ -10,8 +10,9 @@ from transforms.base.errors import DataGateError
 
 
 def json_value(value: Any, where: str) -> Any:
-    """A value as JSON: times in ISO 8601, bytes in base64, decimals as text. Raises DataGateError
-    for NaN and infinity.
+    """A value as JSON: times in ISO 8601, bytes in base64, decimals as text.
+
+    Raises DataGateError for NaN and infinity.
 
     >>> json_value([date(2026, 3, 1), b"ab", Decimal("1.20"), {"a": None}], "x")
     ['2026-03-01', 'YWI=', '1.20', {'a': None}]

@@ -42,8 +42,12 @@ def page(
     columns: list[tuple[str, Any]] = []
     if manifest.shard_paths:
         columns = [(field.name, field.type) for field in served.searcher.rows.columns]
-    rows = None if hits is None else [_row(hit, form.q) for hit in hits]
-    like_row = None if like is None else _row(like, "")
+    rows = None
+    if hits is not None:
+        rows = [_row(hit, form.q) for hit in hits]
+    like_row = None
+    if like is not None:
+        like_row = _row(like, "")
     template = _environment().get_template("search.html")
     return template.render(
         store=manifest.root,

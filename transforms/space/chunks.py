@@ -1,17 +1,17 @@
-"""SPECs of chunks: how documents are cut into pieces, `name` or `name:key=value,...`."""
+"""SPECs of chunks, the cutting of documents into pieces: `name` or `name:key=value,...`."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
 from transforms.base.values import nearest
-from transforms.space.spec import Option, Value
+from transforms.space.spec_options import Option, Value
 
 _TOKENS = Option((), None, number=True)
 _BY = Option(("text", "markdown"), "text")
 _ENDS = Option(("greedy", "stable"), "greedy")
-# What may be said of each; a number that is not given (None) comes from the model.
+# The options of each kind; a number that is not given (None) comes from the model.
 CHUNKS: dict[str, dict[str, Option]] = {
     "none": {},
     "sentences": {},
@@ -24,18 +24,18 @@ CHUNKS: dict[str, dict[str, Option]] = {
     },
     "late": {"window": _TOKENS, "overlap": _TOKENS, "tokens": _TOKENS, "by": _BY, "ends": _ENDS},
 }
-LATE_TOKENS = 128  # a late piece's most tokens where none are given: what a search result quotes
+LATE_TOKENS = 128  # default of a late piece's most tokens: as long as a quote in a search result
 
 
 @dataclass(frozen=True)
 class ChunksSpec:
-    """How documents are cut into pieces, and what becomes of their vectors.
+    """The cutting of documents into pieces, and the use of their vectors.
 
-    `kind` none, sentences, budget or late; `tokens` most tokens of a piece's own (None: what the
-    model takes); `overlap` most tokens that a piece repeats of the one before, with `late` those
-    that windows share (None: an eighth of the window); `by` text or markdown; `ends` greedy or
-    stable; `combine` none or mean: a document's vector from its pieces'; `window` most tokens that
-    go through the model at once with `late` (None: what the model takes).
+    `kind`: none, sentences, budget or late. `tokens`: most tokens of a piece without its overlap
+    (None: the model's most). `overlap`: most tokens that a piece repeats of the previous one; for
+    `late`, tokens that windows share (None: an eighth of the window). `by`: text or markdown.
+    `ends`: greedy or stable. `combine`: none, or mean for one vector a document. `window`: most
+    tokens of a forward pass of `late` (None: the model's most).
     """
 
     kind: str = "none"
@@ -48,16 +48,16 @@ class ChunksSpec:
 
     @classmethod
     def parse(cls, text: str) -> "ChunksSpec":
-        """The chunks meant by a SPEC; `OptionError` (one line, with what is allowed) where there
-        are none.
-        """
+        """The chunks of a SPEC. Raises OptionError, in one line with the allowed values."""
         kind, colon, rest = text.partition(":")
         if kind not in CHUNKS:
-            near = nearest(kind, CHUNKS)
-            hint = f"; did you mean {near}?" if near else ""
+            hint = _hint(kind, CHUNKS)
             raise OptionError(f"chunks {text!r} is not known; allowed: {', '.join(CHUNKS)}{hint}")
+        items = []
+        if colon:
+            items = rest.split(",")
         given: dict[str, Value] = {}
-        for item in rest.split(",") if colon else []:
+        for item in items:
             key, _, word = item.partition("=")
             if key in given:
                 raise OptionError(f"chunks {text!r}: {key!r} is given twice; say it once")
@@ -69,27 +69,27 @@ class ChunksSpec:
 
     @property
     def cuts(self) -> bool:
-        """Whether documents are cut at all."""
+        """Whether documents are cut."""
         return self.kind != "none"
 
     @property
     def overlap_of_pieces(self) -> int:
-        """The most tokens that a piece repeats of the one before it."""
-        return (self.overlap or 0) if self.kind == "budget" else 0
+        """The most tokens that a piece repeats of the previous one."""
+        if self.kind != "budget":
+            return 0
+        return self.overlap or 0
 
     @property
     def in_pooled(self) -> dict[str, Any]:
-        """What of this decides a vector beside the text that goes into the model; part of the
-        pooler.
-        """
+        """Parameters that decide a vector beside the model's input text; part of the pooler."""
         if self.kind == "late":
             return {"late": {"window": self.window, "overlap": self.overlap}}
-        return {"mean": str(self)} if self.combine == "mean" else {}
+        if self.combine == "mean":
+            return {"mean": str(self)}
+        return {}
 
     def check_prefix(self, prefix: str) -> None:
-        """Raise `OptionError` where something is to stand before pieces that there are not, or that
-        do not take it.
-        """
+        """Raise OptionError if pieces have a prefix without --chunks, or a kind that takes none."""
         if prefix and not self.cuts:
             raise OptionError(
                 "--chunk-prefix stands before pieces of documents; say --chunks, as in --chunks"
@@ -102,12 +102,14 @@ class ChunksSpec:
             )
 
     def budget(self, room: int | None) -> int:
-        """The most tokens of a piece where the model has `room` for so many (None: for any number).
+        """The most tokens of a piece if the model has `room` for so many (None: for any number).
 
-        Raises `OptionError` where nothing has room, where no number is known, or where the overlap
-        fills the budget.
+        Raises OptionError if there is no room, if no number is known, or if the overlap fills the
+        budget.
         """
-        tokens = self.tokens or (LATE_TOKENS if self.kind == "late" else None)
+        tokens = self.tokens
+        if tokens is None and self.kind == "late":
+            tokens = LATE_TOKENS
         if tokens is None and room is None:
             raise OptionError(
                 f"chunks {self}: this model takes any number of tokens; say how many, as in"
@@ -118,31 +120,37 @@ class ChunksSpec:
                 f"chunks {self}: what stands before a piece leaves no token for it; make that"
                 " shorter"
             )
-        found = min(number for number in (tokens, room) if number is not None)
-        if self.overlap_of_pieces >= found:
+        most = min(number for number in (tokens, room) if number is not None)
+        if self.overlap_of_pieces >= most:
             raise OptionError(
-                f"chunks {self}: an overlap of {self.overlap} leaves no room in {found} tokens;"
+                f"chunks {self}: an overlap of {self.overlap} leaves no room in {most} tokens;"
                 " give less"
             )
-        return found
+        return most
 
     def __str__(self) -> str:
-        """The canonical SPEC: keys in one order, defaults left out."""
-        values = {item.name: getattr(self, item.name) for item in fields(self)}
-        said = [
-            (key, values[key])
-            for key, option in CHUNKS[self.kind].items()
-            if values[key] != option.default
-        ]
-        items = ",".join(f"{key}={value}" for key, value in said)
-        return f"{self.kind}:{items}" if items else self.kind
+        """The canonical SPEC: keys in a fixed order, without defaults."""
+        items = []
+        for key, option in CHUNKS[self.kind].items():
+            value = getattr(self, key)
+            if value != option.default:
+                items.append(f"{key}={value}")
+        if not items:
+            return self.kind
+        return f"{self.kind}:{','.join(items)}"
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    near = nearest(word, known)
+    if not near:
+        return ""
+    return f"; did you mean {near}?"
 
 
 def _value(text: str, kind: str, key: str, word: str) -> Value:
     schema = CHUNKS[kind]
     if key not in schema:
-        near = nearest(key, schema)
-        hint = f"; did you mean {near}?" if near else ""
+        hint = _hint(key, schema)
         raise OptionError(f"chunks {text!r}: {key!r} is not known; {_allowed(kind, schema)}{hint}")
     value = schema[key].parse(word)
     if value is None:
@@ -154,15 +162,17 @@ def _value(text: str, kind: str, key: str, word: str) -> Value:
 
 def _allowed(kind: str, schema: Mapping[str, Option]) -> str:
     keys = ", ".join(f"{key}={option.allowed()}" for key, option in schema.items())
-    return f"allowed for {kind}: {keys}" if keys else f"{kind} takes no options"
+    if keys:
+        return f"allowed for {kind}: {keys}"
+    return f"{kind} takes no options"
 
 
 def _check_numbers(text: str, chunks: ChunksSpec) -> None:
     for key in ("tokens", "window"):
         if getattr(chunks, key) == 0:
             raise OptionError(f"chunks {text!r}: {key}=0 is no length; give 1 or more")
-    whole = chunks.window if chunks.kind == "late" else chunks.tokens
     name = "window" if chunks.kind == "late" else "tokens"
+    whole = getattr(chunks, name)
     if whole is not None and (chunks.overlap or 0) >= whole:
         raise OptionError(
             f"chunks {text!r}: overlap={chunks.overlap} is no less than {name}={whole}; give less"

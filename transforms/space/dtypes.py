@@ -9,11 +9,11 @@ from pathlib import Path
 from transforms.base.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
-# Families whose masks, positions or transforms are float32 whatever their weights are.
+# Families whose masks, positions or transforms are float32 for any dtype of weights.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
-_DRIVER = Path("/dev/nvidiactl")  # there where a process may use a GPU of NVIDIA
-# What nvidia-smi is asked for, where a container has the driver's library and not its tools; in a
-# process of its own, since nobody who has begun to use a driver may fork.
+_DRIVER = Path("/dev/nvidiactl")  # exists if a process may use a GPU of NVIDIA
+# Prints what nvidia-smi would, if a container has the driver's library but not its tools. It runs
+# in its own process, since a process that has used the driver must not fork.
 _ASK_DRIVER = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
@@ -35,9 +35,7 @@ _CPU_FLAGS = {
 
 
 def native_dtype(device: str = "auto") -> str:
-    """`bfloat16` where the device (`auto`, `cpu` or `cuda`) multiplies it in hardware, else
-    `float32`.
-    """
+    """`bfloat16` if the device (`auto`, `cpu`, `cuda`) has hardware for it, else `float32`."""
     if device != "cpu" and _gpu_has_bfloat16():
         return "bfloat16"
     if not device.startswith("cuda") and _cpu_has_bfloat16():
@@ -46,13 +44,14 @@ def native_dtype(device: str = "auto") -> str:
 
 
 def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
-    """The dtype itself, or for `auto` the native one of the machine, where a model of this family
-    can.
+    """The dtype itself; for `auto` the machine's native one, if the family supports it.
 
-    Raises `OptionError` for any other word, and for a dtype that the family does not have.
+    Raises `OptionError` for any other word, and for a dtype that the family does not support.
     """
     if dtype == "auto":
-        return "float32" if family in FLOAT32_ONLY else native_dtype(device)
+        if family in FLOAT32_ONLY:
+            return "float32"
+        return native_dtype(device)
     if dtype not in DTYPES:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
     if dtype != "float32" and family in FLOAT32_ONLY:
@@ -79,9 +78,8 @@ def _gpu_has_bfloat16() -> bool:
             return False
         query = [sys.executable, "-I", "-S", "-c", _ASK_DRIVER]
     try:
-        answer = subprocess.run(
-            query, capture_output=True, text=True, timeout=20, check=True
-        ).stdout.split()
-        return bool(answer) and min(float(capability) for capability in answer) >= 8
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
+        capabilities = [float(capability) for capability in answer.stdout.split()]
+        return bool(capabilities) and min(capabilities) >= 8
     except (OSError, subprocess.SubprocessError, ValueError):
         return False

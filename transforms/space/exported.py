@@ -1,6 +1,4 @@
-"""The file of an exported store's encoder: its model and how its vectors are made. Standard library
-only.
-"""
+"""The file that describes an exported store's encoder. Standard library only."""
 
 import json
 from collections.abc import Mapping
@@ -17,8 +15,7 @@ EXPORTED = "sentence_beam.json"
 
 @dataclass(frozen=True)
 class Exported:
-    """The settings with which vectors are made of the model in folder `model`; they are defaults of
-    the options.
+    """The settings that make vectors with the model in folder `model`; defaults of the options.
 
     `pooler` is a SPEC. `calibration` is a folder or None; these and the paths in `pooler` are
     relative to the folder of the file.
@@ -34,19 +31,21 @@ class Exported:
     calibration: str | None
 
     def to_bytes(self) -> bytes:
-        """The bytes of the file with these settings."""
-        return (
-            json.dumps({"format": FORMAT, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
-        ).encode()
+        """The bytes of the file."""
+        values = {"format": FORMAT, **asdict(self)}
+        text = json.dumps(values, indent=1, ensure_ascii=False)
+        return f"{text}\n".encode()
 
     def within(self, root: Path) -> "Exported":
-        """The same settings with absolute paths, from those relative to `root`."""
-        spec = parse_pooler(self.pooler)
-        parts = (
-            p.replaced(table=str(root / str(p.table))) if p.table is not None else p
-            for p in spec.parts
-        )
-        calibration = None if self.calibration is None else str(root / self.calibration)
+        """The same settings with absolute paths; the given ones are relative to `root`."""
+        parts = []
+        for part in parse_pooler(self.pooler).parts:
+            if part.table is not None:
+                part = part.replaced(table=str(root / part.table))
+            parts.append(part)
+        calibration = None
+        if self.calibration is not None:
+            calibration = str(root / self.calibration)
         return replace(
             self,
             model=str(root / self.model),
@@ -55,35 +54,35 @@ class Exported:
         )
 
     def fill(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of an encoder with those that are None or `auto` filled in; unchanged where a
-        pooler was given.
+        """An encoder's options; None and `auto` are filled in.
+
+        If a pooler is given, they are unchanged.
         """
         if options["pooler"] != "auto":
             return dict(options)
-        filled = {
-            name: _filled(value, getattr(self, name, None)) for name, value in options.items()
-        }
+        filled = dict(options)
+        for name, value in options.items():
+            if value is None or value == "auto":
+                filled[name] = getattr(self, name, None)
         if options.get("prompt_name") is not None:
             filled["prompt"] = options["prompt"]
         return filled
 
 
-def _filled(given: Any, stated: Any) -> Any:
-    return stated if given is None or given == "auto" else given
-
-
 def read_exported(root: Path) -> Exported | None:
-    """The settings in an exported folder, paths made whole; None for another folder. `OptionError`
-    if damaged.
+    """The settings in an exported folder, with absolute paths; None for another folder.
+
+    Raises `OptionError` for a damaged file.
     """
     path = root / EXPORTED
     if not path.is_file():
         return None
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise OptionError(f"{path} is not valid JSON ({error}); export the store again") from None
     names = {item.name for item in fields(Exported)}
-    if not isinstance(said, dict) or said.pop("format", None) != FORMAT or set(said) != names:
+    is_of_format = isinstance(values, dict) and values.pop("format", None) == FORMAT
+    if not is_of_format or set(values) != names:
         raise OptionError(f"{path} is of another format; export the store again")
-    return Exported(**said).within(root)
+    return Exported(**values).within(root)

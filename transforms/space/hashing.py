@@ -12,12 +12,14 @@ from transforms.base import progress
 
 ROW_HASH_BYTES = 16
 _ROW_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES)
-_PIECES_HASH = hashlib.blake2b(digest_size=ROW_HASH_BYTES, person=b"pieces")  # never that of a text
+_PIECES_HASH = hashlib.blake2b(
+    digest_size=ROW_HASH_BYTES, person=b"pieces"
+)  # differs from that of a text
 _BLOCK = 1 << 20
 
 
 def canonical_json(value: Any) -> str:
-    """The one spelling of a JSON value: keys sorted, no blanks, text unescaped, no NaN."""
+    """The canonical text of a JSON value: sorted keys, no blanks, no escapes, no NaN."""
     return json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -29,13 +31,13 @@ def sha256_text(text: str) -> str:
 
 
 def sha256_file(path: str | Path) -> str:
-    """sha256 in hex of a local file's bytes, read once for as long as size, times and inode stay
-    the same.
+    """sha256 in hex of a local file's bytes.
+
+    The file is read once, unless its size, times or inode change.
     """
-    found = os.stat(path)
-    return _sha256_file(
-        str(path), (found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
-    )
+    stat = os.stat(path)
+    identity = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return _sha256_file(str(path), identity)
 
 
 @lru_cache(64)
@@ -53,28 +55,27 @@ def row_hash(text: str) -> bytes:
 
 
 def pieces_hashes(documents: Iterable[Iterable[tuple[str, int]]]) -> list[bytes]:
-    """The row hashes of documents whose vector is one of all their pieces, given as texts with a
-    weight each.
+    """The row hashes of documents whose vector is made of all their pieces.
 
-    The blake2b-128 digest over each piece's weight and length in bytes, 8 bytes each, and its UTF-8
-    text: no other pieces give the same bytes.
+    A piece is a text with its weight. The hash is the blake2b-128 digest over each piece's weight
+    and length in bytes, 8 bytes each, and its UTF-8 text: no other pieces give the same bytes.
     """
-    found = []
+    hashes = []
     for pieces in documents:
         digest = _PIECES_HASH.copy()
         for text, weight in pieces:
             data = text.encode("utf-8")
             digest.update(weight.to_bytes(8, "little") + len(data).to_bytes(8, "little") + data)
-        found.append(digest.digest())
-    return found
+        hashes.append(digest.digest())
+    return hashes
 
 
 def row_hashes(texts: Iterable[str]) -> list[bytes]:
     """The row hashes of texts, in their order."""
-    begun = _ROW_HASH.copy  # faster than beginning one
-    found = []
+    new_digest = _ROW_HASH.copy  # faster than the constructor
+    hashes = []
     for text in texts:
-        digest = begun()
+        digest = new_digest()
         digest.update(text.encode("utf-8"))
-        found.append(digest.digest())
-    return found
+        hashes.append(digest.digest())
+    return hashes

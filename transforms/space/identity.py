@@ -19,7 +19,7 @@ PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.
 SHORTEST = 1e-12
 POOLED_FIELDS = ("weights", "tokenizer", "architecture", "max_tokens", "prompt", "pooler", "dtype")
-# the fields for what follows the pooling
+# fields of the steps after the pooling
 OUTPUT_FIELDS = ("calibration", "normalize", "truncate_dim", "precision", "dim")
 # Keys of config.json that decide no vector: names, versions, training and generation settings.
 _IDLE_CONFIG_KEYS = frozenset(

@@ -321,7 +321,9 @@ def _fetch(model: str, revision: str | None) -> Path:
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=_HUB_FILES))
     except Exception as error:  # the hub client raises many unrelated types for a missing model
-        at = f" at revision {revision!r}" if revision else ""
+        at = ""
+        if revision:
+            at = f" at revision {revision!r}"
         raise OptionError(
             f"model {model!r}{at}: neither cached nor fetched ({first_line(error)}); give a"
             " directory"

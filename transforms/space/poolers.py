@@ -1,6 +1,4 @@
-"""A pooler's SPEC made definite for one model: its own modules, numbers for words, digests for
-paths.
-"""
+"""Resolve a pooler's SPEC for one model: its modules, numbers for words, digests for paths."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -11,25 +9,23 @@ from transforms.space.spec import PoolerPart, PoolerSpec, make_part
 from transforms.space.token_table import read_table
 
 TEXT = "{text}"
-WK_START, WK_LAYERS = 4, 3
-# Families whose published weights never learnt to fill a mask: they detect replacements, fill spans
-# or permute.
+WK_START = 4
+WK_LAYERS = 3
+# Families that were not trained to fill a mask: they detect replacements, fill spans or permute.
 _NO_TRAINED_MASK = frozenset(("electra", "t5", "mt5", "umt5", "xlnet"))
-# Positions enter their attention as distances, so that a gap in the position ids changes nothing.
+# Their attention uses distances, so that a gap in the position ids changes nothing.
 _NO_POSITION_IDS = frozenset(("deberta", "deberta-v2"))
 
 
 def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> PoolerSpec:
-    """The SPEC with all its values for this model; `tokenizer` is the digest of the model's
-    tokenizer.
+    """The SPEC with all its values for this model, whose tokenizer has this digest.
 
-    Raises `OptionError` where the pooler does not work on this model.
+    Raises `OptionError` if the pooler does not work on this model.
     """
     if spec.is_auto:
         count = "all" if files.modules.include_prompt else "no-prompt"
-        spec = PoolerSpec(
-            tuple(_own_part(mode, count) for mode in files.modules.pooling or ("mean",))
-        )
+        modes = files.modules.pooling or ("mean",)
+        spec = PoolerSpec(tuple(_own_part(mode, count) for mode in modes))
     if files.family == STATIC and any(part.name != "static" for part in spec.parts):
         raise OptionError(
             f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static"
@@ -39,7 +35,9 @@ def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> Poole
 
 def _own_part(mode: str, count: str) -> PoolerPart:
     # sentence-transformers leaves the remaining tokens their weights when it excludes the prompt
-    rank = {"rank": "attended"} if mode == "weighted-mean" and count == "no-prompt" else {}
+    rank = {}
+    if mode == "weighted-mean" and count == "no-prompt":
+        rank = {"rank": "attended"}
     return make_part(mode, count=count, **rank)
 
 
@@ -47,12 +45,15 @@ def _resolve_part(files: ModelFiles, part: PoolerPart, tokenizer: str) -> Pooler
     part = fit_part(part, files, files.folder)
     if part.name in _CHECKS:
         _CHECKS[part.name](files, part)
-    return part if part.table is None else _with_digest(part, tokenizer)
+    if part.table is None:
+        return part
+    return _with_digest(part, tokenizer)
 
 
 class ModelSizes(Protocol):
-    """The sizes that decide which poolers a model can serve: those of `ModelFiles`, and of a
-    `pooling.ModelShape`.
+    """The sizes of a model that decide which poolers it can serve.
+
+    `ModelFiles` and `pooling.ModelShape` have them.
     """
 
     @property
@@ -61,7 +62,7 @@ class ModelSizes(Protocol):
 
     @property
     def heads(self) -> int | None:
-        """The attention heads of a block, None where that is not known."""
+        """The attention heads of a block; None if unknown."""
 
     @property
     def has_pooler_head(self) -> bool:
@@ -69,14 +70,14 @@ class ModelSizes(Protocol):
 
     @property
     def has_cnn_head(self) -> bool:
-        """Whether a CNN head was trained with the model."""
+        """Whether the model was trained with a CNN head."""
 
 
 def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
-    """The part with numbers for words, as it works on a model of these sizes.
+    """The part for a model of these sizes, with numbers for words.
 
-    Raises `OptionError`, which names the `model`, where the model has no such layer, head, tanh
-    pooler or CNN head.
+    Raises `OptionError`, which names the `model`, if the model has no such layer, head, tanh pooler
+    or CNN head.
     """
     layer = dict(part.options).get("layer", "last")
     if layer != "last" and int(layer) > sizes.layers:
@@ -95,11 +96,13 @@ def fit_part(part: PoolerPart, sizes: ModelSizes, model: object) -> PoolerPart:
         raise OptionError(f"pooler 'last2': {model} has {sizes.layers} block; use mean")
     if part.name == "ditto":
         _check_head(part, sizes, model)
-    return _fit_sbert_wk(part, sizes.layers, model) if part.name == "sbert-wk" else part
+    if part.name == "sbert-wk":
+        return _fit_sbert_wk(part, sizes.layers, model)
+    return part
 
 
 def attention_head(part: PoolerPart) -> tuple[int, int]:
-    """The numbers of block and head, both from 1, in `head=L-H`."""
+    """The numbers of block and head in `head=L-H`, both from 1."""
     block, head = map(int, str(part.option("head")).split("-"))
     return block, head
 
@@ -114,12 +117,16 @@ def _check_head(part: PoolerPart, sizes: ModelSizes, model: object) -> None:
 
 
 def _fit_sbert_wk(part: PoolerPart, blocks: int, model: object) -> PoolerPart:
-    start, highest = part.option("start"), blocks - WK_LAYERS + 1
+    start = part.option("start")
+    highest = blocks - WK_LAYERS + 1
     if highest < 0:
         raise OptionError(f"pooler '{part}' needs two blocks; {model} has {blocks}; use mean")
     if start == "auto":
-        # 4 of 12 blocks, as published; the same third of a model that is too shallow for it
-        start = WK_START if highest >= WK_START else min(blocks // 3, highest)
+        # 4 of 12 blocks, as published; in models with few blocks the same third
+        if highest >= WK_START:
+            start = WK_START
+        else:
+            start = min(blocks // 3, highest)
     if int(start) > highest:
         raise OptionError(
             f"pooler '{part}': start={start} leaves fewer than {WK_LAYERS} layers of 0 to {blocks};"
@@ -142,7 +149,8 @@ def _check_remove_biases(files: ModelFiles, part: PoolerPart) -> None:
 
 
 def _check_prompt(files: ModelFiles, part: PoolerPart) -> None:
-    template, mask = str(part.option("template")), files.mask_token()
+    template = str(part.option("template"))
+    mask = files.mask_token()
     if files.family in _NO_TRAINED_MASK:
         raise OptionError(
             f"pooler 'prompt': {files.family} was not trained to fill a mask; use another pooler"
@@ -169,15 +177,16 @@ def _check_prompt(files: ModelFiles, part: PoolerPart) -> None:
 
 
 def _with_digest(part: PoolerPart, tokenizer: str) -> PoolerPart:
-    """The part with its table's digest for the path; refuses a table of another method or
-    tokenizer.
+    """The part with its table's digest in place of the path.
+
+    Raises `OptionError` for a table of another method or tokenizer.
     """
     table = read_table(str(part.table))
     method = "tfidf" if part.name == "tfidf" else "token-counts"
-    if table.described["method"] != method:
-        found = table.described["method"]
+    fitted = table.described["method"]
+    if fitted != method:
         raise OptionError(
-            f"pooler '{part}': {part.table} was fitted with --method {found}; fit it with {method}"
+            f"pooler '{part}': {part.table} was fitted with --method {fitted}; fit it with {method}"
         )
     if table.described["tokenizer"] != tokenizer:
         raise OptionError(

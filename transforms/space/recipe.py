@@ -1,6 +1,4 @@
-"""The recipe of a vector, what a user says about it, which with the model's files gives the space;
-and the machine.
-"""
+"""The recipe of a vector: what a user requests; with the model's files it gives the space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -12,15 +10,24 @@ from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.st_modules import DOCUMENT
 
+_OF_VECTOR = (
+    "pooler",
+    "prompt",
+    "prompt_name",
+    "max_tokens",
+    "normalize",
+    "truncate_dim",
+    "dtype",
+)
+
 
 @dataclass(frozen=True)
 class Recipe:
-    """What decides a vector, as far as it was said; None, and `auto`, leave it to the model or the
-    machine.
+    """The requested settings of a vector; None and `auto` leave them to the model or the machine.
 
-    `model` is a hub's id, a folder or `minilm`, `pooler` a SPEC; `prompt` stands before a row, or
-    the model's own one that is named `prompt_name`, and `query_prompt` before a query.
-    `calibration` is the folder of a fitted one, "" for none, also where an exported model has one.
+    `model` is a hub's id, a folder or `minilm`; `pooler` is a SPEC. `prompt` is put before a row,
+    or the model's own prompt with the name `prompt_name`; `query_prompt` is put before a query.
+    `calibration` is the folder of a fitted one; "" means none, even if an exported model has one.
     `chunks` is the SPEC by which documents are cut.
     """
 
@@ -43,61 +50,49 @@ class Recipe:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Recipe":
-        """The recipe among a command's or a manifest's options; what is missing there, or None, is
-        not said.
+        """The recipe among a command's or a manifest's options.
+
+        Missing ones and None are defaults.
         """
-        said = {item.name: options.get(item.name) for item in fields(cls)}
-        return cls(**{name: value for name, value in said.items() if value is not None})
+        values = {item.name: options.get(item.name) for item in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
     def files(self, route: str = DOCUMENT) -> ModelFiles:
-        """The model's files. Raises `OptionError` where they are not there, or not whole."""
+        """The model's files. Raises `OptionError` if they are missing or incomplete."""
         return resolve_model(self.model, self.revision, route)
 
     def as_exported(self, files: ModelFiles) -> "Recipe":
-        """The recipe with what is not said taken from the model's folder, where a store was
-        exported into it.
-        """
-        names = (
-            "pooler",
-            "prompt",
-            "prompt_name",
-            "max_tokens",
-            "normalize",
-            "truncate_dim",
-            "dtype",
-            "calibration",
-        )
-        return replace(self, **files.as_exported({name: getattr(self, name) for name in names}))
+        """The recipe with the defaults of a model's folder that was exported from a store."""
+        return replace(self, **files.as_exported(self._options("calibration")))
 
     def space(
         self, files: ModelFiles, calibration: str | None = None, calibrated_dim: int | None = None
     ) -> Space:
-        """The space that these files make; `calibration` is the digest of the one that is applied,
-        with its width.
+        """The space of these files.
+
+        `calibration` is the digest of the applied calibration, `calibrated_dim` its width.
         """
-        names = (
-            "pooler",
-            "prompt",
-            "prompt_name",
-            "max_tokens",
-            "normalize",
-            "truncate_dim",
-            "dtype",
-            "precision",
+        options = self._options("precision")
+        space = resolve_space(
+            files, **options, calibration=calibration, calibrated_dim=calibrated_dim
         )
-        said = {name: getattr(self, name) for name in names}
-        space = resolve_space(files, **said, calibration=calibration, calibrated_dim=calibrated_dim)
-        decides = ChunksSpec.parse(self.chunks).in_pooled
-        return replace(space, pooler={**space.pooler, **decides}) if decides else space
+        chunks = ChunksSpec.parse(self.chunks).in_pooled
+        if not chunks:
+            return space
+        return replace(space, pooler={**space.pooler, **chunks})
+
+    def _options(self, *others: str) -> dict[str, Any]:
+        """The options that decide the pooled vector and its output, and some others."""
+        return {name: getattr(self, name) for name in (*_OF_VECTOR, *others)}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Where an encoder runs, and in what batches.
+    """The device of an encoder, and its batches.
 
-    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`;
-    `tokens_per_batch` None: as suits the device. `deterministic`: a text's vector is the same to
-    the bit whatever its neighbours and the number of threads.
+    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`.
+    `tokens_per_batch` None: as fits the device. `deterministic`: a text's vector has the same bits
+    with any neighbours and any number of threads.
     """
 
     device: str = "auto"

@@ -1,8 +1,11 @@
 """SPECs: the small language in which poolers are named on the command line.
 
-name | name:item,item,...     item = positional argument or key=value; `template=` takes the rest of
-the text a+b                           concatenation; `+` joins nowhere inside `template=`, and in a
-path only before a name
+    name
+    name:item,item,...    an item is a positional argument or key=value
+    a+b                   concatenation of vectors
+
+`template=` takes the rest of the text. `+` joins nothing inside `template=`, and inside a path only
+before the name of a pooler.
 """
 
 import re
@@ -11,50 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
-
-Value = str | int | float
-_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
-
-
-@dataclass(frozen=True)
-class Option:
-    """One key of a SPEC: its allowed words, whether a whole (or decimal) number is allowed too, and
-    its default.
-
-    `pattern` is a regular expression for free values that people read as `form`; a default of None:
-    must be given. `added`: earlier versions did not have the key, so that its default is in no
-    hash.
-    """
-
-    words: tuple[str, ...]
-    default: Value | None
-    number: bool = False
-    form: str = ""
-    pattern: str = ""
-    decimal: bool = False
-    added: bool = False
-
-    def allowed(self) -> str:
-        """The allowed values in the words of help and error messages."""
-        number = (("N",) if self.number else ()) + (("X",) if self.decimal else ())
-        return "|".join(self.words + number + ((self.form,) if self.form else ()))
-
-    def parse(self, text: str) -> Value | None:
-        """The value meant by `text`, or None where it is not allowed."""
-        if text in self.words or (self.pattern and re.fullmatch(self.pattern, text, re.DOTALL)):
-            return text
-        if self.number and text.isascii() and text.isdigit():
-            return int(text)
-        return float(text) if self.decimal and re.fullmatch(_DECIMAL, text) else None
-
+from transforms.space.spec_options import Option, Value, without_added_defaults
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
 COUNT = Option(COUNTS, "all")
 LAYER = Option(("last",), "last", number=True)
 PATH = Option((), None, form="PATH", pattern=".+")
 
-# What may be said of each pooler; `count` (which tokens are counted) goes with all that choose
-# among tokens.
+# The options of each pooler; `count` (which tokens are counted) is one of all that choose tokens.
 POOLERS: dict[str, dict[str, Option]] = {
     "auto": {},
     "mean": {"count": COUNT, "layer": LAYER},
@@ -117,7 +84,7 @@ POOLERS: dict[str, dict[str, Option]] = {
         "template": Option((), None, form="TEXT", pattern=".+"),
     },
 }
-# The key that an item without `key=` is the value of.
+# The key of an item without `key=`.
 POSITIONAL = {"ditto": "head", "tfidf": "table", "sif": "table", "remove-biases": "table"}
 _TAKES_PATH = frozenset(
     name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH"
@@ -126,46 +93,44 @@ _TAKES_PATH = frozenset(
 
 @dataclass(frozen=True)
 class PoolerPart:
-    """One pooler of a concatenation, with every option it has, defaults filled in, sorted by
-    key.
-    """
+    """A pooler of a concatenation, with all its options, sorted by key."""
 
     name: str
     options: tuple[tuple[str, Value], ...]
 
     def option(self, key: str) -> Value:
-        """The value of one option; `KeyError` where this pooler has no such key."""
+        """The value of one option. Raises `KeyError` if this pooler does not have it."""
         return dict(self.options)[key]
 
     def to_json(self) -> dict[str, Value]:
-        """The pooler as JSON: `{"name": ..., key: value, ...}`, the defaults of keys that were
-        added later left out.
+        """The pooler as JSON: `{"name": ..., key: value, ...}`.
+
+        Defaults of keys that were added later are left out.
         """
         return {"name": self.name, **without_added_defaults(POOLERS[self.name], dict(self.options))}
 
     def dim(self, hidden: int, embedding: int) -> int:
         """The width of this part's vector."""
         options = dict(self.options)
-        static = (
-            options.get("from") == "raw"
-            or options.get("states") == "static"
-            or self.name == "remove-biases"
-        )
-        return embedding if static else hidden
+        is_static = options.get("from") == "raw" or options.get("states") == "static"
+        if is_static or self.name == "remove-biases":
+            return embedding
+        return hidden
 
     @property
     def table(self) -> str | None:
-        """The path of its token statistics, or their digest once the pooler is resolved; None where
-        it has none.
+        """The path of its token statistics; in a resolved pooler, their digest.
+
+        None without statistics.
         """
         table = dict(self.options).get("table", "none")
-        return None if table == "none" else str(table)
+        if table == "none":
+            return None
+        return str(table)
 
     @property
     def rewrites_text(self) -> bool:
-        """Whether this pooler changes the text before it is encoded, so that no other one can be
-        joined to it.
-        """
+        """Whether it changes the text before encoding, so that no other pooler can be joined."""
         if self.name == "remove-biases":
             return self.option("variant") == "reference" or self.option("case") == "lower"
         return self.name == "prompt"
@@ -175,16 +140,24 @@ class PoolerPart:
         return make_part(self.name, **{**dict(self.options), **options})
 
     def __str__(self) -> str:
-        schema, position = POOLERS[self.name], POSITIONAL.get(self.name)
-        said = [(key, value) for key, value in self.options if value != schema[key].default]
-        said.sort(key=lambda item: item[0] != position)
-        items = [str(value) if key == position else f"{key}={value}" for key, value in said]
-        return ":".join([self.name, ",".join(items)]) if items else self.name
+        schema = POOLERS[self.name]
+        position = POSITIONAL.get(self.name)
+        items: list[str] = []
+        for key, value in self.options:
+            if value == schema[key].default:
+                continue
+            if key == position:
+                items.insert(0, str(value))
+            else:
+                items.append(f"{key}={value}")
+        if not items:
+            return self.name
+        return f"{self.name}:{','.join(items)}"
 
 
 @dataclass(frozen=True)
 class PoolerSpec:
-    """A pooler, or several whose vectors are joined in this order."""
+    """A pooler, or several, whose vectors are joined in this order."""
 
     parts: tuple[PoolerPart, ...]
 
@@ -194,19 +167,18 @@ class PoolerSpec:
         return self.parts[0].name == "auto"
 
     def dim(self, hidden: int, embedding: int) -> int:
-        """The width of the joined vector for a model with these widths of states and of embedding
-        rows.
-        """
+        """The width of the joined vector, from the widths of states and of embedding rows."""
         return sum(part.dim(hidden, embedding) for part in self.parts)
 
     def to_json(self) -> dict[str, Any]:
-        """The SPEC as JSON: `{"parts": [...]}` with every parameter, defaults included."""
+        """The SPEC as JSON: `{"parts": [...]}` with all parameters."""
         return {"parts": [part.to_json() for part in self.parts]}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "PoolerSpec":
-        """The SPEC that `to_json` gave; `OptionError` for names, keys or values that are not
-        allowed.
+        """The SPEC that `to_json` wrote.
+
+        Raises `OptionError` for names, keys or values that are not allowed.
         """
         return cls(tuple(_part_from_json(part) for part in value["parts"]))
 
@@ -215,13 +187,13 @@ class PoolerSpec:
 
 
 def parse_pooler(text: str) -> PoolerSpec:
-    """The pooler meant by a SPEC; `OptionError` (one line, with what is allowed) where there is
-    none.
-    """
+    """The pooler of a SPEC. Raises `OptionError`, in one line with the allowed values."""
     parts = tuple(_parse_part(piece) for piece in _split_parts(text))
     alone = [part.name for part in parts if part.name == "auto" or part.rewrites_text]
     if len(parts) > 1 and alone:
-        mend = " (or say case=keep)" if alone[0] == "remove-biases" else ""
+        mend = ""
+        if alone[0] == "remove-biases":
+            mend = " (or say case=keep)"
         raise OptionError(
             f"pooler {text!r}: {alone[0]} stands alone, it cannot be joined with others{mend}"
         )
@@ -229,46 +201,50 @@ def parse_pooler(text: str) -> PoolerSpec:
 
 
 def make_part(name: str, **options: Value) -> PoolerPart:
-    """The part with these options, known to be allowed, and the defaults of all others."""
+    """The part with these options, which must be allowed, and the defaults of all others."""
     filled = {key: options.get(key, option.default) for key, option in POOLERS[name].items()}
     missing = [key for key, value in filled.items() if value is None]
     if missing:
         raise OptionError(
             f"pooler {name!r} needs {_item_form(name, missing[0])}; {_keys_allowed(name)}"
         )
-    return PoolerPart(
-        name, tuple(sorted((key, value) for key, value in filled.items() if value is not None))
-    )
+    values = sorted((key, value) for key, value in filled.items() if value is not None)
+    return PoolerPart(name, tuple(values))
 
 
 def _split_parts(text: str) -> list[str]:
-    """Cut at every +, but not inside a template, and inside a path only where a pooler's name
-    follows.
+    """Split at every +, but not inside a template.
+
+    Inside a path, + splits only before the name of a pooler.
     """
-    head, found, template = text.partition("template=")
-    parts = [""]
-    for piece in head.split("+"):
-        follows = re.match(r"[a-z0-9-]*(?=[:]|$)", piece)
-        is_path = parts[-1].partition(":")[0] in _TAKES_PATH and not (
-            follows and follows[0] in POOLERS
-        )
-        parts[-1:] = [f"{parts[-1]}+{piece}"] if is_path else [parts[-1], piece]
-    parts[-1] += found + template
-    return parts[1:]
+    head, key, template = text.partition("template=")
+    first, *others = head.split("+")
+    parts = [first]
+    for piece in others:
+        name = piece.partition(":")[0]
+        if parts[-1].partition(":")[0] in _TAKES_PATH and name not in POOLERS:
+            parts[-1] += f"+{piece}"
+        else:
+            parts.append(piece)
+    parts[-1] += key + template
+    return parts
 
 
 def _split_items(text: str) -> list[str]:
-    head, found, template = text.partition("template=")
+    head, key, template = text.partition("template=")
     items = head.split(",")
-    items[-1] += found + template
+    items[-1] += key + template
     return items
 
 
 def _parse_part(text: str) -> PoolerPart:
     name, colon, rest = text.partition(":")
     schema = _schema(name)
+    items: list[str] = []
+    if colon:
+        items = _split_items(rest)
     given: dict[str, Value] = {}
-    for item in _split_items(rest) if colon else []:
+    for item in items:
         key, word = _key_and_word(text, name, item, given)
         if key in given:
             raise OptionError(f"pooler {text!r}: {key!r} is given twice; say it once")
@@ -289,8 +265,9 @@ def _key_and_word(text: str, name: str, item: str, given: Mapping[str, Value]) -
 
 
 def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
-    """A table means the generic variant; the reference has neither table nor options; top tokens
-    need a table.
+    """Check options of `remove-biases`: a table means the generic variant.
+
+    The reference has neither table nor options. Removing the most frequent tokens needs a table.
     """
     if "table" in given:
         given.setdefault("variant", "generic")
@@ -308,8 +285,9 @@ def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
 
 
 def _check_sbert_wk(text: str, given: dict[str, Value]) -> None:
-    """A mixture needs two kinds of weights, and the importance of tokens needs tokens that differ
-    in it.
+    """Check options of `sbert-wk`: `mix` needs combined weights.
+
+    `importance` needs tokens of different weights.
     """
     if not 0 <= float(given.get("mix", 0.5)) <= 1:
         raise OptionError(
@@ -329,26 +307,12 @@ def _check_sif(text: str, given: dict[str, Value]) -> None:
         raise OptionError(f"pooler {text!r}: with a=0 no token weighs anything; say a above 0")
 
 
-# Of what is given of a pooler: raises OptionError for values that do not go together, and adds what
-# they mean.
+# Functions that raise OptionError for options that exclude each other, and add implied ones.
 _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
     "remove-biases": _check_remove_biases,
     "sbert-wk": _check_sbert_wk,
     "sif": _check_sif,
 }
-
-
-def without_added_defaults(
-    schema: Mapping[str, Option], given: Mapping[str, Value]
-) -> dict[str, Value]:
-    """The values by key as an earlier version had them: without the defaults of keys that it did
-    not know.
-    """
-    return {
-        key: value
-        for key, value in given.items()
-        if not (schema[key].added and value == schema[key].default)
-    }
 
 
 def _schema(name: str) -> dict[str, Option]:
@@ -361,12 +325,16 @@ def _schema(name: str) -> dict[str, Option]:
 
 def _keys_allowed(name: str) -> str:
     keys = ", ".join(_item_form(name, key) for key in POOLERS[name])
-    return f"allowed for {name}: {keys}" if keys else f"{name} takes no options"
+    if keys:
+        return f"allowed for {name}: {keys}"
+    return f"{name} takes no options"
 
 
 def _item_form(name: str, key: str) -> str:
     allowed = POOLERS[name][key].allowed()
-    return allowed if key == POSITIONAL.get(name) else f"{key}={allowed}"
+    if key == POSITIONAL.get(name):
+        return allowed
+    return f"{key}={allowed}"
 
 
 def _value(name: str, schema: Mapping[str, Option], key: str, word: str) -> Value:
@@ -383,7 +351,6 @@ def _value(name: str, schema: Mapping[str, Option], key: str, word: str) -> Valu
 def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
     schema = _schema(name)
-    given = {
-        key: _value(name, schema, key, str(word)) for key, word in value.items() if key != "name"
-    }
+    words = {key: str(word) for key, word in value.items() if key != "name"}
+    given = {key: _value(name, schema, key, word) for key, word in words.items()}
     return make_part(name, **given)

@@ -1,6 +1,4 @@
-"""Token statistics on disk: the JSON file that describes them and names the file with the
-counts.
-"""
+"""Token statistics on disk: a JSON file that describes them and names the file with counts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +17,9 @@ _KEYS = {"format", "method", "tokenizer", "documents", "vocabulary", "counts", "
 
 @dataclass(frozen=True)
 class TokenTable:
-    """Token statistics: `method`, `tokenizer` (digest), `documents`, `vocabulary`, `counts` (file),
+    """Token statistics.
+
+    The keys are `method`, `tokenizer` (a digest), `documents`, `vocabulary`, `counts` (a file) and
     `sha256`.
     """
 
@@ -27,24 +27,25 @@ class TokenTable:
 
     @property
     def digest(self) -> str:
-        """sha256 over all of it, the digest of the counts included."""
+        """sha256 over everything, including the digest of the counts."""
         return sha256_text(canonical_json(self.described))
 
 
 def read_table(folder: str | Path) -> TokenTable:
-    """The table in a folder, its counts checked against their digest; `OptionError` where there is
-    none.
+    """The table in a folder; its counts are checked against their digest.
+
+    Raises `OptionError` if there is no table, or if it is damaged.
     """
-    place = Path(folder).expanduser()
-    if not (place / TABLE).is_file():
+    path = Path(folder).expanduser()
+    if not (path / TABLE).is_file():
         raise OptionError(
             f"{folder} holds no {TABLE}; make one with: sentence-beam fit --method"
             " tfidf|token-counts"
         )
-    described = read_json(place / TABLE)
+    described = read_json(path / TABLE)
     if described.get("format") != FORMAT or set(described) != _KEYS:
-        raise OptionError(f"{place / TABLE} is of another format; fit the statistics again")
-    counts = place / described["counts"]
+        raise OptionError(f"{path / TABLE} is of another format; fit the statistics again")
+    counts = path / described["counts"]
     if not counts.is_file() or sha256_file(counts) != described["sha256"]:
         raise OptionError(f"{counts} is missing or was changed; fit the statistics again")
     return TokenTable(described)

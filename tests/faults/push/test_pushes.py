@@ -21,7 +21,7 @@ from helpers.killed_push import Moment, frozen, killed, wake
 from helpers.pushes import Held, Kept, check, expected, files_of, held_by, in_memory
 
 from transforms.base.errors import SentenceBeamError
-from transforms.push import shown
+from transforms.push import redact
 from transforms.push.rows import read_rows
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
@@ -223,7 +223,7 @@ def test_a_push_is_killed_at_every_write(
         kills += sum(found)
         if not any(found):
             break
-    tell(f"{kills} kills of a push into {shown(to)}: the next push put every row right")
+    tell(f"{kills} kills of a push into {redact(to)}: the next push put every row right")
 
 
 @pytest.mark.slow
@@ -243,5 +243,5 @@ def test_a_push_is_frozen_at_every_write(
                 wake(first)
         bring(run, store, shared, texts_of(rng))
     tell(
-        f"{number - 1} pushes into {shown(shared)} frozen while another went on: the next push put every row right"
+        f"{number - 1} pushes into {redact(shared)} frozen while another went on: the next push put every row right"
     )

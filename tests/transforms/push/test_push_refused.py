@@ -12,7 +12,7 @@ from helpers.gcs import free_port
 from helpers.pushes import Kept, files_of
 
 from transforms.base.extras import pip_line
-from transforms.push import shown
+from transforms.push import redact
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_table_that_no_push_made(run: Run, store: Kept, pgvector: str, quick: 
     for place in (pgvector, f"lance:{quick}/lance", f"qdrant:{quick}/qdrant"):
         for how in ((), ("--full",)):
             line = run("push", "--store", store.root, "--to", f"{place}#theirs", *how).failed(
-                2, shown(f"{place}#theirs")
+                2, redact(f"{place}#theirs")
             )
             assert "push did not make it" in line
 

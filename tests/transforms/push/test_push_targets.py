@@ -13,7 +13,7 @@ from helpers.commands import Run
 from helpers.nights import space_of
 from helpers.pushes import Kept, check, expected, files_of, held_by
 
-from transforms.push import shown
+from transforms.push import redact
 
 
 def texts_of(rng: random.Random, rows: int) -> dict[str, str]:
@@ -31,7 +31,7 @@ def test_a_table_follows_its_store(run: Run, store: Kept, to: str) -> None:
         texts = texts_of(rng, 30)
         store.commit_without_index(files_of(texts))
         out = run("push", "--store", store.root, "--to", to).ok().out
-        assert f"{shown(to)} holds {len(texts)} rows of {store.manifest.run}" in out, night
+        assert f"{redact(to)} holds {len(texts)} rows of {store.manifest.run}" in out, night
         check(held_by(to), expected(files_of(texts)))
     said = json.loads(run("push", "--store", store.root, "--to", to, "--json").ok().out)
     assert (said["added"], said["changed"], said["deleted"], said["held"]) == (
@@ -56,7 +56,7 @@ def test_another_space_or_metric_is_refused(run: Run, store: Kept, to: str, quic
     other.commit_without_index(files_of({"i1": "one"}))
     for how in ((), ("--full",)):
         run("push", "--store", other.root, "--to", to, *how).failed(
-            2, shown(to), "another space (dim differ)"
+            2, redact(to), "another space (dim differ)"
         )
     check(held_by(to), expected(files_of({f"i{n}": f"text {n}" for n in range(9)})))
 

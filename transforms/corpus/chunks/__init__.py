@@ -1,1 +1,1 @@
-"""Documents cut into pieces that can be embedded, found and quoted; `cut` is where it begins."""
+"""Documents cut into pieces that can be embedded, found and quoted; `cut` is its entry."""

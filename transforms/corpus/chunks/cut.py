@@ -58,8 +58,12 @@ class Cutter:
         self._counter = TokenCounter(tokenizer)
         self._room = Room(chunks, self._counter, limit, prompt)
         self._longest = _CERTAINLY_LONG * chunks.budget(limit)
-        self._read = markdown_ends if chunks.by == "markdown" else text_ends
-        self._choose = choose_by_content if chunks.ends == "stable" else choose_last
+        self._read = text_ends
+        if chunks.by == "markdown":
+            self._read = markdown_ends
+        self._choose = choose_last
+        if chunks.ends == "stable":
+            self._choose = choose_by_content
         if chunks.kind == "sentences":
             self._choose = choose_sentence
 

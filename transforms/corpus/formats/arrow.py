@@ -1,4 +1,4 @@
-"""Arrow IPC, files and streams, and Feather of version 2."""
+"""Arrow IPC (files and streams) and Feather of version 2."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
@@ -9,7 +9,8 @@ from transforms.corpus.files import InputFile
 from transforms.corpus.formats.tables import TableFormat, cut_batches, opened
 
 TITLE = "Arrow IPC or Feather"
-ARROW_FILE, FEATHER_1 = b"ARROW1", b"FEA1"
+ARROW_FILE = b"ARROW1"
+FEATHER_1 = b"FEA1"
 MESSAGE = b"\xff\xff\xff\xff"
 STREAM_END = MESSAGE + bytes(4)
 
@@ -36,7 +37,9 @@ def _reader(raw: BinaryIO, columns: list[int] | None = None) -> Any:
     if begin.startswith(FEATHER_1):
         raise ValueError("Feather of version 1; write it again as version 2")
     options = pa.ipc.IpcReadOptions(included_fields=columns, use_threads=False)
-    return (pa.ipc.open_file if begin == ARROW_FILE else pa.ipc.open_stream)(raw, options=options)
+    if begin == ARROW_FILE:
+        return pa.ipc.open_file(raw, options=options)
+    return pa.ipc.open_stream(raw, options=options)
 
 
 def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -51,10 +54,10 @@ def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _check_end(raw: BinaryIO) -> None:
-    """Raise EOFError if a stream, read to its end, lacks the mark with which writers close it."""
+    """Raise EOFError if a stream lacks the mark at its end that writers add when they close it."""
     end = raw.tell()
     raw.seek(0)
-    if raw.read(len(MESSAGE)) == MESSAGE:  # streams of before 2019 begin otherwise
+    if raw.read(len(MESSAGE)) == MESSAGE:  # streams from before 2019 begin differently
         raw.seek(max(0, end - len(STREAM_END)))
         if raw.read(len(STREAM_END)) != STREAM_END:
             raise EOFError(

@@ -65,23 +65,41 @@ def _schema(reader: Any) -> pa.Schema:
 
 
 def _type(kind: Any) -> pa.DataType | None:
-    """The Arrow type of an Avro type, None for one whose values are taken as text (see
-    `value_as_text`).
-    """
+    """The Arrow type of an Avro type; None if its values become text (see `value_as_text`)."""
     if isinstance(kind, list):
-        others = [one for one in kind if one != "null"]
-        return _type(others[0]) if len(others) == 1 else None
+        return _union_type(kind)
     if isinstance(kind, str):
         return TYPES.get(kind)
     if "logicalType" in kind:
         return LOGICAL_TYPES.get(kind["logicalType"])
     if kind["type"] == "array":
-        inside = _type(kind["items"])
-        return pa.list_(inside) if inside is not None else None
+        return _list_type(kind)
     if kind["type"] == "record":
-        fields = [(field["name"], _type(field["type"])) for field in kind["fields"]]
-        return None if any(inside is None for _, inside in fields) else pa.struct(fields)
-    return pa.binary(kind["size"]) if kind["type"] == "fixed" else TYPES.get(kind["type"])
+        return _struct_type(kind)
+    if kind["type"] == "fixed":
+        return pa.binary(kind["size"])
+    return TYPES.get(kind["type"])
+
+
+def _union_type(kinds: list[Any]) -> pa.DataType | None:
+    others = [kind for kind in kinds if kind != "null"]
+    if len(others) != 1:
+        return None
+    return _type(others[0])
+
+
+def _list_type(kind: dict[str, Any]) -> pa.DataType | None:
+    inside = _type(kind["items"])
+    if inside is None:
+        return None
+    return pa.list_(inside)
+
+
+def _struct_type(kind: dict[str, Any]) -> pa.DataType | None:
+    fields = [(field["name"], _type(field["type"])) for field in kind["fields"]]
+    if any(inside is None for _, inside in fields):
+        return None
+    return pa.struct(fields)
 
 
 def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -95,7 +113,8 @@ def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
         size += sum(len(value) for value in rows[-1].values() if isinstance(value, str))
         if len(rows) == ROWS or size > BLOCK:
             yield _batch(rows, schema)
-            rows, size = [], 0
+            rows = []
+            size = 0
     yield _batch(rows, schema)
 
 

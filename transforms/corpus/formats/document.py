@@ -1,4 +1,4 @@
-"""Documents: a row a file."""
+"""Documents: files that are one row each."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,9 @@ class Document(PlainFormat):
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         """The file as one span. Raises OptionError if it is too large for a row."""
         check_size(file, file.size)
-        size = PACKS * file.size if file.compression else file.size
+        size = file.size
+        if file.compression:
+            size = PACKS * size
         return [Span(file, 0, 0, 1, (), 1, estimated_tokens(size, 1))]
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:

@@ -1,6 +1,4 @@
-"""An input format: how its files are known, which columns they have, how they are cut, counted and
-read.
-"""
+"""The base class of input formats: their names, columns, spans and rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,8 +13,9 @@ from transforms.corpus.spans import Span, whole_file
 
 @dataclass(frozen=True)
 class RawRow:
-    """A row as it is in its file: its number from 1, without a header, and its values; or the
-    reason against it.
+    """A row of a file: its number from 1, without a header, and its values.
+
+    A row that cannot be read has a reason instead of values.
     """
 
     number: int
@@ -25,26 +24,25 @@ class RawRow:
 
 
 class Format(ABC):
-    """One input format. Unless it says otherwise, a file is one span that is read from one end to
-    the other.
+    """An input format. By default a file is one span, which is read from start to end.
 
     `name` is its word for `--format`; `endings` are those of its files' names, in lower case, with
-    the dot. Everything that reads a file raises SentenceBeamError naming one that cannot be read,
-    InputChangedError one that changed.
+    the dot. Methods that read a file raise SentenceBeamError naming one that cannot be read, and
+    InputChangedError naming one that changed.
     """
 
     name: str
     endings: tuple[str, ...]
-    is_packed = False  # compressed inside, if at all: suffixes as `.gz` mean nothing
-    is_by_line = False  # a row a line: any range of bytes can be read, and rows are placed by bytes
+    is_packed = False  # compressed inside, if at all; suffixes as `.gz` are ignored
+    is_by_line = False  # one row a line: any range of bytes can be read; positions are bytes
     has_columns = True  # plain text has none
-    has_header = False  # the names of the columns are its first row
-    counts_in_head = False  # the first megabytes tell about how many rows there are
-    blank_reason = EMPTY_TEXT  # against a row whose text is blank
+    has_header = False  # the first row has the names of the columns
+    counts_in_head = False  # the number of rows can be estimated from the first megabytes
+    blank_reason = EMPTY_TEXT  # reason against a row whose text is blank
 
     @abstractmethod
     def columns(self, file: InputFile) -> FileColumns:
-        """The columns of a file, which is opened when they are first asked for."""
+        """The columns of a file, which is opened when they are first used."""
 
     @abstractmethod
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
@@ -56,24 +54,25 @@ class Format(ABC):
 
     @abstractmethod
     def header(self, file: InputFile) -> list[str]:
-        """The names of the columns whose values `values` gives; of JSON those of the first row."""
+        """The names of the columns that `values` can read; for JSON, the keys of the first row."""
 
     @abstractmethod
     def values(self, file: InputFile, names: Sequence[str]) -> Iterator[RawRow]:
         """The rows of a file with their values in columns of the header."""
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        """Spans of about `unit_tokens`, in order; `text` names the column with the text, or several
-        that make it.
+        """Spans of about `unit_tokens`, in order.
+
+        `text` names the column with the text, or the columns of its template.
         """
         return whole_file(file, is_packed=bool(file.compression))
 
     def count_rows(self, span: Span) -> int:
-        """The number of rows in a span that does not know it."""
+        """The number of rows in a span whose number is unknown."""
         return sum(1 for _ in self.row_starts(span))
 
     def row_starts(self, span: Span) -> Iterator[int]:
-        """The beginning of each row of a span: the row's number, or the byte of its line."""
+        """The start of each row of a span: the row's number, or the byte offset of its line."""
         number = 0
         for rows in self.row_counts(span.file):
             for _ in range(rows):
@@ -82,19 +81,23 @@ class Format(ABC):
                 number += 1
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
-        """The number of rows in the first bytes of a file or range; `goes_on` says that more bytes
-        follow.
+        """The number of rows in the first bytes of a file or range.
+
+        `goes_on` says that more bytes follow.
         """
         raise NotImplementedError
 
 
 def until_stop(span: Span, blocks: Iterator[Block]) -> Iterator[Block]:
-    """The rows of a file before the span's end, which is a number of rows."""
+    """The rows of a file before the span's end, if that is a row number."""
     for rows, sizes in blocks:
-        left = len(rows.positions) if span.stop is None else span.stop - rows.positions[0]
+        left = len(rows.positions)
+        if span.stop is not None:
+            left = span.stop - rows.positions[0]
         if left <= 0:
             check_unchanged(span.file)
             return
         if left < len(rows.positions):
-            rows, sizes = rows.slice(0, left), sizes[:left]
+            rows = rows.slice(0, left)
+            sizes = sizes[:left]
         yield rows, sizes

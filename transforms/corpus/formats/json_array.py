@@ -14,7 +14,7 @@ from transforms.corpus.spans import Span
 
 
 class JsonArray(JsonFormat):
-    """Values of JSON, of which objects are rows."""
+    """Values of JSON; objects are rows."""
 
     name = "json"
     endings = (".json",)
@@ -30,20 +30,20 @@ class JsonArray(JsonFormat):
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         for block in read_json(file):
-            yield from (value if isinstance(value, dict) else NOT_JSON for value in block)
+            for value in block:
+                yield value if isinstance(value, dict) else NOT_JSON
 
 
 def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
     position = 0
     for values in read_json(file):
-        rows = [
-            read_object(columns, value, make_id(file, columns, n))
-            for n, value in enumerate(values, position)
-        ]
+        rows = []
+        for number, value in enumerate(values, position):
+            rows.append(read_object(columns, value, make_id(file, columns, number)))
         yield gather_rows(columns, range(position, position + len(rows)), rows), measure_texts(rows)
         position += len(values)
 
 
-@functools.lru_cache(1)  # several questions about one file follow each other
+@functools.lru_cache(1)  # one file is checked several times in a row
 def _first_rows(file: InputFile) -> list[dict[str, Any]]:
     return [row for row in next(read_json(file), []) if isinstance(row, dict)]

@@ -1,8 +1,8 @@
-"""Objects of JSON: their rows, and their keys, which are the columns."""
+"""JSON objects as rows; their keys are the columns."""
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,14 @@ class JsonFormat(Format):
 
     @abstractmethod
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
-        """The objects in the first block of a file; other values are skipped here and rejected
-        later.
+        """The objects in the first block of a file.
+
+        Other values are skipped here and rejected later.
         """
 
     @abstractmethod
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
-        """All objects of a file; for a value that is none, the reason against it."""
+        """All objects of a file; for other values, the reason against them."""
 
     def columns(self, file: InputFile) -> "KeyColumns":
         return KeyColumns(file, self)
@@ -48,13 +49,13 @@ class JsonFormat(Format):
 
 @dataclass(frozen=True)
 class KeyColumns(FileColumns):
-    """The keys of a file's first rows. A kept key may come later in the file, or never."""
+    """The keys of a file's first rows. A kept key may appear later in the file, or never."""
 
     json: JsonFormat
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The first rows."""
+        """The first rows of the file."""
         return self.json.first_rows(self.file)
 
     def names(self) -> Sequence[str]:
@@ -66,10 +67,9 @@ class KeyColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError if none of the first rows has text or id, or none has a value there
-        that can be used.
-        """
-        path, rows = self.file.path, self.rows
+        """Raise OptionError if the first rows have no text or id, or none that can be used."""
+        path = self.file.path
+        rows = self.rows
         for option, name in (("--text-column", text), ("--id-column", id_column)):
             if rows and name is not None and not any(has_value(row, name) for row in rows):
                 raise self.missing_error(name, option)
@@ -95,11 +95,9 @@ class KeyColumns(FileColumns):
 
     def existing(self, names: tuple[str, ...]) -> tuple[str, ...] | None:
         rows = self.rows
-        return (
-            tuple(name for name in names if any(has_value(row, name) for row in rows))
-            if rows
-            else None
-        )
+        if not rows:
+            return None
+        return tuple(name for name in names if any(has_value(row, name) for row in rows))
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
         return self.existing(names)
@@ -109,10 +107,11 @@ class KeyColumns(FileColumns):
 
 
 def _kinds(rows: list[dict[str, Any]], name: str | None) -> set[str]:
-    """The types of a column's values that are not null; none without a column."""
+    """The types of a column's values other than null; none without a column."""
     if name is None:
         return set()
-    return {type(found).__name__ for row in rows if (found := value_at(row, name)) is not None}
+    values = (value_at(row, name) for row in rows)
+    return {type(value).__name__ for value in values if value is not None}
 
 
 def _listed(kinds: set[str]) -> str:
@@ -122,35 +121,47 @@ def _listed(kinds: set[str]) -> str:
 def read_object(
     columns: Columns, row: Any, default: str | None, source: str | None = None
 ) -> ParsedRow:
-    """The row of a JSON value; `default` is its id unless a column has it, `source` the JSON if
-    that is at hand.
+    """Read the row of a JSON value.
+
+    `default` is its id unless a column has it. `source` is its JSON, if known.
     """
 
-    def rejected(row_id: str | None, reason: str) -> ParsedRow:
-        return ParsedRow((json.dumps(row) if source is None else source)[:EXCERPT], row_id, reason)
+    def reject(row_id: str | None, reason: str) -> ParsedRow:
+        text = source
+        if text is None:
+            text = json.dumps(row)
+        return ParsedRow(text[:EXCERPT], row_id, reason)
 
     if not isinstance(row, dict):
-        return rejected(default, NOT_JSON)
-    row_id, reason = _json_id(value_at(row, columns.id)) if columns.id else (default, None)
+        return reject(default, NOT_JSON)
+    row_id = default
+    reason = None
+    if columns.id:
+        row_id, reason = _json_id(value_at(row, columns.id))
     text = _object_text(columns, row)
     if text is not None and not isinstance(text, str):
-        return rejected(row_id, TEXT_NOT_STRING)
+        return reject(row_id, TEXT_NOT_STRING)
     if not is_utf8(text) or not is_utf8(row_id):
-        return rejected(default, NOT_UTF8)
-    kept = {name: value_as_text(value_at(row, name)) for name in columns.keep}
-    if not all(map(is_utf8, kept.values())):
-        return rejected(row_id, KEPT_NOT_UTF8)
-    values, unread = read_kept(columns, kept)
-    if unread is not None:
-        return rejected(row_id, unread)
+        return reject(default, NOT_UTF8)
+    values, fault = _kept_values(columns, row)
+    if fault is not None:
+        return reject(row_id, fault)
     prefix = fill_prefix(columns, lambda name: value_as_text(value_at(row, name)))
     if not all(map(is_utf8, prefix)):
-        return rejected(row_id, NOT_UTF8)
+        return reject(row_id, NOT_UTF8)
     return ParsedRow(text, row_id, reason, values, prefix)
 
 
+def _kept_values(columns: Columns, row: dict[str, Any]) -> tuple[Mapping[str, Any], str | None]:
+    """The kept values of a JSON object, and a reason if one of them cannot be used."""
+    texts = {name: value_as_text(value_at(row, name)) for name in columns.keep}
+    if not all(map(is_utf8, texts.values())):
+        return {}, KEPT_NOT_UTF8
+    return read_kept(columns, texts)
+
+
 def _object_text(columns: Columns, row: dict[str, Any]) -> Any:
-    """The text of a JSON object, of any type where a column has it."""
+    """The text of a JSON object; a text column may hold a value of any type."""
     if columns.of_text is None:
         return value_at(row, columns.text)
     return columns.of_text.fill(lambda name: value_as_text(value_at(row, name)))

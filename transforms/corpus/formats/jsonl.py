@@ -1,4 +1,4 @@
-"""JSON lines: an object a line."""
+"""JSON lines: one object a line."""
 
 import functools
 import json
@@ -33,8 +33,9 @@ class JsonLines(LineFormat, JsonFormat):
         return _first_rows(file)
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
-        """All objects of a file, blank lines left out; for a line that holds none, the reason
-        against it.
+        """All objects of a file; for other lines, the reason against them.
+
+        Blank lines are left out.
         """
         for lines in read_lines(file, 0, None):
             for _, line in lines:
@@ -44,7 +45,7 @@ class JsonLines(LineFormat, JsonFormat):
                     yield _object_or_reason(line)
 
 
-@functools.lru_cache(1)  # several questions about one file follow each other
+@functools.lru_cache(1)  # one file is checked several times in a row
 def _first_rows(file: InputFile) -> list[dict[str, Any]]:
     lines = next(read_lines(file, 0, None), [])
     return [row for _, line in lines if isinstance(row := _object_or_reason(line), dict)]
@@ -55,11 +56,13 @@ def _object_or_reason(line: bytes) -> dict[str, Any] | str:
         value = _parse(line.decode())
     except UnicodeDecodeError:
         return NOT_UTF8
-    return value if isinstance(value, dict) else NOT_JSON
+    if not isinstance(value, dict):
+        return NOT_JSON
+    return value
 
 
 def _parse(source: str) -> Any:
-    """The value of a line, None if it is no JSON."""
+    """The value of a line; None if it is not JSON."""
     try:
         return json.loads(source)
     except (ValueError, RecursionError):  # RecursionError: ten thousand brackets

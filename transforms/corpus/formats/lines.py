@@ -1,4 +1,4 @@
-"""Formats with a row a line, of which any range of bytes can be read."""
+"""Formats with one row a line, of which any range of bytes can be read."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -14,8 +14,9 @@ from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
 
 
 class LineFormat(Format):
-    """A row a line; cut into ranges of bytes unless it is compressed. Positions and spans are of
-    uncompressed bytes.
+    """A format with one row a line; a file is cut into byte ranges unless it is compressed.
+
+    Positions and spans are in uncompressed bytes.
     """
 
     is_by_line = True
@@ -23,7 +24,7 @@ class LineFormat(Format):
 
     @abstractmethod
     def row(self, file: InputFile, columns: Columns, offset: int, line: bytes) -> ParsedRow:
-        """The row of the line that begins at a byte."""
+        """Read the row of the line that starts at a byte offset."""
 
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         if file.compression:

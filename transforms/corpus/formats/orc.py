@@ -13,7 +13,7 @@ TITLE = "ORC"
 
 
 class Orc(TableFormat):
-    """ORC files, whose footers say how many rows they have."""
+    """ORC files; their footers have the number of rows."""
 
     name = "orc"
     endings = (".orc",)
@@ -29,9 +29,9 @@ class Orc(TableFormat):
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
         with opened(file, TITLE) as raw:
             rows = _file(raw).nrows
-        return (
-            [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)] if rows else []
-        )
+        if not rows:
+            return []
+        return [Span(file, 0, 0, rows, (), rows, PACKS * file.size // BYTES_PER_TOKEN)]
 
 
 def _file(raw: BinaryIO) -> Any:

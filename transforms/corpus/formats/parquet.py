@@ -1,8 +1,9 @@
-"""Parquet: cut into row groups by the footer."""
+"""Parquet: files are cut at row groups, by their footers."""
 
 import contextlib
 import functools
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,7 +62,7 @@ def _reading(file: InputFile) -> Iterator[pq.ParquetFile]:
         try:
             yield parquet
         except (pa.ArrowException, OSError) as error:
-            check_unchanged(file)  # one that is being written over looks corrupt
+            check_unchanged(file)  # a file that is being overwritten looks corrupt
             raise SentenceBeamError(
                 f"{file.path} cannot be read ({first_line(error)}); replace the file"
             ) from error
@@ -70,25 +71,35 @@ def _reading(file: InputFile) -> Iterator[pq.ParquetFile]:
 
 def _spans(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> Iterator[Span]:
     footer = footer_of(file)
-    columns = [_leaf(footer, text)] if isinstance(text, str) else _leaves(footer, text)
+    if isinstance(text, str):
+        columns = [_leaf(footer, text)]
+    else:
+        columns = _leaves(footer, text)
     groups: list[int] = []
-    first_row = rows = tokens = 0
+    first_row = 0
+    rows = 0
+    tokens = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         size = sum(group.column(column).total_uncompressed_size for column in columns)
         estimate = estimated_tokens(size, group.num_rows)
         if groups and tokens + estimate > unit_tokens:
             yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
-            groups, first_row, rows, tokens = [], first_row + rows, 0, 0
+            groups = []
+            first_row += rows
+            rows = 0
+            tokens = 0
         if group.num_rows:
-            groups, rows, tokens = groups + [number], rows + group.num_rows, tokens + estimate
+            groups.append(number)
+            rows += group.num_rows
+            tokens += estimate
     if groups:
         yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
 
 
 @functools.lru_cache(16)
 def footer_of(file: InputFile) -> pq.FileMetaData:
-    """A Parquet file's footer, read once for the columns and the spans."""
+    """A Parquet file's footer; it is read once, for the columns and the spans."""
     with _open(file) as parquet:
         return parquet.metadata
 
@@ -101,7 +112,7 @@ def _leaf(footer: pq.FileMetaData, name: str) -> int:
 
 
 def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
-    """The columns of these names, and those inside of them; none for a name that is missing."""
+    """The columns with these names, and those inside them; none for a missing name."""
     paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
     return [
         i
@@ -111,15 +122,13 @@ def _leaves(footer: pq.FileMetaData, names: tuple[str, ...]) -> list[int]:
 
 
 def _open(file: InputFile) -> pq.ParquetFile:
-    """The file with its footer read. Raises SentenceBeamError if it is not whole Parquet."""
+    """The file with its footer read. Raises SentenceBeamError if it is not complete Parquet."""
     try:
-        source = (
-            file.path
-            if storage.is_local(file.path)
-            else storage.storage_of(file.path).open(file.path, file.entry)
-        )
+        source: str | BinaryIO = file.path
+        if not storage.is_local(file.path):
+            source = storage.storage_of(file.path).open(file.path, file.entry)
         return pq.ParquetFile(source)
-    except (pa.ArrowException, OSError, UnicodeError) as error:  # the latter of columns' names
+    except (pa.ArrowException, OSError, UnicodeError) as error:  # UnicodeError: names of columns
         reason = first_line(error).rstrip(".")
         raise SentenceBeamError(
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of"

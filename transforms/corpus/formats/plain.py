@@ -1,4 +1,4 @@
-"""Plain text, which has no columns: the row of a text, and what options may name in it."""
+"""Plain text: it has no columns; its rows, and checks of the options that name columns."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ TEXT = "text"  # the column that plain text has
 
 
 class PlainFormat(Format):
-    """A format of texts alone."""
+    """A format that has only texts."""
 
     has_columns = False
 
@@ -46,9 +46,11 @@ class PlainColumns(FileColumns):
     ) -> None:
         others = set(keep) - {text or TEXT}
         if others or id_column:
-            option, name = (
-                ("--id-column", id_column) if id_column else ("--keep-columns", ",".join(keep))
-            )
+            option = "--keep-columns"
+            name = ",".join(keep)
+            if id_column:
+                option = "--id-column"
+                name = id_column
             raise OptionError(
                 f"{self.file.path} is plain text and has no column {name} ({option}); make it a "
                 f"table, as CSV, or give it a --store of its own without {option}"
@@ -69,8 +71,10 @@ class PlainColumns(FileColumns):
 
 
 def read_plain(columns: Columns, row_id: str, data: bytes) -> ParsedRow:
-    """The row of a text; bytes that are not UTF-8 reject it."""
+    """Read the row of a text; it is rejected for bytes that are not UTF-8."""
     plain, reason = decode(data)
-    text = plain if columns.of_text is None else columns.of_text.fill({columns.text: plain}.get)
     values = {columns.text: plain}
+    text = plain
+    if columns.of_text is not None:
+        text = columns.of_text.fill(values.get)
     return ParsedRow(text, row_id, reason, values, fill_prefix(columns, values.get))

@@ -29,7 +29,7 @@ BY_FIRST_ROW = "its columns, by its first row"
 
 
 class Csv(Format):
-    """Values that a delimiter separates; the file tells which, and whether there are quotes."""
+    """Values with a delimiter; the file decides which, and whether there are quotes."""
 
     name = "csv"
     endings: tuple[str, ...] = (".csv",)
@@ -46,13 +46,12 @@ class Csv(Format):
         return map(len, read_csv(file))
 
     def count_in_head(self, file: InputFile, head: bytes, goes_on: bool) -> int:
-        """The rows below the names of the columns."""
+        """The number of rows below the header."""
         dialect = dialect_of(file)
         rows = -1
+        text = io.StringIO(head.decode(dialect.encoding, "replace"), newline="")
         with long_fields(), contextlib.suppress(csv.Error):  # the last row is cut
-            for row in dialect.rows(
-                io.StringIO(head.decode(dialect.encoding, "replace"), newline="")
-            ):
+            for row in dialect.rows(text):
                 rows += bool(row) or len(dialect.header) <= 1
         return max(0, rows)
 
@@ -74,14 +73,12 @@ class Csv(Format):
                     yield RawRow(number, [row[place] for place in places])
 
     def dialect(self, file: InputFile) -> Dialect:
-        """How header and values are read."""
+        """The dialect of header and values."""
         return dialect_of(file)
 
 
 class Tsv(Csv):
-    """Values that tabs separate. Header and values have no quoting, as in the files that data sets
-    are published in.
-    """
+    """Values with tabs between them, without quoting, as in published data sets."""
 
     name = "tsv"
     endings = (".tsv", ".tab")
@@ -91,7 +88,7 @@ class Tsv(Csv):
 
 
 class HeaderColumns(FileColumns):
-    """The names in the first row."""
+    """The columns named in the first row."""
 
     def names(self) -> Sequence[str]:
         return list(dialect_of(self.file).header)
@@ -99,30 +96,35 @@ class HeaderColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError if the header lacks a named column, or has it twice."""
-        dialect = dialect_of(self.file)
-        for option, name in name_options(text, id_column, keep) if dialect.header else ():
-            times = dialect.header.count(name) or int(dialect.place_of(name) is not None)
+        """Raise OptionError if a named column is missing in the header, or is there twice."""
+        header = dialect_of(self.file).header
+        if not header:
+            return
+        for option, name in name_options(text, id_column, keep):
+            times = header.count(name) or int(dialect_of(self.file).place_of(name) is not None)
             if times != 1:
-                said = f"{times} columns {name}" if times else f"no column {name}"
-                columns = list_columns(BY_FIRST_ROW, name, dialect.header)
-                mend = (
-                    "; say --delimiter if it has more than this one"
-                    if len(dialect.header) == 1
-                    else ""
-                )
-                raise OptionError(f"{self.file.path} has {said} ({option}){columns}{mend}")
+                raise OptionError(self._not_once(name, option, times))
+
+    def _not_once(self, name: str, option: str, times: int) -> str:
+        """The message about a column that is missing or in the header several times."""
+        header = dialect_of(self.file).header
+        fault = f"no column {name}"
+        if times:
+            fault = f"{times} columns {name}"
+        columns = list_columns(BY_FIRST_ROW, name, header)
+        mend = ""
+        if len(header) == 1:
+            mend = "; say --delimiter if it has more than this one"
+        return f"{self.file.path} has {fault} ({option}){columns}{mend}"
 
     def open_types(self, keep: tuple[str, ...], types: Kinds) -> tuple[tuple[str, str], ...]:
         return tuple((name, "") for name in keep if name not in types)
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
         dialect = dialect_of(self.file)
-        return (
-            tuple(name for name in names if dialect.place_of(name) is not None)
-            if dialect.header
-            else None
-        )
+        if not dialect.header:
+            return None
+        return tuple(name for name in names if dialect.place_of(name) is not None)
 
     @property
     def trimmed_names(self) -> tuple[str, ...]:
@@ -133,10 +135,13 @@ class HeaderColumns(FileColumns):
 
 
 def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
-    dialect, position = dialect_of(file), 0
-    places = {
-        name: place for name in columns.wanted if (place := dialect.place_of(name)) is not None
-    }
+    dialect = dialect_of(file)
+    position = 0
+    places: dict[str, int] = {}
+    for name in columns.wanted:
+        place = dialect.place_of(name)
+        if place is not None:
+            places[name] = place
     for rows in read_csv(file):
         parsed = []
         for number, row in enumerate(rows, position):
@@ -148,24 +153,28 @@ def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
             else:
                 excerpt = dialect.delimiter.join(row)[:EXCERPT]
                 parsed.append(ParsedRow(replace_undecodable(excerpt), default, OTHER_WIDTH))
-        yield (
-            gather_rows(columns, range(position, position + len(parsed)), parsed),
-            measure_texts(parsed),
-        )
+        positions = range(position, position + len(parsed))
+        yield gather_rows(columns, positions, parsed), measure_texts(parsed)
         position += len(rows)
 
 
 def _row(
     columns: Columns, places: dict[str, int], row: list[str], default: str | None
 ) -> ParsedRow:
-    """The row of CSV values; an empty one is null."""
+    """Read a row of CSV values; an empty value is null."""
+
+    def value_of(name: str) -> str | None:
+        return row[places[name]] if name in places else None
+
     kept = {name: _kept(columns, name, row[places[name]]) for name in columns.keep}
     if columns.of_text is None:
         text = row[places[columns.text]] or None
     else:
-        text = columns.of_text.fill(lambda name: row[places[name]] if name in places else None)
-    prefix = fill_prefix(columns, lambda name: row[places[name]] if name in places else None)
-    row_id = row[places[columns.id]] or None if columns.id else default
+        text = columns.of_text.fill(value_of)
+    prefix = fill_prefix(columns, value_of)
+    row_id = default
+    if columns.id:
+        row_id = row[places[columns.id]] or None
     if not all(map(is_utf8, (text, row_id, *prefix))):
         return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
     if not all(map(is_utf8, kept.values())):
@@ -175,9 +184,7 @@ def _row(
 
 
 def _kept(columns: Columns, name: str, value: str) -> str | None:
-    """A kept value of CSV; an empty one is null, and so is a blank one of a column that is not
-    text.
-    """
+    """A kept value of CSV; null if it is empty, or if it is blank and not of type text."""
     if columns.kinds.get(name, STR) is STR:
         return value or None
     return value.strip() or None

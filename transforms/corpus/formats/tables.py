@@ -1,6 +1,4 @@
-"""Formats of tables, whose files say the types of their columns: the rows of their batches, and the
-columns.
-"""
+"""Formats of tables, whose files have a schema: their columns, and the rows of their batches."""
 
 import contextlib
 import functools
@@ -13,15 +11,13 @@ import pyarrow as pa
 
 from transforms.base.errors import OptionError, SentenceBeamError, first_line
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read
+from transforms.corpus.column_types import can_read, is_bytes, is_string
 from transforms.corpus.columns import (
     NO_KINDS,
     FileColumns,
     Kinds,
     can_be_kept,
-    is_bytes,
     is_id,
-    is_string,
     name_options,
 )
 from transforms.corpus.files import InputFile, check_unchanged, open_unchanged
@@ -34,7 +30,7 @@ ROWS = 8192  # in a batch
 
 
 class TableFormat(Format):
-    """A format whose files have a schema and are read in batches of Arrow."""
+    """A format whose files have a schema and are read in Arrow batches."""
 
     is_packed = True
 
@@ -55,8 +51,8 @@ class TableFormat(Format):
     def _blocks(self, file: InputFile, columns: Columns) -> Iterator[Block]:
         position = 0
         schema = schema_of(self, file)
-        there = [name for name in columns.wanted if type_at(schema, name) is not None]
-        for batch in self.batches(file, roots(schema, there)):
+        existing = [name for name in columns.wanted if type_at(schema, name) is not None]
+        for batch in self.batches(file, roots(schema, existing)):
             if batch.num_rows:
                 yield batch_rows(file, columns, batch, position)
                 position += batch.num_rows
@@ -84,20 +80,17 @@ def schema_of(table: TableFormat, file: InputFile) -> pa.Schema:
 
 @contextlib.contextmanager
 def opened(file: InputFile, title: str) -> Iterator[BinaryIO]:
-    """The file's bytes; whatever else is raised while they are read becomes one line that names the
-    file.
+    """The file's bytes; errors in the block become one line that names the file.
 
-    `title` is the format's name in that line.
+    `title` is the format's name in this line.
     """
     try:
         with open_unchanged(file) as raw:
             yield raw
     except SentenceBeamError:
         raise
-    except (
-        Exception
-    ) as error:  # each library has errors of its own: ArrowException, OSError, ValueError, EOFError
-        check_unchanged(file)  # one that is being written over looks corrupt
+    except Exception as error:  # the libraries raise ArrowException, OSError, ValueError, EOFError
+        check_unchanged(file)  # a file that is being overwritten looks corrupt
         raise SentenceBeamError(
             f"{file.path} is not a readable {title} file ({first_line(error).rstrip('.')}); "
             "replace it or leave it out of --input"
@@ -128,35 +121,36 @@ class TableColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
-        """Raise OptionError naming the file, the column, its type and the option that mends it."""
-        file, schema = self.file, self.schema
+        """Raise OptionError with the file, the column, its type and the option to change."""
+        file = self.file
+        schema = self.schema
         for option, name in name_options(text, id_column, keep):
             if type_at(schema, name) is None:
                 raise self.missing_error(name, option)
-        if text is not None and not is_string(found := type_at(schema, text)):
+        if text is not None and not is_string(type_at(schema, text)):
             raise OptionError(
-                f"{file.path}: column {text} is {found}, not string; name another --text-column or"
-                " cast it"
+                f"{file.path}: column {text} is {type_at(schema, text)}, not string; name another"
+                " --text-column or cast it"
             )
-        if id_column is not None and not is_id(found := type_at(schema, id_column)):
+        if id_column is not None and not is_id(type_at(schema, id_column)):
             raise OptionError(
-                f"{file.path}: column {id_column} is {found}; ids must be strings, integers, UUIDs "
-                "or bytes of a fixed number (--id-column)"
+                f"{file.path}: column {id_column} is {type_at(schema, id_column)}; ids must be"
+                " strings, integers, UUIDs or bytes of a fixed number (--id-column)"
             )
         for name in keep:
             self._check_kept(name, types)
 
     def _check_kept(self, name: str, types: Kinds) -> None:
-        found = type_at(self.schema, name)
-        if name in types and not can_read(found, types[name]):
+        own_type = type_at(self.schema, name)
+        if name in types and not can_read(own_type, types[name]):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which is not read as "
-                f"{types[name].word} (--keep-columns); name another type, or cast it"
+                f"{self.file.path}: column {name} is {own_type}, which is not read as"
+                f" {types[name].word} (--keep-columns); name another type, or cast it"
             )
-        if name not in types and not can_be_kept(found):
+        if name not in types and not can_be_kept(own_type):
             raise OptionError(
-                f"{self.file.path}: column {name} is {found}, which a Parquet file cannot hold "
-                "(--keep-columns); cast it or leave it out"
+                f"{self.file.path}: column {name} is {own_type}, which a Parquet file cannot hold"
+                " (--keep-columns); cast it or leave it out"
             )
 
     def kept_types(
@@ -166,17 +160,21 @@ class TableColumns(FileColumns):
         keep: tuple[str, ...],
         types: Kinds = NO_KINDS,
     ) -> tuple[tuple[str, str], ...]:
-        """Name and Arrow type of each kept column: the type that it was given, else its own."""
+        """The name and Arrow type of each kept column: the requested type, else its own."""
         self.check(text, id_column, keep, types)
-        given = {name: kind.arrow for name, kind in types.items()}
-        return tuple((name, str(given.get(name, type_at(self.schema, name)))) for name in keep)
+        requested = {name: kind.arrow for name, kind in types.items()}
+        return tuple((name, str(requested.get(name, type_at(self.schema, name)))) for name in keep)
 
     def template_names(self, names: tuple[str, ...], option: str) -> tuple[str, ...] | None:
-        types = {name: kind for name in names if (kind := type_at(self.schema, name)) is not None}
-        for name, kind in types.items():
+        existing = []
+        for name in names:
+            kind = type_at(self.schema, name)
+            if kind is None:
+                continue
             if is_bytes(kind):
                 raise OptionError(
                     f"{self.file.path}: column {name} is {kind}, not text ({option}); cast it or"
                     " leave it out"
                 )
-        return tuple(types)
+            existing.append(name)
+        return tuple(existing)

@@ -18,7 +18,7 @@ from transforms.index.by_lists import coarse_search, scan
 from transforms.index.choose import depth_for
 from transforms.index.exact import gains_to_scores
 from transforms.index.faiss_module import load_faiss
-from transforms.index.parts import Coarse, Found
+from transforms.index.parts import Coarse, TopK
 from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
 from transforms.search import Hits, Searcher
@@ -41,10 +41,10 @@ class ComparedRows(Protocol):
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return the lists to search, once for all groups; None without lists."""
 
-    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the best candidates of a group."""
 
-    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
         """Return the k best rows of each query, from the best candidates of all groups."""
 
 
@@ -107,7 +107,7 @@ class ByIndex:
     def _all(self) -> Group:
         return 0, len(self._index.segments)
 
-    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the best candidates of some segments."""
         gains, positions = scan(
             self._open(group).parts, queries, self._depth, coarse, self._trained
@@ -119,7 +119,7 @@ class ByIndex:
             self._opened = group, self._searcher.index.opened(*group)
         return self._opened[1]
 
-    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
         """Return the k best rows.
 
         If codes are rough, exact scores decide. Queries whose lists hold too few rows search more
@@ -157,7 +157,7 @@ class ByRow:
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: there are no lists."""
 
-    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the k best rows of some shards."""
         scores, positions = exact_search(self._vectors(group), queries, self._k, self._metric)
         return gains_to_scores(scores, self._metric), positions
@@ -169,7 +169,7 @@ class ByRow:
                 yield prepared(as_matrix(batch.column(0)), self._manifest.metric), start
                 start += batch.num_rows
 
-    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
         """Return the rows as they were found."""
         return hits_at(found, self._metric)
 
@@ -190,18 +190,18 @@ class ByFilter:
     def coarse(self, queries: np.ndarray) -> Coarse | None:
         """Return None: the search chooses among the lists with matching rows."""
 
-    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> Found:
+    def scan(self, group: Group, queries: np.ndarray, coarse: Coarse | None) -> TopK:
         """Return gains and positions of the k best matching rows."""
         hits = self._searcher.nearest(queries, self._k, where=self._where)
         positions = np.where(hits.shard >= 0, hits.shard << 32 | hits.row, -1)
         return gains_to_scores(hits.scores, self._metric), positions
 
-    def hits(self, queries: np.ndarray, found: Found) -> Hits:
+    def hits(self, queries: np.ndarray, found: TopK) -> Hits:
         """Return the rows as they were found."""
         return hits_at(found, self._metric)
 
 
-def hits_at(found: Found, metric: str) -> Hits:
+def hits_at(found: TopK, metric: str) -> Hits:
     """Return hits for gains and positions, number of the shard << 32 and row each; -1 is none."""
     gains, positions = found
     shard = np.where(positions >= 0, positions >> 32, -1)

@@ -22,7 +22,7 @@ from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_
 from transforms.corpus import Columns, Span, UnitRows, read_span
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.index.exact import best_first
-from transforms.index.parts import Coarse, Found
+from transforms.index.parts import Coarse, TopK
 from transforms.index.vectors import prepared
 from transforms.search import Hits, Searcher
 from transforms.steps.joins.compare import ComparedRows, Group, damaged, rows_of
@@ -319,9 +319,9 @@ def _refuse_damage(path: str) -> AbstractContextManager[None]:
     return refuse_damage(f"{path} is not what the job wrote", "run again to go on")
 
 
-def _best(paths: Iterator[str]) -> Found:
+def _best(paths: Iterator[str]) -> TopK:
     """Return the best candidates of all groups, as many as one group has."""
-    best: Found | None = None
+    best: TopK | None = None
     for path in paths:
         arrays = _take(path)
         gains = arrays["gains"]
