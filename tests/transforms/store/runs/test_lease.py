@@ -395,26 +395,3 @@ def test_work_does_not_wait_for_a_storage_that_does_not_answer(
     monkeypatch.setattr(lease, "ANSWER_SECONDS", 60)
     with pytest.raises(SentenceBeamError, match="the lease was taken from this run"):
         renewal()
-
-
-WHOLE = {"run": "r", "host": "h", "pid": 1, "runner": "x", "job": "j", "renewed": 0.0}
-UNREADABLE = [
-    b"",
-    b"[]",
-    b"\xff\xfe",
-    b'{"run": "r"}',
-    *(
-        json.dumps({**WHOLE, **change}).encode()
-        for change in ({"pid": "x"}, {"renewed": "y"}, {"pid": -1})
-    ),
-]
-
-
-@pytest.mark.parametrize("content", UNREADABLE)
-def test_a_lease_that_cannot_be_read_is_nobodys(
-    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
-    (tmp_path / "lease.json").write_bytes(content)
-    lease.acquire(str(tmp_path), holder(run="run2"))
-    assert json.loads((tmp_path / "lease.json").read_bytes())["run"] == "run2"
