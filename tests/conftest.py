@@ -1,5 +1,7 @@
 """What all tests share: no hub, seeded generators, the folder of reference data."""
 
+import gc
+import itertools
 import os
 import random
 import uuid
@@ -56,12 +58,18 @@ def _no_disk_to_wait_for() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_garbage_between_runs() -> Iterator[None]:
-    """No search for garbage after each run: the process of a command has frozen its modules, a
-    worker looks through those of all tests, which takes as long as a small run.
+def _garbage_now_and_then() -> Iterator[None]:
+    """A search for garbage after every tenth run: the process of a command has frozen its modules,
+    a worker looks through those of all tests, which takes longer than a small run.
     """
+    runs = itertools.count(1)
+
+    def collect() -> None:
+        if next(runs) % 10 == 0:
+            gc.collect()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("transforms.base.memory.gc", SimpleNamespace(collect=lambda: 0))
+        patch.setattr("transforms.base.memory.gc", SimpleNamespace(collect=collect))
         yield
 
 

@@ -14,6 +14,8 @@ from helpers.tiny_models import save_tiny_model
 from transforms.steps.embed import load_encoder
 from transforms.steps.options.job import EmbedJob
 
+_encoders: dict[str, Any] = {}
+
 
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str]) -> Run:
@@ -30,16 +32,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model of a space is loaded once for all runs of a test: what is tested is what happens
+    """The model of a space is loaded once for all runs of a process: what is tested is what happens
     around it.
     """
-    encoders: dict[str, Any] = {}
     load = load_encoder.load_encoder
 
     def loaded(job: EmbedJob) -> Any:
-        key = repr(job.run.space)
-        if key not in encoders:
-            encoders[key] = load(job)
-        return encoders[key]
+        key = repr((job.run.space, job.recipe, job.machine, job.chunks))
+        if key not in _encoders:
+            _encoders[key] = load(job)
+        return _encoders[key]
 
     monkeypatch.setattr(load_encoder, "load_encoder", loaded)

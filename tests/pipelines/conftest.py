@@ -14,6 +14,13 @@ def _cached_beam_options(cached_beam_options: None) -> None:
     """Many small pipelines."""
 
 
+@pytest.fixture(autouse=True)
+def _kept_models(one_model: None) -> None:
+    """A model is loaded by the first run that has its space; modules whose tests are about loading
+    have a fixture of this name that does nothing.
+    """
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """Where a store may be made."""

@@ -32,6 +32,12 @@ from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.shards.vectors import Vectors
 from transforms.store.shards.writing import with_text
 
+
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
 DEFAULTS: argparse.Namespace = cost.parser().parse_args([])
 UNITS = 20

@@ -25,7 +25,6 @@ from transforms.steps.embed.units import UnitEmbedder
 from transforms.store import open_store
 from transforms.store.shards.units import UnitStore
 
-pytestmark = pytest.mark.usefixtures("one_model")
 SPEC = "budget:tokens=12"
 CUT = ("--chunks", SPEC, "--id-column", "id")
 BOTH = pytest.mark.parametrize("partition", ["file", "content"])

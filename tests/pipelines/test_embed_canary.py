@@ -25,6 +25,11 @@ from transforms.steps.embed import load_encoder
 from transforms.steps.options.job import EmbedJob
 
 
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 @pytest.fixture
 def glob(inputs: Path) -> Path:
     """Ten rows in each of two files, and the glob that names them."""

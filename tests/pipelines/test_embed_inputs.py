@@ -181,23 +181,9 @@ def test_parquet_without_another_named_column(embed: Run, inputs: Path, option: 
     embed(path, option, "n").failed(2, path, "no column n", option)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([1, 2]),
-        pa.array([1.5, None]),
-        pa.array([["a"], ["b"]]),
-        pa.array([{"a": "x"}, {"a": "y"}]),
-        pa.array([b"a", b"b"]),
-        pa.array([None, None], pa.null()),
-    ],
-    ids=lambda values: str(values.type).split("<")[0],
-)
-def test_a_text_column_of_another_type(
-    embed: Run, inputs: Path, store: Path, values: pa.Array
-) -> None:
-    path = write_parquet(inputs / "a.parquet", values)
-    embed(path).failed(2, path, f"column text is {values.type}".split("<")[0], "--text-column")
+def test_a_text_column_of_another_type(embed: Run, inputs: Path, store: Path) -> None:
+    path = write_parquet(inputs / "a.parquet", pa.array([1, 2]))
+    embed(path).failed(2, path, "column text is int64", "--text-column")
     assert manifest_of(store) is None
 
 
@@ -278,15 +264,9 @@ def test_parquet_with_a_damaged_page_stops_the_run(embed: Run, inputs: Path, sto
 # --- text
 
 
-@pytest.mark.parametrize(
-    ("suffix", "cut"), [*((suffix, 0.5) for suffix in COMPRESSORS), (".gz", -1), (".zst", -1)]
-)
-def test_truncated_compressed_text(
-    embed: Run, inputs: Path, store: Path, suffix: str, cut: float
-) -> None:
-    path = write_lines(inputs / f"a.txt{suffix}", sentences(300))
-    data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * cut) if cut > 0 else int(cut)])
+def test_truncated_compressed_text(embed: Run, inputs: Path, store: Path) -> None:
+    path = write_lines(inputs / "a.txt.gz", sentences(300))
+    path.write_bytes(path.read_bytes()[:-1])
     embed(path).failed(1, path, "cut short or corrupt", "replace it")
     assert manifest_of(store) is None
 

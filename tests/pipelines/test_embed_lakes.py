@@ -10,7 +10,6 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, ids_of, manifest_of, write_lines
 from helpers.lakes import iceberg_catalog, rows
 
-pytestmark = pytest.mark.usefixtures("one_model")
 OPTIONS = ("--id-column", "id", "--keep-columns", "size", "--max-deletes", "1")
 TABLE = "iceberg:lake.shop.docs"
 

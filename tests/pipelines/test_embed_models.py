@@ -25,6 +25,12 @@ from safetensors.torch import load_file, save_file
 
 from transforms.store.entries import RememberedOptions
 
+
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 ALL = ("--max-rejects", 1)
 
 

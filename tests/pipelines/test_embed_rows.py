@@ -134,12 +134,8 @@ def test_only_newlines_are_blank_rows(embed: Run, inputs: Path, store: Path) -> 
     assert manifest_of(store)["shards"][0]["path"] is None
 
 
-@pytest.mark.parametrize("suffix", ["txt", "jsonl", "txt.gz"])
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16_text_is_named_as_such(
-    embed: Run, inputs: Path, store: Path, suffix: str, encoding: str
-) -> None:
-    path = write_bytes(inputs / f"a.{suffix}", "\ufeffone\ntwo\n".encode(encoding))
+def test_utf16_text_is_named_as_such(embed: Run, inputs: Path, store: Path) -> None:
+    path = write_bytes(inputs / "a.txt", "\ufeffone\ntwo\n".encode("utf-16-le"))
     embed(path, *ALL).failed(1, path, "UTF-16", "convert it to UTF-8")
     embed(path, *ALL, "--limit", 1).failed(1, path, "UTF-16")
     assert manifest_of(store) is None

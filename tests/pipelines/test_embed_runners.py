@@ -17,6 +17,11 @@ from helpers.corpora import (
 )
 
 
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 @pytest.fixture
 def glob(inputs: Path) -> Path:
     """Text and Parquet, several units each, with copies of texts and ids and a rejected row."""

@@ -105,7 +105,7 @@ def _full_after(patch: pytest.MonkeyPatch, writes: int) -> None:
     patch.setattr(LocalStorage, "_write_temporary", write)
 
 
-@pytest.mark.parametrize("writes", [0, 1, 3, 6, 12, 13, 14])
+@pytest.mark.parametrize("writes", [0, 3, 12, 14])
 def test_a_disk_that_fills_up_costs_the_run_and_no_finished_unit(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
@@ -228,30 +228,12 @@ def test_the_lease_of_a_dead_writer_is_taken_over(
     assert not (store / "lease.json").exists()
 
 
-WHOLE = {
-    "run": "r",
-    "host": socket.gethostname(),
-    "pid": 1,
-    "runner": "x",
-    "job": "j",
-    "renewed": 0.0,
-}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"[]", b"\xff\xfe", b'{"run": "r"}']
-    + [
-        json.dumps({**WHOLE, **change}).encode()
-        for change in ({"pid": "x"}, {"renewed": "y"}, {"pid": -1})
-    ],
-)
 def test_a_lease_that_cannot_be_read_is_nobodys(
-    embed: Run, glob: Path, store: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+    embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
     store.mkdir()
-    (store / "lease.json").write_bytes(content)
+    (store / "lease.json").write_bytes(b'{"run": "r"}')
     embed(glob, *ALL).ok()
     assert not (store / "lease.json").exists()
 
@@ -367,8 +349,7 @@ def _flip(path: Path, at: float) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("sidecar_too", [False, True])
-@pytest.mark.parametrize("at", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(("at", "sidecar_too"), [(0.0, False), (0.9, False), (0.5, True)])
 def test_a_damaged_shard_is_made_again_and_no_other(
     embed: Run, unfinished: Path, store: Path, at: float, sidecar_too: bool
 ) -> None:

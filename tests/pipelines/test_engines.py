@@ -27,6 +27,11 @@ from pipelines.common import engines
 from transforms.base.errors import OptionError
 
 
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 @pytest.fixture
 def glob(inputs: Path) -> Path:
     """A file of ten rows."""

@@ -24,6 +24,12 @@ from transforms.steps.options.resolve import resolve
 from transforms.store.runs.run_ids import new_run
 from transforms.store.shards import writing
 
+
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 UNITS = ("--unit-tokens", 60)
 
 

@@ -9,6 +9,12 @@ from apache_beam.utils import shared
 
 import sentence_beam as sb
 
+
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 RUNS, WARM = 100, 40
 GROWTH = 5_000_000  # bytes, over the runs after the warm ones
 

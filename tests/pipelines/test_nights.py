@@ -83,8 +83,7 @@ def run_nights(
 
 @PARTITIONS
 @pytest.mark.parametrize("ids", [OWN_IDS, ()], ids=["own ids", "ids of files"])
-@pytest.mark.usefixtures("one_model")
-@quick(examples=4)
+@quick(examples=2)
 @given(seed=SEEDS, nights=NIGHTS)
 def test_any_nights_end_like_one_run_from_nothing(
     run: Run,
@@ -102,7 +101,6 @@ def test_any_nights_end_like_one_run_from_nothing(
 @pytest.mark.timeout(3600)
 @PARTITIONS
 @pytest.mark.parametrize("ids", [OWN_IDS, ()], ids=["own ids", "ids of files"])
-@pytest.mark.usefixtures("one_model")
 @quick(examples=60)
 @given(seed=SEEDS, nights=LONG)
 def test_many_nights_end_like_one_run_from_nothing(

@@ -10,7 +10,6 @@ from helpers.corpora import sentences, write_parquet
 
 from sentence_beam import open_store
 
-pytestmark = pytest.mark.usefixtures("one_model")
 Piece = tuple[str, int]
 
 

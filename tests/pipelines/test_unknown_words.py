@@ -7,6 +7,12 @@ from helpers.commands import Run
 from helpers.corpora import check_ledger, manifest_of, sentences, write_lines
 from helpers.few_words import mind_unknown_words
 
+
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 THAI = [f"ค{n}" for n in range(12)]  # one token each, which is the same for all
 
 

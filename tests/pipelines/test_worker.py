@@ -19,6 +19,11 @@ from google.protobuf import text_format
 from pipelines import worker
 
 
+@pytest.fixture(autouse=True)
+def _kept_models() -> None:
+    """Every run loads its model: it is part of what is tested."""
+
+
 class Provision(service.ProvisionServiceServicer):
     """An engine that knows one worker."""
 
