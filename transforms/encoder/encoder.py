@@ -73,7 +73,7 @@ class Encoder:
         machine: Machine,
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
-        routes: Routes | None = None,
+        routes: "Routes[Encoder] | None" = None,
     ) -> None:
         self.space = space
         self._routes = routes

@@ -119,6 +119,7 @@ def _copy_model(export: Export, folder: Path) -> None:
 def _describe(export: Export, folder: Path) -> Exported:
     space = export.space
     parts = enumerate(parse_pooler(export.pooler).parts)
+    calibration = CALIBRATION if export.calibration else None
     pooler = PoolerSpec(tuple(_with_table(part, folder, number) for number, part in parts))
     return Exported(
         model=MODEL,
@@ -128,7 +129,7 @@ def _describe(export: Export, folder: Path) -> Exported:
         normalize=space.normalize,
         truncate_dim=space.truncate_dim,
         dtype=space.dtype,
-        calibration=CALIBRATION if export.calibration else None,
+        calibration=calibration,
     )
 
 

@@ -36,7 +36,8 @@ def load_replica(
 
     Raises OptionError if its files are damaged, UnfitModelError if it cannot run so.
     """
-    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+    context = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with context:
         model = load_model(files, space.dtype, device)
         layers: tuple[StLayer, ...] = ()
         if "then" in space.pooler:

@@ -163,7 +163,9 @@ def _addend(part: Tensor, head: int) -> Tensor:
 
     A boolean mask is True for tokens that are seen.
     """
-    part = part[:, head if part.shape[1] > 1 else 0]
+    if part.shape[1] == 1:  # shared by all heads
+        head = 0
+    part = part[:, head]
     if part.dtype != torch.bool:
         return part.float()
     return torch.zeros(part.shape, device=part.device).masked_fill(~part, -torch.inf)

@@ -2,25 +2,24 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from transforms.base.errors import OptionError
 from transforms.space.st_modules import DOCUMENT, QUERY, StModules
 
-if TYPE_CHECKING:
-    from transforms.encoder.encoder import Encoder
+Loaded = TypeVar("Loaded")
 
 
-class Routes:
+class Routes(Generic[Loaded]):
     """The encoders of a model's other routes; `load` makes one when it is first needed."""
 
-    def __init__(self, modules: StModules, load: "Callable[..., Encoder]") -> None:
+    def __init__(self, modules: StModules, load: Callable[..., Loaded]) -> None:
         self._modules = modules
         self._load = load
-        self._loaded: dict[str, Encoder] = {}
+        self._loaded: dict[str, Loaded] = {}
         self._loading = threading.Lock()
 
-    def other(self, route: str) -> "Encoder | None":
+    def other(self, route: str) -> Loaded | None:
         """Return the encoder of a route; None if it is the one that is loaded already.
 
         Raises OptionError for a route that the model does not have.
