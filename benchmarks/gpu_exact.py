@@ -135,11 +135,11 @@ def _family(family: str, folder: str, texts: list[str], device: str) -> Finding:
     theirs = _spread(
         Encoder.load(folder, pooler="mean", dtype="bfloat16", device="cpu").encode(texts), exact
     )
-    packed = encoder._together is BatchSharing.PACKED
+    packed = encoder.together is BatchSharing.PACKED
     how = (
         "without padding"
         if packed
-        else f"padded: {encoder._alone.forward.objection or 'no kernel'}"
+        else f"padded: {encoder.replicas[0].forward.objection or 'no kernel'}"
     )
     return Finding(
         f"{family}, {how}",

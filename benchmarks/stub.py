@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from transforms.encoder.batches import BatchStats
-from transforms.encoder.encoder import Embedded
+from transforms.encoder.output import Embedded
 from transforms.encoder.tokenize import KnownTokens, Tokenized
 from transforms.pooling import Status
 from transforms.space import Space

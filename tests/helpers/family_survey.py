@@ -92,7 +92,7 @@ def _compare(family: str, folder: Path, expected: np.ndarray, row: bool) -> Verd
         except OptionError as error:
             return Verdict(family, "refused", reason(error, folder))
         worst = max(error_of(vectors, expected) for vectors in several_ways(encoder))
-        sharing = SHARING[encoder._together]
+        sharing = SHARING[encoder.together]
         if worst > TOLERANCE:
             return Verdict(family, "wrong", f"{sharing}, {side}: {worst:.0e}")
     taken, worst = in_one_row(folder, expected) if row else ("", 0.0)
@@ -107,9 +107,9 @@ def in_one_row(folder: Path, expected: np.ndarray) -> tuple[str, float]:
     """
     with patch.object(forward, "kernel_for", lambda _: text_by_text):
         encoder = load(folder)
-    if encoder._together is not BatchSharing.PACKED:
-        return f"{SHARING[encoder._together]}: {encoder._alone.forward.objection}", 0.0
-    return SHARING[encoder._together], max(
+    if encoder.together is not BatchSharing.PACKED:
+        return f"{SHARING[encoder.together]}: {encoder.replicas[0].forward.objection}", 0.0
+    return SHARING[encoder.together], max(
         error_of(vectors, expected) for vectors in several_ways(encoder)
     )
 
@@ -181,7 +181,7 @@ def _narrow(folder: Path, sharing: str) -> str:
     except OptionError:
         return "float32"
     shared = [SHARING[kind] for kind in BatchSharing]  # from all texts to none
-    narrow = SHARING[encoder._together]
+    narrow = SHARING[encoder.together]
     assert shared.index(narrow) >= shared.index(sharing), (
         f"{folder.name}: {narrow} in bfloat16, {sharing} in float32"
     )

@@ -1,13 +1,13 @@
-"""From texts to vectors: loading a model, tokenizing, batching, the forward pass, and what follows
-the pooler.
-"""
+"""From texts to vectors: load a model, tokenize, batch, run the forward pass, pool and finish."""
 
 from transforms.base.imports import uncollected
 
 with uncollected():
     from transforms.encoder.batches import BatchStats, UnitBatches
-    from transforms.encoder.encoder import Embedded, Encoder
-    from transforms.encoder.late import PiecesUnit, Windows
+    from transforms.encoder.encoder import Encoder
+    from transforms.encoder.late import PiecesUnit
+    from transforms.encoder.output import Embedded
     from transforms.encoder.tokenize import Tokenized
+    from transforms.encoder.windows import Windows
 
 __all__ = ["BatchStats", "Embedded", "Encoder", "PiecesUnit", "Tokenized", "UnitBatches", "Windows"]

@@ -1,4 +1,4 @@
-"""Cutting a unit into batches of about equal length under a token budget."""
+"""Cut a unit into batches of texts of about equal length, under a token budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from transforms.encoder.tokenize import Tokenized
 
 @dataclass(frozen=True)
 class BatchStats:
-    """Tokens without and with padding, batches run, and batches halved for want of memory."""
+    """Counts: tokens without and with padding, batches, and batches halved for lack of memory."""
 
     real: int = 0
     padded: int = 0
@@ -34,7 +34,7 @@ class Batch:
 
     `rows` [n] their places in the unit; `ids` [sum of lengths] int64 packed, `lengths` [n] int64,
     `types` as `ids`; `masks` [n] int64 the place of the template's mask in each text. The last
-    `fill` texts are copies of the one before them, there to give the batch its size.
+    `fill` texts are copies of the one before them, which give the batch its size.
     """
 
     rows: np.ndarray
@@ -46,7 +46,7 @@ class Batch:
 
     @cached_property
     def offsets(self) -> np.ndarray:
-        """Where each text's tokens begin, and where the last one's end, [n + 1] int64."""
+        """First token of each text, and the number of tokens, [n + 1] int64."""
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     @property
@@ -55,36 +55,45 @@ class Batch:
         return int(self.lengths[0])
 
     def stats(self, pads: bool) -> BatchStats:
-        """The counts of a run of this batch, by a pass that `pads` texts to the longest or by one
-        that does not.
-        """
-        run, real = len(self.ids), len(self.ids) - self.fill * int(self.lengths[-1])
-        return BatchStats(real, self.width * len(self.rows) if pads else run, 1)
+        """Count this batch for a pass that `pads` texts to the longest, or does not."""
+        run = len(self.ids)
+        real = run - self.fill * int(self.lengths[-1])
+        if pads:
+            run = self.width * len(self.rows)
+        return BatchStats(real, run, 1)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """Two batches: the first (n + 1) // 2 texts, and the others."""
+        """Split into the first (n + 1) // 2 texts and the others."""
         middle = (len(self.rows) + 1) // 2
         return self.part(slice(0, middle)), self.part(slice(middle, None))
 
     def part(self, which: slice) -> "Batch":
-        """The batch of the texts that a slice names, at least one of them."""
+        """Return the batch of the texts in a slice, at least one of them."""
         start, stop, _ = which.indices(len(self.rows))
         tokens = slice(int(self.offsets[start]), int(self.offsets[stop]))
-        types = None if self.types is None else self.types[tokens]
-        masks = None if self.masks is None else self.masks[which]
         fill = max(0, min(stop - start, stop - len(self.rows) + self.fill))
-        return Batch(self.rows[which], self.ids[tokens], self.lengths[which], types, masks, fill)
+        return Batch(
+            rows=self.rows[which],
+            ids=self.ids[tokens],
+            lengths=self.lengths[which],
+            types=_select(self.types, tokens),
+            masks=_select(self.masks, which),
+            fill=fill,
+        )
 
     def filled(self, texts: int) -> "Batch":
-        """The batch with copies of its last text after it, `texts` in all; its texts must be of one
-        length.
-        """
+        """Add copies of the last text, up to `texts` in all; the texts must be of one length."""
         count = len(self.rows)
-        places = np.minimum(np.arange(texts), count - 1)
-        ids = self.ids.reshape(count, -1)[places].ravel()
-        types = None if self.types is None else self.types.reshape(count, -1)[places].ravel()
-        masks = None if self.masks is None else self.masks[places]
-        return Batch(self.rows[places], ids, self.lengths[places], types, masks, texts - count)
+        copied = np.minimum(np.arange(texts), count - 1)
+        tokens = np.arange(len(self.ids)).reshape(count, -1)[copied].ravel()
+        return Batch(
+            rows=self.rows[copied],
+            ids=self.ids[tokens],
+            lengths=self.lengths[copied],
+            types=_select(self.types, tokens),
+            masks=_select(self.masks, copied),
+            fill=texts - count,
+        )
 
 
 @dataclass(frozen=True)
@@ -96,11 +105,10 @@ class UnitBatches:
 
 
 def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iterator[Batch]:
-    """Batches of at most `budget` tokens, padding included (or one text), over all texts that have
-    a token.
+    """Yield batches of at most `budget` tokens, padding included (or one text).
 
-    Longest first, equal lengths in input order: the plan depends on the texts' lengths alone.
-    `equal`: texts of a batch are of one length.
+    Longest first, equal lengths in input order: the plan depends only on the texts' lengths. Texts
+    without a token are in no batch. `equal`: the texts of a batch are of one length.
     """
     whole = _longest_first(tokenized)
     for start, stop in pairwise(cut_rows(whole.lengths, budget, equal)):
@@ -108,11 +116,10 @@ def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iter
 
 
 def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
-    """Batches whose shape depends on the length of their texts alone, whatever other texts there
-    are.
+    """Yield batches whose shape depends only on the length of their texts.
 
-    All texts of a batch are equally long, and there are `budget // length` of them (at least one),
-    copies of the last making up the number.
+    All texts of a batch are equally long. There are `budget // length` of them (at least one),
+    with copies of the last if necessary.
     """
     whole = _longest_first(tokenized)
     bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
@@ -127,27 +134,31 @@ def _longest_first(tokenized: Tokenized) -> Batch:
     order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]
     tokens = _gather(tokenized.offsets[order], lengths[order])
-    types = None if tokenized.types is None else tokenized.types[tokens].astype(np.int64)
-    masks = None if tokenized.masks is None else tokenized.masks[order]
-    return Batch(order, tokenized.ids[tokens].astype(np.int64), lengths[order], types, masks)
+    types = _select(tokenized.types, tokens)
+    if types is not None:
+        types = types.astype(np.int64)
+    ids = tokenized.ids[tokens].astype(np.int64)
+    return Batch(order, ids, lengths[order], types, _select(tokenized.masks, order))
 
 
 def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]:
-    """Bounds of batches of rows sorted longest first: the first row of every batch, and the number
-    of rows.
-    """
-    ends = (
-        np.append(np.flatnonzero(np.diff(lengths)) + 1, len(lengths)) if equal else [len(lengths)]
-    )
+    """Return the first row of each batch, and the number of rows; rows are longest first."""
+    ends = [len(lengths)]
+    if equal:
+        ends = [*(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
     cuts = [0]
     for end in ends:
         while cuts[-1] < end:
             start = cuts[-1]
-            cuts.append(min(int(end), start + max(1, budget // int(lengths[start]))))
+            cuts.append(min(end, start + max(1, budget // int(lengths[start]))))
     return cuts
 
 
+def _select(values: np.ndarray | None, which: slice | np.ndarray) -> np.ndarray | None:
+    return None if values is None else values[which]
+
+
 def _gather(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The places start, start + 1, ... of every row's tokens, one row after the other; int64."""
+    """Return the places start, start + 1, ... of every row's tokens, row after row; int64."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))

@@ -1,4 +1,4 @@
-"""The BERT family's weights, as the passes without padding read them, and what these passes share.
+"""The BERT family's weights and blocks, for the passes without padding.
 
 On a CPU the weights of linear layers are laid out once for the processor's matrix kernels.
 """
@@ -23,12 +23,11 @@ ROWS_HINT = 512
 
 @dataclass(frozen=True)
 class PackedLinear:
-    """A linear layer, x -> x weight' + bias; `packed`: the weight in oneDNN's layout, None where
-    torch has none.
+    """A linear layer, x -> x weight' + bias.
 
-    Laying the weight out again for every product costs a tenth of it, and the activation goes into
-    the same pass over the output. Kernels are compiled for each shape and kept, so that callers
-    should use few numbers of rows.
+    `packed` is the weight in oneDNN's layout, None if torch cannot make it. Laying the weight out
+    for every product would cost a tenth of the product; the activation is part of the same pass
+    over the output. Kernels are compiled for each shape and kept: use few numbers of rows.
     """
 
     weight: Tensor
@@ -37,9 +36,7 @@ class PackedLinear:
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "PackedLinear":
-        """The weights of one layer, or of several that read the same input, their outputs side by
-        side.
-        """
+        """Join layers that read the same input; the outputs are side by side."""
         return cls.pack(
             torch.cat([layer.weight for layer in layers]),
             torch.cat([layer.bias for layer in layers]),
@@ -47,25 +44,23 @@ class PackedLinear:
 
     @classmethod
     def pack(cls, weight: Tensor, bias: Tensor) -> "PackedLinear":
-        """The layer with this weight [out, in] and bias [out]."""
+        """Lay out a weight [out, in] and bias [out]."""
         weight = weight.contiguous()
         return cls(weight, bias.contiguous(), _pack(weight))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The layer's output [n, out] for `x` [n, in], in its dtype."""
+        """Return the layer's output [n, out] for `x` [n, in], in its dtype."""
         return self._run(x, "none")
 
     def gelu(self, x: Tensor) -> Tensor:
-        """The exact GELU of the layer's output, [n, out]."""
-        return (
-            F.gelu(F.linear(x, self.weight, self.bias))
-            if self.packed is None
-            else self._run(x, "gelu")
-        )
+        """Return the exact GELU of the layer's output, [n, out]."""
+        if self.packed is None:
+            return F.gelu(F.linear(x, self.weight, self.bias))
+        return self._run(x, "gelu")
 
     def add(self, x: Tensor, residual: Tensor) -> Tensor:
-        """The layer's output plus `residual`, both [n, out]."""
-        # as a step of the kernel's own this takes longer
+        """Return the layer's output plus `residual`, both [n, out]."""
+        # adding inside the kernel takes longer
         return self._run(x, "none").add_(residual)
 
     def _run(self, x: Tensor, activation: str) -> Tensor:
@@ -75,22 +70,23 @@ class PackedLinear:
 
 
 def _pack(weight: Tensor) -> Tensor | None:
-    """The weight in oneDNN's layout, by the operators that torch's compiler emits for a CPU.
+    """Return the weight in oneDNN's layout, None if torch or the processor has no kernels for it.
 
-    None without them, and for a type that this processor has no kernels for.
+    It uses the operators that torch's compiler emits for a CPU.
     """
-    if weight.device.type != "cpu":
-        return None
-    if (
-        weight.dtype not in (torch.float32, torch.bfloat16)
-        or not torch.backends.mkldnn.is_available()
-    ):
-        return None
-    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        return None
-    if weight.dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if not _has_kernels(weight):
         return None
     return torch.ops.mkldnn._reorder_linear_weight(weight, ROWS_HINT)
+
+
+def _has_kernels(weight: Tensor) -> bool:
+    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.bfloat16):
+        return False
+    if not torch.backends.mkldnn.is_available():
+        return False
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return False
+    return weight.dtype == torch.float32 or torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 @dataclass(frozen=True)
@@ -107,9 +103,7 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class HeadWeights:
-    """The query and key weights of one attention head, each H -> H / heads; `below`: the layer that
-    they read.
-    """
+    """The query and key weights of one attention head, H -> H / heads, which read layer `below`."""
 
     below: int
     query: PackedLinear
@@ -117,9 +111,7 @@ class HeadWeights:
 
 
 class BertWeights:
-    """The weights of a model as far as `needs` asks: its embeddings, the blocks up to the deepest
-    one, the heads.
-    """
+    """The weights that `needs` names: embeddings, heads, and the blocks up to the deepest one."""
 
     def __init__(self, model: Any, needs: Needs) -> None:
         self.heads: int = model.config.num_attention_heads
@@ -136,14 +128,12 @@ class BertWeights:
         self._probes = {
             (block, head): _read_head(model, block, head) for block, head in needs.heads
         }
-        self._padding_id = (
-            None if model.config.model_type in ("bert", "electra") else self._embeddings.padding_idx
-        )
+        self._padding_id = None
+        if model.config.model_type not in ("bert", "electra"):
+            self._padding_id = self._embeddings.padding_idx
 
     def embed(self, batch: Batch) -> Tensor:
-        """The states [N, H] that enter the first block: words, positions and token types
-        embedded.
-        """
+        """Return the states [N, H] that enter the first block."""
         types = np.zeros_like(batch.ids) if batch.types is None else batch.types
         inputs = {
             "input_ids": batch.ids,
@@ -160,30 +150,33 @@ class BertWeights:
         run_block: Callable[[BlockWeights, Tensor], Tensor],
         own_attention: Callable[[HeadWeights, Tensor], Tensor],
     ) -> LayerStates:
-        """The needed layers and heads of the first `tokens` rows, after the blocks have run over
-        `state` [N, H].
+        """Run the blocks over `state` [N, H]; return the needed layers and heads.
+
+        Only the first `tokens` rows are returned, the others are padding.
         """
-        found = LayerStates()
+        needed = LayerStates()
         for layer in range(len(self._blocks) + 1):
-            state = run_block(self._blocks[layer - 1], state) if layer else state
+            if layer:
+                state = run_block(self._blocks[layer - 1], state)
             if layer in self._wanted:
-                found.layers[layer] = state[:tokens]
+                needed.layers[layer] = state[:tokens]
             for name, head in self._probes.items():
                 if head.below == layer:
-                    found.heads[name] = own_attention(head, state)[:tokens]
-        return found
+                    needed.heads[name] = own_attention(head, state)[:tokens]
+        return needed
 
     def after_attention(self, block: BlockWeights, mixed: Tensor, state: Tensor) -> Tensor:
-        """The block's output [N, H] from its attention's output `mixed` and its input `state`, both
-        [N, H].
-        """
+        """Return the block's output from its attention's `mixed` and its input `state`, [N, H]."""
         middle = _normed(block.out_norm, block.out.add(mixed, state))
-        raised = block.up.gelu(middle) if self._gelu else self._activate(block.up(middle))
+        if self._gelu:
+            raised = block.up.gelu(middle)
+        else:
+            raised = self._activate(block.up(middle))
         return _normed(block.down_norm, block.down.add(raised, middle))
 
 
 def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    """The layer norm of `x` [N, H]."""
+    """Return the layer norm of `x` [N, H]."""
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
@@ -191,10 +184,8 @@ def _read_head(model: Any, block: int, head: int) -> HeadWeights:
     attention = model.encoder.layer[block - 1].attention.self
     size = attention.query.weight.shape[0] // model.config.num_attention_heads
     rows = slice((head - 1) * size, head * size)
-    query, key = (
-        PackedLinear.pack(part.weight[rows], part.bias[rows])
-        for part in (attention.query, attention.key)
-    )
+    query = PackedLinear.pack(attention.query.weight[rows], attention.query.bias[rows])
+    key = PackedLinear.pack(attention.key.weight[rows], attention.key.bias[rows])
     return HeadWeights(block - 1, query, key)
 
 
@@ -211,8 +202,9 @@ def _read_block(layer: Any) -> BlockWeights:
 
 
 def text_positions(batch: Batch, padding_id: int | None) -> np.ndarray:
-    """Position ids of all tokens [N]; RoBERTa counts from its padding id, and leaves padding tokens
-    in a text out.
+    """Return the position ids of all tokens [N].
+
+    RoBERTa counts from its padding id, and does not count padding tokens in a text.
     """
     starts = np.repeat(batch.offsets[:-1], batch.lengths)
     if padding_id is None:

@@ -3,8 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from time import perf_counter
@@ -19,68 +18,51 @@ from transforms.base.errors import OptionError, UnfitModelError
 from transforms.base.python_names import parameters_of, python_names
 from transforms.base.values import StrPath
 from transforms.calibration import Calibration, check_space, load_calibration
-from transforms.encoder.batches import Batch, BatchStats, UnitBatches, plan_alike, plan_batches
+from transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
 from transforms.encoder.devices import (
     Devices,
     PassedBatch,
     Passing,
     PooledUnit,
-    passed,
+    pass_through,
     pooled_unit,
     resolve_devices,
 )
-from transforms.encoder.forward import Forward
-from transforms.encoder.late import PiecesUnit, Windows, make_windows, plan_pieces
-from transforms.encoder.load import load_layers, load_model, load_tables
-from transforms.encoder.output import finish, weighted_means
+from transforms.encoder.late import PiecesUnit, plan_pieces
+from transforms.encoder.load import load_tables
+from transforms.encoder.load_replica import load_replica
+from transforms.encoder.output import Embedded, finish, weighted_means
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import (
     PooledBatch,
     Replica,
     States,
-    load_pooler,
     spread,
     tokens_per_alike_batch,
     tokens_per_batch,
 )
+from transforms.encoder.routes import Routes
 from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
+from transforms.encoder.windows import Windows, make_windows
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.spec import parse_pooler
-from transforms.space.st_modules import DOCUMENT, QUERY, StModules
+from transforms.space.st_modules import DOCUMENT
 
 Progress = Callable[[int, int], None]
 # batches of windows whose token states are in memory together
 _WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """What an encoder makes of `B` texts, in input order.
-
-    `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled`
-    [B, P] float32, None where it is `vectors` (not normalised) or `vectors * norms`; `status` [B]
-    uint8 (see `pooling.Status`); `stats`. `seconds` is how long the devices computed, `idle` how
-    many they had had nothing to do when these texts came.
-    """
-
-    vectors: np.ndarray
-    norms: np.ndarray
-    pooled: np.ndarray | None
-    status: np.ndarray
-    stats: BatchStats
-    seconds: float = 0.0
-    idle: float = 0.0
-
-
 class Encoder:
     """A loaded model with its pooler and calibration; threads may share it.
 
-    What `encode` does in one go are steps that threads may take side by side, for one list of texts
-    after the other: `tokenize`, `plan`, `start`, which waits for nothing, and `finish`.
+    The steps of `encode` are methods of their own, which threads may run in parallel for successive
+    lists of texts: `tokenize`, `plan`, `start` (which waits for nothing) and `finish`.
+    `replicas` are the copies of the model, one a device.
     """
 
     def __init__(
@@ -91,33 +73,32 @@ class Encoder:
         machine: Machine,
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
-        routes: "Routes | None" = None,
+        routes: "Routes[Encoder] | None" = None,
     ) -> None:
         self.space = space
         self._routes = routes
         self._calibration = calibration
         self.device = devices[0]
-        self._tokenizer = TextTokenizer(
-            files, space.prompt, space.max_tokens, space.pooler["parts"][0]
-        )
-        replicas = [self._replica(files, device, tables or {}) for device in devices]
-        self._pooler = replicas[0].pooler
-        self._together = replicas[0].forward.together
+        pooler = space.pooler["parts"][0]
+        self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, pooler)
+        self.replicas = [
+            load_replica(files, space, self._tokenizer, tables or {}, device) for device in devices
+        ]
         self.deterministic = machine.deterministic
-        asked = machine.tokens_per_batch
+        requested = machine.tokens_per_batch
         if machine.deterministic:
-            self.tokens_per_batch = tokens_per_alike_batch(asked, replicas[0], files.family)
+            first = self.replicas[0]
+            self.tokens_per_batch = tokens_per_alike_batch(requested, first, files.family)
         else:
-            self.tokens_per_batch = tokens_per_batch(asked, replicas)
-        self._replicas, self._alone = replicas, replicas[0]
-        on_cores = len(replicas) == 1 and self.device.type == "cpu"
+            self.tokens_per_batch = tokens_per_batch(requested, self.replicas)
+        on_cores = len(self.replicas) == 1 and self.device.type == "cpu"
         self._cores = Cores()
-        self._spreads = on_cores and asked is None
-        self._devices = None if on_cores else Devices(replicas)
-        # of a CPU: documents in windows, one unit after the other
+        self._spreads = on_cores and requested is None
+        self._devices = None if on_cores else Devices(self.replicas)
+        # on a CPU: documents in windows, one unit after the other
         self._late = ThreadPoolExecutor(1, "late")
         self._one_at_a_time = threading.RLock()
-        self._ended = 0.0  # when (perf_counter) the devices were through with what they had
+        self._ended = 0.0  # time (perf_counter) at which the devices had finished their work
 
     @classmethod
     @python_names(parameters_of(Recipe, Machine))
@@ -139,34 +120,36 @@ class Encoder:
         deterministic: bool = False,
         route: str = DOCUMENT,
     ) -> "Encoder":
-        """An encoder for `minilm`, a local directory or a hub id.
+        """Load an encoder: `minilm`, a local directory or a hub id.
 
-        `pooler` auto: the model's own modules, mean where it has none; `dtype` auto: what the
-        device computes natively and the model can; `normalize` None: what the modules say for auto,
-        True for every other pooler; `calibration` a folder that `fit` made, or what was read from
-        one, "" for none, also where an export has one. It must have been fitted on vectors pooled
-        as these are, but for the prompt, since queries may have one of their own. `deterministic`:
-        a text's vector is the same to the bit whatever its neighbours and the number of threads. A
-        folder that `export` made has its own values for what is not given. `route`: the way of
-        texts that are given none, in a model that has several. Raises `OptionError` for options or
-        files that do not work.
+        `pooler` auto: the model's own modules, mean if it has none. `dtype` auto: the device's
+        native one, if the model can run in it. `normalize` None: as the modules have it for pooler
+        auto, True for every other pooler. `calibration`: a folder that `fit` made or a Calibration,
+        "" for none even if an export has one; it must have been fitted on vectors of this space,
+        except for the prompt, because queries may have their own. `deterministic`: a text's vector
+        has the same bits beside any texts and with any number of threads. `route`: the default
+        route of texts in a model that has several. A folder that `export` made has its own values
+        for parameters that are not given. Raises `OptionError` for options or files that do not
+        work.
         """
-        fitted = calibration if isinstance(calibration, Calibration) else None
-        folder = "" if isinstance(calibration, Calibration) else calibration
-        said: dict[str, Any] = {
+        fitted = None
+        if isinstance(calibration, Calibration):
+            fitted = calibration
+            calibration = ""
+        options: dict[str, Any] = {
             "model": model,
             "revision": revision,
             "pooler": pooler,
             "dtype": dtype,
-        }
-        said |= {
             "prompt": prompt,
             "prompt_name": prompt_name,
             "max_tokens": max_tokens,
             "normalize": normalize,
+            "truncate_dim": truncate_dim,
+            "calibration": calibration,
         }
-        recipe = Recipe.of({**said, "truncate_dim": truncate_dim, "calibration": folder})
-        return cls.of(recipe, Machine(device, tokens_per_batch, deterministic), fitted, route)
+        machine = Machine(device, tokens_per_batch, deterministic)
+        return cls.of(Recipe.of(options), machine, fitted, route)
 
     @classmethod
     def of(
@@ -176,61 +159,62 @@ class Encoder:
         calibration: Calibration | None = None,
         route: str = DOCUMENT,
     ) -> "Encoder":
-        """The encoder of a recipe, its calibration read from its folder where none is given; raises
-        as `load` does.
+        """Load the encoder of a recipe, whose folder has the calibration if none is given.
+
+        Raises as `load` does.
         """
         machine = machine or Machine()
-        places, files = resolve_devices(machine.device), recipe.files(route)
+        devices = resolve_devices(machine.device)
+        files = recipe.files(route)
         routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
-        said = recipe.as_exported(files)
-        fitted = (
-            load_calibration(said.calibration)
-            if said.calibration and calibration is None
-            else calibration
-        )
-        tables = load_tables(parse_pooler(said.pooler))
+        exported = recipe.as_exported(files)
+        fitted = calibration
+        if exported.calibration and calibration is None:
+            fitted = load_calibration(exported.calibration)
+        tables = load_tables(parse_pooler(exported.pooler))
 
         def make(dtype: str) -> "Encoder":
             digest, width = (fitted.digest, fitted.dim) if fitted else (None, None)
-            space = replace(said, dtype=dtype, precision="float32").space(files, digest, width)
+            space = replace(exported, dtype=dtype, precision="float32").space(files, digest, width)
             if fitted is not None:
                 prompt = fitted.info["fitted_on"]["space"]["prompt"]
                 check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-            return cls(files, space, places, machine, tables, fitted, routes)
+            return cls(files, space, devices, machine, tables, fitted, routes)
 
-        native = resolve_dtype(said.dtype, places[0].type, files.family)
+        native = resolve_dtype(exported.dtype, devices[0].type, files.family)
         try:
             return make(native)
         except UnfitModelError:
-            if said.dtype != "auto" or native == "float32":
+            if exported.dtype != "auto" or native == "float32":
                 raise
         return make("float32")
 
     @property
     def dim(self) -> int:
-        """The width of the final vectors."""
+        """Width of the final vectors."""
         return self.space.dim
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer, which cuts nothing off; special tokens and prompt are not its
-        business.
-        """
+        """The model's tokenizer without truncation; it does not add the prompt."""
         return self._tokenizer.whole
 
     @property
     def room(self) -> int | None:
-        """How many tokens of its own a text may have before it is cut off; None where nothing is
-        cut.
-        """
+        """Most tokens of a text's own that are not cut off; None for any number."""
         return self._tokenizer.room
 
-    def encode(self, texts: str | Sequence[str], route: str | None = None) -> np.ndarray:
-        """The final vectors [n, dim] float32 in input order; of one text that is no list, [dim].
+    @property
+    def together(self) -> BatchSharing:
+        """Which texts may share a batch."""
+        return self.replicas[0].forward.together
 
-        An empty text is its special tokens alone. `route`: `query`, `document` or another way that
-        the model has for texts (sentence-transformers' Router); a model without any takes all texts
-        alike. Raises `OptionError` with the place of an item that is no text or that has no token.
+    def encode(self, texts: str | Sequence[str], route: str | None = None) -> np.ndarray:
+        """Embed texts: final vectors [n, dim] float32 in input order; [dim] for a single string.
+
+        An empty text is its special tokens alone. `route`: `query`, `document` or another route of
+        the model (sentence-transformers' Router); a model without routes treats all texts alike.
+        Raises `OptionError` with the place of an item that is no text or has no token.
         """
         if self._routes is not None and route is not None:
             other = self._routes.other(route)
@@ -247,67 +231,64 @@ class Encoder:
         return self.embed(tokenized).vectors
 
     def tokenize(self, texts: Sequence[str]) -> Tokenized:
-        """The token ids of the texts, packed; may run in another thread beside `embed`.
+        """Tokenize texts into packed ids; may run in another thread beside `embed`.
 
         Raises `OptionError` with the place of an item that is no text.
         """
         return self._tokenizer(texts)
 
     def words(self, tokenized: Tokenized) -> KnownTokens:
-        """The known and unknown tokens of tokenized texts."""
+        """Count the known and unknown tokens of tokenized texts."""
         return self._tokenizer.words(tokenized)
 
     def embed(self, tokenized: Tokenized, progress: Progress | None = None) -> Embedded:
-        """The vectors of tokenized texts, their status and counts.
+        """Embed tokenized texts; return vectors, status and counts.
 
         `progress(rows, real tokens)` is called after every batch, by any thread.
         """
         return self.finish(self.start(self.plan(tokenized), progress))
 
     def plan(self, tokenized: Tokenized) -> UnitBatches:
-        """The batches of tokenized texts."""
+        """Cut tokenized texts into batches."""
         return UnitBatches(len(tokenized.counts), list(self._plan(tokenized)))
 
     def start(self, unit: UnitBatches, progress: Progress | None = None) -> Passing:
-        """Hand the batches over; the devices take them when they are through with what they had
-        before.
+        """Queue the batches; devices take them after their earlier work.
 
-        On a CPU one batch alone runs at once, on all cores.
+        A single batch on a CPU runs at once, on all cores.
         """
         begun = perf_counter()
 
-        def told(batch: Batch) -> None:
+        def report(batch: Batch) -> None:
             if progress is not None:
                 progress(len(batch.rows) - batch.fill, batch.stats(False).real)
 
         if self._devices is not None:
-            through = self._devices.map(Replica.__call__, unit.batches, told)
-            return Passing(unit.rows, through, len(self._replicas), begun)
-        work = partial(_passed, self._alone, told)
+            passed = self._devices.map(Replica.__call__, unit.batches, report)
+            return Passing(unit.rows, passed, len(self.replicas), begun)
+        work = partial(_run_batch, self.replicas[0], report)
         if self._on_many_cores(unit.batches):
-            return Passing(
-                unit.rows, self._cores.map(work, unit.batches), torch.get_num_threads(), begun
-            )
+            passed = self._cores.map(work, unit.batches)
+            return Passing(unit.rows, passed, torch.get_num_threads(), begun)
         with self._one_at_a_time, torch.inference_mode():
             return Passing(unit.rows, iter([work(batch) for batch in unit.batches]), 1, begun)
 
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
-        """The final vectors, once the batches are through."""
+        """Wait for the batches and return the final vectors."""
         unit = pooled_unit(passing, self._pooled_dim())
-        return self._timed(self._finished(unit.vectors, unit.status, unit.stats), passing, unit)
+        return self._finish(unit, passing)
 
     @torch.inference_mode()
     def finish_means(self, passing: Passing, bounds: np.ndarray, tokens: np.ndarray) -> Embedded:
-        """The final vectors of documents from those of their pieces, `bounds[d]` to `bounds[d + 1]`
-        for document `d`.
+        """Wait for pieces and return the final vectors of their documents.
 
-        Pooled vectors are averaged, each weighted by its piece's own `tokens` [n], and only then
-        calibrated and normalised.
+        Document `d` has pieces `bounds[d]` to before `bounds[d + 1]`. Pooled vectors are averaged,
+        weighted by the pieces' `tokens` [n], and only then calibrated and normalised.
         """
         unit = pooled_unit(passing, self._pooled_dim())
         means, status = weighted_means(unit.vectors, unit.status, tokens, bounds)
-        return self._timed(self._finished(means, status, unit.stats), passing, unit)
+        return self._finish(replace(unit, vectors=means, status=status), passing)
 
     def windows(
         self,
@@ -316,23 +297,23 @@ class Encoder:
         window: int | None = None,
         overlap: int | None = None,
     ) -> Windows:
-        """Documents for late chunking, with the spans of their pieces in characters; may run beside
-        `embed_pieces`.
+        """Cut documents into windows for late chunking; may run beside `embed_pieces`.
 
-        `window` most tokens that go through the model at once, special tokens and prompt among them
-        (None: what it takes); `overlap` those that windows of a document share (None: an eighth).
-        Raises `OptionError` for a pooler, a model or numbers that this does not go with.
+        `spans`: the pieces of each document, in characters. `window`: most tokens of a window,
+        special tokens and prompt included (None: the model's limit). `overlap`: tokens that
+        neighbouring windows share (None: an eighth). Raises `OptionError` for a pooler, a model or
+        numbers with which late chunking does not work.
         """
         reads_last = any(part["name"] == "last-token" for part in self.space.pooler["parts"])
-        if reads_last and self._alone.forward.is_causal:
+        if reads_last and self.replicas[0].forward.is_causal:
             raise OptionError(
-                "chunks late: pooler last-token of a causal model reads one token; use chunks"
-                " budget"
+                "chunks late: pooler last-token of a causal model reads one token; "
+                "use chunks budget"
             )
         return make_windows(self._tokenizer, texts, spans, window, overlap)
 
     def embed_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> Embedded:
-        """The vectors of pieces, pooled from the states of their windows' tokens.
+        """Embed pieces: pool the states of their windows' tokens.
 
         `wanted`: places of pieces, ascending, None for all. A piece that is its whole document has
         the vector that `encode` gives.
@@ -340,110 +321,78 @@ class Encoder:
         return self.finish(self.start_pieces(self.plan_pieces(windows, wanted)))
 
     def plan_pieces(self, windows: Windows, wanted: np.ndarray | None = None) -> PiecesUnit:
-        """The work for pieces; `wanted` as for `embed_pieces`."""
-        wanted = np.arange(len(windows.pieces)) if wanted is None else wanted
+        """Plan the work for pieces; `wanted` as for `embed_pieces`."""
+        if wanted is None:
+            wanted = np.arange(len(windows.pieces))
         at_once = _WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
         return plan_pieces(windows, wanted, self._plan, at_once, apart=self._devices is not None)
 
     def start_pieces(self, unit: PiecesUnit) -> Passing:
-        """Hand the pieces over, behind what the devices have; waits for nothing."""
+        """Queue the pieces behind the devices' earlier work; waits for nothing."""
         begun = perf_counter()
         if self._devices is None:
-            through = self._late.submit(self._passed_pieces, unit)
-            return Passing(unit.rows, (future.result() for future in (through,)), 1, begun)
+            future = self._late.submit(self._pass_pieces, unit)
+            return Passing(unit.rows, (each.result() for each in (future,)), 1, begun)
         whole = self.start(unit.whole).passed
-        others = self._devices.map(Replica.pieces, unit.jobs, _untold)
-        return Passing(unit.rows, chain(whole, others), len(self._replicas), begun)
+        others = self._devices.map(Replica.pieces, unit.jobs)
+        return Passing(unit.rows, chain(whole, others), len(self.replicas), begun)
 
-    def _passed_pieces(self, unit: PiecesUnit) -> PassedBatch:
-        """Pieces through a CPU: windows side by side, one a core, where there are several."""
+    def _pass_pieces(self, unit: PiecesUnit) -> PassedBatch:
+        """Pass pieces through a CPU, several windows in parallel, one a core."""
 
-        def each(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
-            return (
-                self._cores.map(work, batches)
-                if self._on_many_cores(batches)
-                else map(work, batches)
-            )
+        def map_batches(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
+            if self._on_many_cores(batches):
+                return self._cores.map(work, batches)
+            return map(work, batches)
 
         def work(unit: PiecesUnit) -> list[PooledBatch]:
-            parts = [part for batch in self.start(unit.whole).passed for part in batch.parts]
-            return [*parts, *(part for job in unit.jobs for part in self._alone.pieces(job, each))]
+            parts: list[PooledBatch] = []
+            for batch in self.start(unit.whole).passed:
+                parts += batch.parts
+            for job in unit.jobs:
+                parts += self.replicas[0].pieces(job, map_batches)
+            return parts
 
         with self._one_at_a_time, torch.inference_mode():
-            return passed(work, unit)
+            return pass_through(work, unit)
 
     def _on_many_cores(self, batches: Sequence[Batch]) -> bool:
         return self.deterministic or len(batches) > 1
 
-    def _timed(self, embedded: Embedded, passing: Passing, unit: PooledUnit) -> Embedded:
-        idle, self._ended = passing.started - self._ended, max(self._ended, unit.ended)
-        return replace(embedded, seconds=unit.seconds, idle=max(0.0, idle))
-
-    def _finished(self, pooled: torch.Tensor, status: torch.Tensor, stats: BatchStats) -> Embedded:
-        final = finish(pooled, self.space, self._calibration)
-        kept = None if final.pooled is None else final.pooled.numpy()
-        status = torch.maximum(status, final.status)  # a row can be lost by the calibration too
-        return Embedded(final.vectors.numpy(), final.norms.numpy(), kept, status.numpy(), stats)
+    def _finish(self, unit: PooledUnit, passing: Passing) -> Embedded:
+        final = finish(unit.vectors, self.space, self._calibration)
+        pooled = None if final.pooled is None else final.pooled.numpy()
+        idle = passing.started - self._ended
+        self._ended = max(self._ended, unit.ended)
+        return Embedded(
+            vectors=final.vectors.numpy(),
+            norms=final.norms.numpy(),
+            pooled=pooled,
+            # the calibration can lose a row too
+            status=torch.maximum(unit.status, final.status).numpy(),
+            stats=unit.stats,
+            seconds=unit.seconds,
+            idle=max(0.0, idle),
+        )
 
     def _plan(self, tokenized: Tokenized) -> Iterator[Batch]:
         if self.deterministic:
             return plan_alike(tokenized, self.tokens_per_batch)
-        if self._together is BatchSharing.ALONE:
+        if self.together is BatchSharing.ALONE:
             return plan_batches(tokenized, 1)
-        budget = (
-            spread(self.tokens_per_batch, len(tokenized.ids))
-            if self._spreads
-            else self.tokens_per_batch
-        )
-        return plan_batches(tokenized, budget, equal=self._together is BatchSharing.EQUAL)
-
-    def _replica(
-        self, files: ModelFiles, device: torch.device, tables: Mapping[str, TokenStatistics]
-    ) -> Replica:
-        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-            model = load_model(files, self.space.dtype, device)
-            layers = load_layers(
-                files.modules.layers if "then" in self.space.pooler else (), device
-            )
-            pooler = load_pooler(files, self.space, self._tokenizer, tables, device)
-            return Replica(
-                device, Forward(files, model, self._tokenizer, pooler.needs), pooler, layers
-            )
+        budget = self.tokens_per_batch
+        if self._spreads:
+            budget = spread(budget, len(tokenized.ids))
+        return plan_batches(tokenized, budget, equal=self.together is BatchSharing.EQUAL)
 
     def _pooled_dim(self) -> int:
-        then = self.space.pooler.get("then")
-        return then[-1]["dim"] if then else self._pooler.dim
+        layers = self.space.pooler.get("then")
+        if layers:
+            return layers[-1]["dim"]
+        return self.replicas[0].pooler.dim
 
 
-def _passed(replica: Replica, told: Callable[[Batch], None], batch: Batch) -> PassedBatch:
-    found = passed(replica, batch)
-    told(batch)
-    return found
-
-
-def _untold(_: object) -> None:
-    """What is done once pieces are handed over."""
-
-
-class Routes:
-    """The encoders of a model's other ways for texts; `load` makes one of a route's name, when it
-    is first needed.
-    """
-
-    def __init__(self, modules: StModules, load: Callable[..., Encoder]) -> None:
-        self._modules, self._load = modules, load
-        self._loaded: dict[str, Encoder] = {}
-        self._loading = threading.Lock()
-
-    def other(self, route: str) -> Encoder | None:
-        """The encoder of a route; None where texts take the one that is loaded already."""
-        if route == self._modules.route or (
-            not self._modules.routes and route in (DOCUMENT, QUERY)
-        ):
-            return None
-        if not self._modules.routes:
-            raise OptionError(f"route {route!r}: this model has none; leave it out")
-        with self._loading:
-            if route not in self._loaded:
-                self._loaded[route] = self._load(route=route)
-            return self._loaded[route]
+def _run_batch(replica: Replica, report: Callable[[Batch], None], batch: Batch) -> PassedBatch:
+    passed = pass_through(replica, batch)
+    report(batch)
+    return passed

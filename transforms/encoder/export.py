@@ -1,6 +1,4 @@
-"""Writing an encoder as a folder that `Encoder.load` reads, and sentence-transformers where it has
-such a pooler.
-"""
+"""Write an encoder as a folder for `Encoder.load`, and for sentence-transformers if possible."""
 
 import json
 import os
@@ -21,7 +19,8 @@ from transforms.space.exported import EXPORTED, Exported
 from transforms.space.spec import PoolerPart
 from transforms.space.st_modules import METRICS, POOLING_MODES, transformer_config
 
-MODEL, CALIBRATION = "model", "calibration"
+MODEL = "model"
+CALIBRATION = "calibration"
 _COPIED = (".json", ".safetensors", ".txt", ".model", ".jinja")
 _ST = "sentence_transformers.models."
 _KINDS = {"dense": "Dense", "layer-norm": "LayerNorm", "normalize": "Normalize"}
@@ -30,11 +29,9 @@ _NAMES = {ours: theirs for theirs, ours in POOLING_MODES.items()}
 
 @dataclass(frozen=True)
 class Export:
-    """The encoder to export: a model's files, the space of its vectors, the pooler's SPEC, and the
-    calibration.
+    """The encoder to export: model files, space, SPEC of the pooler, calibration.
 
-    `query_prompt` is the store's, if it remembers one, `metric` that by which its vectors are
-    compared.
+    `query_prompt` is the store's, if it remembers one; `metric` the one that compares its vectors.
     """
 
     files: ModelFiles
@@ -46,8 +43,9 @@ class Export:
 
 
 def write_export(export: Export, folder: Path) -> str | None:
-    """Write the encoder into an empty local folder; returns why sentence-transformers cannot load
-    it, or None.
+    """Write the encoder into an empty local folder.
+
+    Return why sentence-transformers cannot load it, or None.
     """
     _copy_model(export, folder / MODEL)
     if export.calibration is not None:
@@ -62,79 +60,81 @@ def write_export(export: Export, folder: Path) -> str | None:
 
 
 def why_not_sentence_transformers(export: Export) -> str | None:
-    """The reason for which sentence-transformers cannot make these vectors; None where it can."""
+    """Return why sentence-transformers cannot make these vectors; None if it can."""
     modules = export.files.modules
-    if (
-        modules.routes
-        or modules.static
-        or any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn"))
-    ):
+    has_layers = any(layers in export.space.pooler for layers in ("mix", "tokens", "cnn"))
+    if modules.routes or modules.static or has_layers:
         return (
-            "its modules are more than a transformer and a pooling; the folder in `model` is the"
-            " model's own"
+            "its modules are more than a transformer and a pooling; the folder in `model` is the "
+            "model's own"
         )
     for part in PoolerSpec.from_json(export.space.pooler).parts:
-        options = dict(part.options)
-        ranks = ("counted", "attended") if options.get("count") == "all" else ("attended",)
-        usual = options.get("layer") == "last" and options.get("rank", "attended") in ranks
-        if part.name not in _NAMES or not usual or options["count"] not in ("all", "no-prompt"):
+        if not _is_theirs(part):
             return f"it has no pooler {part}"
-    if (
-        export.calibration is not None
-        and parse_calibration(export.calibration.info["method"]).name not in AFFINE
-    ):
-        return f"it has no calibration {export.calibration.info['method']}"
+    if export.calibration is not None:
+        method = export.calibration.info["method"]
+        if parse_calibration(method).name not in AFFINE:
+            return f"it has no calibration {method}"
     return None
 
 
+def _is_theirs(part: PoolerPart) -> bool:
+    """Return whether sentence-transformers pools as a part of a SPEC does."""
+    options = dict(part.options)
+    ranks = ["attended"]
+    if options.get("count") == "all":
+        ranks.append("counted")
+    if options.get("layer") != "last" or options.get("rank", "attended") not in ranks:
+        return False
+    return part.name in _NAMES and options["count"] in ("all", "no-prompt")
+
+
 def _copy_model(export: Export, folder: Path) -> None:
-    """Copy the model's directory, with float32 and the space's number of tokens in its
-    configuration.
-    """
+    """Copy the model's directory; set float32 and the space's most tokens in its configuration."""
+    # code of the CNN head, for sentence-transformers; nothing here runs it
+    own_code: tuple[str, ...] = ()
+    if export.files.has_cnn_head:
+        own_code = ("modeling_cnn.py",)
 
-    def unwanted(_: str, names: list[str]) -> set[str]:
-        return {
-            name
-            for name in names
-            if "." in name and not name.endswith(_COPIED) and name not in own_code
-        }
+    def is_unwanted(name: str) -> bool:
+        return "." in name and not name.endswith(_COPIED) and name not in own_code
 
-    # of the CNN head, for sentence-transformers; nothing here runs it
-    own_code = ("modeling_cnn.py",) if export.files.has_cnn_head else ()
-
-    shutil.copytree(export.files.root, folder, ignore=unwanted)
-    transformer = folder / export.files.modules.transformer
+    shutil.copytree(
+        export.files.root, folder, ignore=lambda _, names: set(filter(is_unwanted, names))
+    )
     if export.files.modules.static:
         return
+    transformer = folder / export.files.modules.transformer
     _edit(transformer / "config.json", dtype="float32", torch_dtype=None)
     if export.space.max_tokens is not None:
         path = transformer_config(transformer)
-        said = _read(path)
-        limits = {name: {**said[name], "model_max_length": export.space.max_tokens}
-                  for name in ("processor_kwargs", "tokenizer_args") if said.get(name)}  # fmt: skip
+        config = _read(path)
+        limits = {}
+        for name in ("processor_kwargs", "tokenizer_args"):
+            if config.get(name):
+                limits[name] = {**config[name], "model_max_length": export.space.max_tokens}
         _edit(path, max_seq_length=export.space.max_tokens, **limits)
 
 
 def _describe(export: Export, folder: Path) -> Exported:
-    space, parts = export.space, parse_pooler(export.pooler).parts
+    space = export.space
+    parts = enumerate(parse_pooler(export.pooler).parts)
+    calibration = CALIBRATION if export.calibration else None
+    pooler = PoolerSpec(tuple(_with_table(part, folder, number) for number, part in parts))
     return Exported(
         model=MODEL,
-        pooler=str(
-            PoolerSpec(
-                tuple(_with_table(part, folder, number) for number, part in enumerate(parts))
-            )
-        ),
+        pooler=str(pooler),
         prompt=space.prompt,
         max_tokens=space.max_tokens,
         normalize=space.normalize,
         truncate_dim=space.truncate_dim,
         dtype=space.dtype,
-        calibration=CALIBRATION if export.calibration else None,
+        calibration=calibration,
     )
 
 
 def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
-    """The part with its token statistics copied into the folder, and named relative to it."""
+    """Copy a part's token statistics into the folder; name them relative to it."""
     if part.table is None:
         return part
     shutil.copytree(part.table, folder / f"table-{number}")
@@ -142,57 +142,61 @@ def _with_table(part: PoolerPart, folder: Path, number: int) -> PoolerPart:
 
 
 def _write_modules(export: Export, folder: Path) -> None:
-    """Write the modules Transformer, Pooling, the model's own layers, Dense (calibrate, truncate)
-    and Normalize.
+    """Write the modules of sentence-transformers.
+
+    They are Transformer, Pooling, the model's own layers, Dense (calibrate and truncate) and
+    Normalize.
     """
     files = export.files
-    listed: list[dict[str, Any]] = []
+    modules: list[dict[str, Any]] = []
 
     def add(kind: str, path: str) -> None:
-        listed.append(
-            {"idx": len(listed), "name": str(len(listed)), "path": path, "type": _ST + kind}
-        )
+        number = len(modules)
+        modules.append({"idx": number, "name": str(number), "path": path, "type": _ST + kind})
 
     add("Transformer", "/".join(filter(None, (MODEL, files.modules.transformer))))
     add("Pooling", "1_Pooling")
     _write_config(folder / "1_Pooling", _pooling(export))
-    for layer in files.modules.layers if export.space.pooler.get("then") else ():
-        add(_KINDS[layer.kind], f"{MODEL}/{layer.folder.relative_to(files.root)}")
+    if export.space.pooler.get("then"):
+        for layer in files.modules.layers:
+            add(_KINDS[layer.kind], f"{MODEL}/{layer.folder.relative_to(files.root)}")
     if export.calibration is not None or export.space.truncate_dim is not None:
         add("Dense", "calibrated")
         _write_dense(folder / "calibrated", *_dense(export))
     if export.space.normalize:
         add("Normalize", "normalized")
         (folder / "normalized").mkdir()
-    (folder / "modules.json").write_text(_json(listed), encoding="utf-8")
-    (folder / "config_sentence_transformers.json").write_text(
-        _json(_prompts(export)), encoding="utf-8"
-    )
+    _write_json(folder / "modules.json", modules)
+    _write_json(folder / "config_sentence_transformers.json", _prompts(export))
 
 
 def _pooling(export: Export) -> dict[str, Any]:
     parts = PoolerSpec.from_json(export.space.pooler).parts
-    said = {"include_prompt": parts[0].option("count") == "all"}
-    modes = [_NAMES[part.name] for part in parts]
-    return {"embedding_dimension": export.files.hidden, "pooling_mode": modes, **said}
+    return {
+        "embedding_dimension": export.files.hidden,
+        "pooling_mode": [_NAMES[part.name] for part in parts],
+        "include_prompt": parts[0].option("count") == "all",
+    }
 
 
 def _dense(export: Export) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix [p, dim] and offset [dim], float64, that calibrate and truncate a pooled
-    vector.
-    """
-    if export.calibration is None:
-        layers = export.space.pooler.get("then")
-        spec = PoolerSpec.from_json(export.space.pooler)
-        width = (
-            layers[-1]["dim"] if layers else spec.dim(export.files.hidden, export.files.embedding)
-        )
-        matrix, offset = np.eye(width), np.zeros(width)
+    """Return the matrix [p, dim] and offset [dim], float64, that calibrate and truncate vectors."""
+    calibration = export.calibration
+    if calibration is not None:
+        matrix, offset = affine_map(calibration.tensors, calibration.info["input_dim"])
     else:
-        matrix, offset = affine_map(
-            export.calibration.tensors, export.calibration.info["input_dim"]
-        )
+        width = _pooled_width(export)
+        matrix = np.eye(width)
+        offset = np.zeros(width)
     return matrix[:, : export.space.dim], offset[: export.space.dim]
+
+
+def _pooled_width(export: Export) -> int:
+    layers = export.space.pooler.get("then")
+    if layers:
+        return layers[-1]["dim"]
+    spec = PoolerSpec.from_json(export.space.pooler)
+    return spec.dim(export.files.hidden, export.files.embedding)
 
 
 def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
@@ -204,8 +208,9 @@ def _write_dense(folder: Path, matrix: np.ndarray, offset: np.ndarray) -> None:
 
 
 def _prompts(export: Export) -> dict[str, Any]:
-    """The model's prompts, with the one that the store's rows had as the default."""
-    prompts, prompt = dict(export.files.modules.prompts), export.space.prompt
+    """Return the model's prompts; the default is the prompt of the store's rows."""
+    prompts = dict(export.files.modules.prompts)
+    prompt = export.space.prompt
     default = None
     if prompt:
         default = next((name for name, text in prompts.items() if text == prompt), "document")
@@ -216,23 +221,28 @@ def _prompts(export: Export) -> dict[str, Any]:
     return {"prompts": prompts, "default_prompt_name": default, "similarity_fn_name": similarity}
 
 
-def _write_config(folder: Path, said: Mapping[str, Any]) -> None:
+def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
     folder.mkdir()
-    (folder / "config.json").write_text(_json(said), encoding="utf-8")
+    _write_json(folder / "config.json", config)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    return {}
 
 
 def _edit(path: Path, **changes: Any) -> None:
     """Change keys of a JSON file, which may be missing; the value None removes a key."""
-    gone = {key for key, value in changes.items() if value is None}
-    said = {key: value for key, value in {**_read(path), **changes}.items() if key not in gone}
+    config = {**_read(path), **changes}
+    for key, value in changes.items():
+        if value is None:
+            del config[key]
     if path.is_file():
         os.chmod(path, 0o644)  # packages are installed read-only
-    path.write_text(_json(said), encoding="utf-8")
+    _write_json(path, config)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+def _write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    path.write_text(f"{text}\n", encoding="utf-8")

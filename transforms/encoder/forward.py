@@ -1,6 +1,4 @@
-"""The forward pass: a batch of token ids -> packed token states of what a pooler needs -> pooled
-vectors.
-"""
+"""The forward pass: from a batch of token ids to the packed token states that a pooler needs."""
 
 import logging
 from collections.abc import Callable
@@ -29,15 +27,16 @@ from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
 _LOGGER = logging.getLogger(__name__)
-_LONGEST = 512  # tokens that a text has, where there is no limit, as far as memory is concerned
+_LONGEST = 512  # assumed tokens of a text, to estimate memory, if the model has no limit
 
 
 class Forward:
-    """A model's forward pass as far as a pooler needs it; its results are packed token states.
+    """A model's forward pass up to the layers that a pooler needs.
 
-    `together`: which texts may share a batch; `objection`: what spoke against a pass without
-    padding, where one was tried; `token_bytes`: about how much memory each token takes. Raises
-    `UnfitModelError` where the model cannot run, or not twice alike.
+    `runner`: the pass over the blocks, None if no layer is needed; `together`: which texts may
+    share a batch; `objection`: why a pass without padding was rejected, if one was tried;
+    `token_bytes`: about the memory of a token. Raises `UnfitModelError` if the model cannot run, or
+    differs from one pass to the next.
     """
 
     def __init__(
@@ -55,76 +54,82 @@ class Forward:
         self._head = pooler_head(model) if needs.pooler_head else None
         self._plain = tokenizer.plain_ids(embedding_rows(model))
         self._needed = max(needs.layers, default=0)
-        self._runner: Runner | None = None
+        self.runner: Runner | None = None
         self.token_bytes = token_bytes(files, model, needs, tokenizer.limit or _LONGEST)
-        self.together, self.objection = BatchSharing.PACKED, ""
+        self.together = BatchSharing.PACKED
+        self.objection = ""
         if needs.layers or needs.heads:
-            self._runner, self.together, self.objection = _make_runner(
-                files, models, tokenizer, needs
-            )
+            made = _make_runner(files, models, tokenizer, needs)
+            self.runner, self.together, self.objection = made
         self._bare = None
         if needs.bare_mask and tokenizer.template is not None:
             self._bare_length = len(tokenizer.template.bare.ids)
             self._bare = BareTemplateStates(models.shortest, tokenizer.template.bare)
 
     def __call__(self, batch: Batch) -> TokenStates:
-        """The token states of the batch's texts, in its order."""
-        found = self._runner.run(batch) if self._runner is not None else LayerStates()
+        """Return the token states of the batch's texts, in its order."""
+        states = LayerStates()
+        if self.runner is not None:
+            states = self.runner.run(batch)
+        raw = self._embedded(batch) if self._raw else None
+        mask = None
+        if batch.masks is not None:
+            mask = torch.from_numpy(batch.offsets[:-1] + batch.masks)
         return TokenStates(
-            hidden=found.layers,
+            hidden=states.layers,
             token_ids=torch.from_numpy(batch.ids),
             offsets=torch.from_numpy(batch.offsets),
             keep=torch.ones(len(batch.ids), dtype=torch.bool),
-            raw=self._embedded(batch) if self._raw else None,
+            raw=raw,
             special=torch.from_numpy(self._special[batch.ids]),
             prompt_tokens=self._prompt_tokens,
             head=self._head,
-            own_attention=found.heads,
-            mask=(
-                None if batch.masks is None else torch.from_numpy(batch.offsets[:-1] + batch.masks)
-            ),
+            own_attention=states.heads,
+            mask=mask,
             bare_mask=self._bare_mask(batch),
         )
 
     def _embedded(self, batch: Batch) -> Tensor:
-        """The rows of the embedding matrix for a batch's tokens; I-BERT's module gives their scale
-        beside them.
-        """
-        found = self._embedding(to_device(batch.ids, self._device))
-        rows: Tensor = found[0] if isinstance(found, tuple) else found
+        """Return the rows of the embedding matrix for a batch's tokens."""
+        rows = self._embedding(to_device(batch.ids, self._device))
+        if isinstance(rows, tuple):  # I-BERT's module returns their scale too
+            rows = rows[0]
         return rows
 
     @cached_property
     def is_causal(self) -> bool:
-        """Whether a token's state knows nothing of the tokens after it."""
-        if self._runner is None or not self._needed:
+        """Whether a token's state does not depend on the tokens after it."""
+        if self.runner is None or not self._needed:
             return False
         one = np.resize(self._plain, 8)
         other = one.copy()
         other[-1] = next((number for number in self._plain if number != one[-1]), one[-1])
         batches = [Batch(np.arange(1), ids, np.array([len(ids)])) for ids in (one, other)]
         with torch.inference_mode():
-            states = [self._runner.run(batch).layers[self._needed][:-1] for batch in batches]
+            states = [self.runner.run(batch).layers[self._needed][:-1] for batch in batches]
         return bool(torch.equal(*states))
 
     def _bare_mask(self, batch: Batch) -> BareMask | None:
-        return None if self._bare is None else self._bare(batch.lengths - self._bare_length)
+        if self._bare is None:
+            return None
+        return self._bare(batch.lengths - self._bare_length)
 
 
 def _make_runner(
     files: ModelFiles, models: ByLength, tokenizer: TextTokenizer, needs: Needs
 ) -> tuple[Runner, BatchSharing, str]:
-    """A pass over the blocks, which texts may share a batch, and what spoke against a pass without
-    padding.
+    """Return a pass over the blocks, which texts may share a batch, and an objection.
 
-    A pass without padding where there is one and it agrees with the model's own, else that one.
+    It is a pass without padding if one exists and agrees with the model's own pass. Else it is that
+    one, and the objection says why.
     """
     model: Any = models.shortest
     unpadded, objection = _unpadded(files, model, tokenizer, needs)
     padded = PaddedRunner(models, needs, files.layers, tokenizer)
     probe = Probe(padded, _sound_ids(model, tokenizer.plain_ids(embedding_rows(model))), files)
     if unpadded is not None:
-        objection = probe.objection(unpadded, many=isinstance(unpadded, OneRowRunner))
+        in_one_row = isinstance(unpadded, OneRowRunner)
+        objection = probe.objection(unpadded, many=in_one_row)
         if not objection:
             if isinstance(unpadded, OneRowRunner):
                 unpadded.fuse_norms()
@@ -139,7 +144,7 @@ def _make_runner(
 def _unpadded(
     files: ModelFiles, model: Any, tokenizer: TextTokenizer, needs: Needs
 ) -> tuple[Runner | None, str]:
-    """A pass without padding, None where there is none; and why not, where it might have been."""
+    """Return a pass without padding, None if there is none; and why a possible one failed."""
     kernel = kernel_for(model)
     if files.family in bert.FAMILIES and kernel is not None:
         return VarlenRunner(model, needs, kernel), ""
@@ -149,23 +154,22 @@ def _unpadded(
         return None, ""
     try:
         return OneRowRunner(files, model, needs, tokenizer.gives_types, kernel), ""
-    except Exception as error:  # a model's code may raise every kind for what it is not made for
+    except Exception as error:  # models raise any type for inputs that they are not made for
         return None, first_line(error)
 
 
 def _check_vocabulary(files: ModelFiles, model: Any, tokenizer: TextTokenizer) -> None:
-    known, rows = tokenizer.vocabulary, embedding_rows(model)
+    known = tokenizer.vocabulary
+    rows = embedding_rows(model)
     if known > rows:
         raise OptionError(
-            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token"
-            " embeddings; save the model again after resize_token_embeddings"
+            f"{files.folder}: the tokenizer has ids up to {known - 1}, the model {rows} token "
+            "embeddings; save the model again after resize_token_embeddings"
         )
 
 
 def _check_embedding_width(files: ModelFiles, model: Any) -> None:
-    """Raise UnfitModelError if the rows of the embedding matrix are not as wide as the space
-    says.
-    """
+    """Raise UnfitModelError if the embedding matrix is not as wide as the space has it."""
     width = model.get_input_embeddings().weight.shape[1]
     if width != files.embedding:
         raise UnfitModelError(
@@ -175,28 +179,28 @@ def _check_embedding_width(files: ModelFiles, model: Any) -> None:
 
 
 def _sound_ids(model: Any, ids: np.ndarray) -> np.ndarray:
-    """Those of the token ids whose embeddings are finite: one row of NaN spoils a few texts, not
-    the model.
+    """Return the token ids with finite embeddings, all if there are none.
+
+    A row of NaN spoils a few texts, not the model.
     """
     rows = model.get_input_embeddings().weight[torch.from_numpy(ids)]
     finite = torch.isfinite(rows).all(dim=1).cpu().numpy()
-    return ids[finite] if finite.any() else ids
+    if not finite.any():
+        return ids
+    return ids[finite]
 
 
 def embedding_rows(model: Any) -> int:
-    """How many token ids the model knows."""
+    """Return the number of token ids that the model knows."""
     return model.get_input_embeddings().weight.shape[0]
 
 
 def pooler_head(model: Any) -> Callable[[Tensor], Tensor]:
-    """The tanh pooler, a function [B, H] -> [B, H]; BERT keeps its tanh inside, ALBERT and BigBird
-    beside it.
-    """
+    """Return the tanh pooler, a function [B, H] -> [B, H]."""
     pooler = model.pooler
-    if isinstance(pooler, nn.Linear):
-        activation = (
-            model.pooler_activation if hasattr(model, "pooler_activation") else model.activation
-        )
+    if isinstance(pooler, nn.Linear):  # ALBERT and BigBird have the activation outside
+        name = "pooler_activation" if hasattr(model, "pooler_activation") else "activation"
+        activation = getattr(model, name)
         return lambda first: activation(pooler(first.to(pooler.weight.dtype)))
     return lambda first: pooler(first.to(pooler.dense.weight.dtype).unsqueeze(1))
 

@@ -1,6 +1,4 @@
-"""Hooks that read the hidden states of chosen layers and heads, and stop the model after the
-deepest of them.
-"""
+"""Hooks that read the states of chosen layers and heads, and stop the model after the deepest."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -18,45 +16,46 @@ TIME_FIRST = frozenset(("xlnet",))  # families whose states are [T, B, H] inside
 
 
 class _DeepestReached(Exception):
-    """Raised inside a forward pass to end it, when no further block is needed."""
+    """Raised inside a forward pass to end it when no further block is needed."""
 
 
 @dataclass(frozen=True)
 class LayerStates:
-    """The states of layers by number, and each token's attention to itself by (block, head), both
-    from 1.
-    """
+    """States of layers by number, and each token's attention to itself by (block, head), from 1."""
 
     layers: dict[int, Tensor] = field(default_factory=dict)
     heads: dict[tuple[int, int], Tensor] = field(default_factory=dict)
 
 
 class _Pass(threading.local):
-    """The states that one thread's forward pass has found, and the number of blocks it has run."""
+    """The states that a thread's forward pass has read, and the number of blocks it has run."""
 
     def __init__(self) -> None:
         self.start()
 
     def start(self) -> None:
-        self.found, self.block = LayerStates(), 0
+        self.states = LayerStates()
+        self.block = 0
 
     def end(self) -> LayerStates:
-        found, self.found = self.found, LayerStates()
-        return found
+        states = self.states
+        self.states = LayerStates()
+        return states
 
 
 class LayerHooks:
-    """Hooks on the blocks of one model: layer 0 is what enters block 1, layer l what leaves block
-    l.
+    """Hooks on the blocks of a model: layer 0 enters block 1, layer l leaves block l.
 
     The model's last layer is its `last_hidden_state`, so that a final norm is included. Nothing
-    above the deepest layer or head asked for is run. Threads may pass at the same time.
+    above the deepest needed layer or head is run. Threads may run passes at the same time.
     """
 
     def __init__(self, models: Sequence[nn.Module], needs: Needs, layers: int) -> None:
-        self._needs, self._layers = needs, layers
-        # where each is found: attention of block l comes between layers l - 1 and l
-        places = [2 * layer for layer in needs.layers] + [2 * block - 1 for block, _ in needs.heads]
+        self._needs = needs
+        self._layers = layers
+        # order in a pass: the attention of block l is between layers l - 1 and l
+        places = [2 * layer for layer in needs.layers]
+        places += [2 * block - 1 for block, _ in needs.heads]
         self._deepest = max(places)
         self._pass = _Pass()
         model: Any = models[-1]
@@ -65,27 +64,26 @@ class LayerHooks:
             self._hook_and_check(models)
 
     def run(self, model: nn.Module, inputs: dict[str, Tensor]) -> LayerStates:
-        """The states [B, T, H] of each needed layer, and the own attention [B, T] float32 of each
-        needed head.
-        """
+        """Return the states [B, T, H] of needed layers, own attention [B, T] float32 of heads."""
         self._pass.start()
         try:
             last = model(**inputs).last_hidden_state
         except _DeepestReached:
             last = None
-        found = self._pass.end()
+        states = self._pass.end()
+        layers = states.layers
         if self._time_first:
-            found = LayerStates(
-                {layer: state.transpose(0, 1) for layer, state in found.layers.items()}, found.heads
-            )
-        # Longformer and BigBird fill texts up inside to whole windows
+            layers = {layer: state.transpose(0, 1) for layer, state in layers.items()}
+        # Longformer and BigBird pad texts to whole windows
         width = inputs["input_ids"].shape[1]
-        layers = {layer: state[:, :width] for layer, state in found.layers.items()}
-        heads = {head: own[:, :width] for head, own in found.heads.items()}
-        return LayerStates(layers if last is None else {**layers, self._layers: last}, heads)
+        layers = {layer: state[:, :width] for layer, state in layers.items()}
+        heads = {head: own[:, :width] for head, own in states.heads.items()}
+        if last is not None:
+            layers[self._layers] = last
+        return LayerStates(layers, heads)
 
     def _hook_and_check(self, models: Sequence[nn.Module]) -> None:
-        """Raises `OptionError` where a model's blocks cannot be read."""
+        """Raise `OptionError` if a model's blocks cannot be read."""
         model = models[-1]
         name = type(model).__name__
         try:
@@ -95,7 +93,7 @@ class LayerHooks:
             self._check(model, expected)
         except SentenceBeamError:
             raise
-        except Exception as error:  # models raise every kind for what they do not have
+        except Exception as error:  # models raise any type for what they do not have
             reason = first_line(error)
             raise UnfitModelError(
                 f"{name}: its blocks cannot be read ({reason}); use mean or another pooler"
@@ -103,25 +101,27 @@ class LayerHooks:
 
     def _hook(self, blocks: nn.ModuleList) -> None:
         wanted = {block for block, _ in self._needs.heads}
+        is_shared = len(blocks) < self._layers  # a block of several layers has no number
         for number, block in enumerate(blocks, start=1):
             block.register_forward_pre_hook(self._before, with_kwargs=True)
             block.register_forward_hook(self._after)
-            # where blocks are shared between layers, a block's number says nothing
-            if number in wanted or (wanted and len(blocks) < self._layers):
+            if number in wanted or (wanted and is_shared):
                 listen(block, self._attending, self._time_first)
 
     def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._pass.block == 0:
-            self._keep(0, args[0] if args else kwargs["hidden_states"])
+            state = args[0] if args else kwargs["hidden_states"]
+            self._keep(0, state)
 
     def _after(self, _: nn.Module, __: Any, output: Any) -> None:
         self._pass.block += 1
         if self._pass.block < self._layers:
-            self._keep(self._pass.block, output[0] if isinstance(output, tuple) else output)
+            state = output[0] if isinstance(output, tuple) else output
+            self._keep(self._pass.block, state)
 
     def _keep(self, layer: int, state: Tensor) -> None:
         if layer in self._needs.layers:
-            self._pass.found.layers[layer] = state
+            self._pass.states.layers[layer] = state
         if 2 * layer == self._deepest:
             raise _DeepestReached
 
@@ -129,47 +129,43 @@ class LayerHooks:
         number = self._pass.block + 1
         for block, head in self._needs.heads:
             if block == number:
-                self._pass.found.heads[block, head] = of_head(head)
+                self._pass.states.heads[block, head] = of_head(head)
         if 2 * number - 1 == self._deepest:
             raise _DeepestReached
 
     @torch.inference_mode()
     def _check(self, model: nn.Module, heads: dict[tuple[int, int], Tensor]) -> None:
-        """Refuse a model whose hooks do not give its hidden states and eager attention for two
-        probe texts.
-        """
+        """Raise UnfitModelError if the hooks do not read the model's own states and attention."""
         inputs = _probe(model)
-        deepest, self._deepest = self._deepest, -1
+        deepest = self._deepest
+        self._deepest = -1
         self._pass.start()
         layers = model(**inputs, output_hidden_states=True).hidden_states
         self._deepest = deepest
         _check_finite(model, [*layers, *heads.values()])
-        found = self.run(model, inputs)
+        states = self.run(model, inputs)
+        name = type(model).__name__
         for layer in self._needs.layers:
-            if len(layers) != self._layers + 1 or not torch.allclose(
-                found.layers[layer], layers[layer], atol=1e-3
-            ):
+            has_all = len(layers) == self._layers + 1
+            if not has_all or not torch.allclose(states.layers[layer], layers[layer], atol=1e-3):
                 raise UnfitModelError(
-                    f"{type(model).__name__}: no layer {layer} to read; use a pooler of the last"
-                    " layer"
+                    f"{name}: no layer {layer} to read; use a pooler of the last layer"
                 )
         for (block, head), expected in heads.items():
-            # bfloat16 rounds scores to 3 digits; another head or a missing bias is off by far more
-            if not torch.allclose(found.heads[block, head], expected, rtol=0.05, atol=5e-3):
+            # bfloat16 rounds scores to 3 digits; another head or a missing bias differs far more
+            if not torch.allclose(states.heads[block, head], expected, rtol=0.05, atol=5e-3):
                 raise UnfitModelError(
-                    f"{type(model).__name__}: head {block}-{head} cannot be read; use another"
-                    " pooler"
+                    f"{name}: head {block}-{head} cannot be read; use another pooler"
                 )
 
 
 def _check_finite(model: Any, states: list[Tensor]) -> None:
-    if not all(bool(torch.isfinite(state).all()) for state in states):
-        mend = (
-            "; use another model"
-            if model.dtype == torch.float32
-            else f" in {model.dtype}; say --dtype float32"
-        )
-        raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
+    if all(bool(torch.isfinite(state).all()) for state in states):
+        return
+    mend = "; use another model"
+    if model.dtype != torch.float32:
+        mend = f" in {model.dtype}; say --dtype float32"
+    raise UnfitModelError(f"{model.name_or_path}: its states are not finite{mend}")
 
 
 def _probe(model: nn.Module) -> dict[str, Tensor]:
@@ -179,9 +175,7 @@ def _probe(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
-    """The own attention of the needed heads, [2, 3] float32 each, by the library's eager
-    attention.
-    """
+    """Compute the own attention of the needed heads by eager attention, [2, 3] float32 each."""
     if not needs.heads:
         return {}
     usual = model.config._attn_implementation
@@ -189,7 +183,7 @@ def _expected_heads(model: Any, needs: Needs) -> dict[tuple[int, int], Tensor]:
     attention = model(**_probe(model), output_attentions=True).attentions
     model.set_attn_implementation(usual)
     maps = {(block, head): attention[block - 1][:, head - 1] for block, head in needs.heads}
-    return {key: found.diagonal(dim1=1, dim2=2).float() for key, found in maps.items()}
+    return {key: scores.diagonal(dim1=1, dim2=2).float() for key, scores in maps.items()}
 
 
 def _vocabulary(model: nn.Module) -> int:
@@ -197,16 +191,13 @@ def _vocabulary(model: nn.Module) -> int:
 
 
 def _find_blocks(model: nn.Module, layers: int) -> nn.ModuleList:
-    """The model's list of blocks; ALBERT's has fewer than `layers`, as its blocks are called
-    repeatedly.
-    """
-    lists = {
-        name: module for name, module in model.named_modules() if isinstance(module, nn.ModuleList)
-    }
-    shared = [module for name, module in lists.items() if name.endswith("albert_layer_groups")]
-    found = shared or [module for module in lists.values() if len(module) == layers]
-    if not found:
-        raise UnfitModelError(
-            f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer"
-        )
-    return found[0]
+    """Return the model's list of blocks; ALBERT calls each of its few blocks for several layers."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and name.endswith("albert_layer_groups"):
+            return module
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == layers:
+            return module
+    raise UnfitModelError(
+        f"{type(model).__name__}: its blocks were not found; use a pooler of the last layer"
+    )

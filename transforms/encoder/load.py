@@ -1,6 +1,4 @@
-"""Loading from a model's folder: its weights, the layers after its pooling, and a pooler's token
-statistics.
-"""
+"""Load from a model's folder: weights, layers after the pooling, and token statistics."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -32,8 +30,7 @@ from transforms.space.token_table import read_table
 
 _Module = TypeVar("_Module", bound=nn.Module)
 _TORCH_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-# Encoder-decoders that want a text to decode beside the one they encode: of these the encoder alone
-# is run.
+# Encoder-decoders that need a text to decode beside the one to encode: only the encoder is run.
 _WITH_DECODER = frozenset(
     (
         "blenderbot",
@@ -45,10 +42,10 @@ _WITH_DECODER = frozenset(
         "pegasus",
         "pegasus_x",
         "prophetnet",
+        "switch_transformers",
     )
-    + ("switch_transformers",)
 )
-# Masks, positions and frequencies that old checkpoints hold and models compute.
+# Masks, positions and frequencies that old checkpoints hold and models now compute.
 _COMPUTED = re.compile(r"\.(position_ids|inv_freq|masked_bias|attn\.bias|attention\.bias)$")
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Identity": lambda x: x,
@@ -61,26 +58,35 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
-    """The model in eval mode on `device`, of an encoder-decoder the encoder alone.
+    """Load the model in eval mode on `device`; of an encoder-decoder only the encoder.
 
-    Raises `OptionError` where its weights are damaged, not finite or do not fit the architecture.
+    Raises `OptionError` if its weights are damaged, not finite or do not fit the architecture.
     """
     if files.modules.static:
         return StaticTable(files).to(device).eval()
     for path in files.weights:
-        safetensors_keys(path)  # whose error names the file
+        safetensors_keys(path)  # its error names the file
+    model, report = _load_weights(files, dtype)
+    _check_complete(files, model, report)
+    if files.family in _WITH_DECODER:
+        model = model.get_encoder()
+    _check_finite(files, model)
+    _disable_cache(model.config)
+    return model.to(device).eval()
+
+
+def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
+    """Load a model by transformers; return it and the report on missing and unexpected keys."""
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(
                 files.folder, local_files_only=True, trust_remote_code=False
             )
-            # of T5 and its kin there is a class without the decoder
-            kind = (
-                AutoModelForTextEncoding
-                if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING
-                else AutoModel
-            )
-            model, report = kind.from_pretrained(
+            # T5 and its kin have a class without the decoder
+            kind: Any = AutoModel
+            if type(config) in MODEL_FOR_TEXT_ENCODING_MAPPING:
+                kind = AutoModelForTextEncoding
+            return kind.from_pretrained(
                 files.folder,
                 config=config,
                 dtype=_TORCH_DTYPES[dtype],
@@ -89,34 +95,31 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
                 local_files_only=True,
                 output_loading_info=True,
             )
-    except (
-        Exception
-    ) as error:  # transformers raises bare types of every kind for a damaged or unknown model
+    # transformers raises any type for a damaged or unknown model
+    except Exception as error:
         raise OptionError(
             f"{files.folder}: the model cannot be loaded ({first_line(error)})"
         ) from None
+
+
+def _check_complete(files: ModelFiles, model: nn.Module, report: dict[str, Any]) -> None:
+    """Raise OptionError if weights are missing, or a block's weights were not loaded."""
     missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
     if missing:
         raise OptionError(
-            f"{files.folder}: the weights lack {missing[0]}; it would be random, fetch the model"
-            " again"
+            f"{files.folder}: the weights lack {missing[0]}; it would be random, "
+            "fetch the model again"
         )
-    left_out = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
-    if left_out:
+    unused = sorted(key for key in report["unexpected_keys"] if _belongs(model, key))
+    if unused:
         raise OptionError(
-            f"{files.folder}: the weights hold {left_out[0]}, which this version of transformers"
-            f" leaves out of {files.family}: its vectors would be others; use another model"
+            f"{files.folder}: the weights hold {unused[0]}, which this version of transformers "
+            f"leaves out of {files.family}: its vectors would be others; use another model"
         )
-    model = model.get_encoder() if files.family in _WITH_DECODER else model
-    _check_finite(files, model)
-    _keep_no_cache(model.config)
-    return model.to(device).eval()
 
 
 class StaticTable(nn.Module):
-    """The token embeddings of sentence-transformers' StaticEmbedding, also as model2vec writes
-    them, in float32.
-    """
+    """The token embeddings of a StaticEmbedding module, or of model2vec, in float32."""
 
     config = None
 
@@ -131,12 +134,12 @@ class StaticTable(nn.Module):
         self.embedding = nn.Embedding.from_pretrained(table)
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The table, as transformers' models give theirs."""
+        """Return the table, as transformers' models return theirs."""
         return self.embedding
 
 
 def load_mix(mix: StLayer) -> tuple[float, ...]:
-    """The weights of the layers that are averaged before the pooling."""
+    """Load the weights of the layers that are averaged before the pooling."""
     return tuple(_load_tensors(find_safetensors(mix.folder)[0])["layer_weights"].float().tolist())
 
 
@@ -149,20 +152,23 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def _keep_no_cache(config: Any) -> None:
-    """Keys and values are for a text that goes on."""
-    for part in (config, *(getattr(config, name, None) for name in type(config).sub_configs)):
+def _disable_cache(config: Any) -> None:
+    """Let a model keep no keys and values, which only generating text needs."""
+    parts = [config]
+    parts += [getattr(config, name, None) for name in type(config).sub_configs]
+    for part in parts:
         if hasattr(part, "use_cache"):
             part.use_cache = False
 
 
 def _belongs(model: nn.Module, key: str) -> bool:
-    """Whether a weight that was not loaded lies inside one of the model's blocks.
+    """Return whether a weight that was not loaded is inside one of the model's blocks.
 
-    Heads above the blocks, blocks that config.json leaves out, the other half of an
-    encoder-decoder, and tables that are computed again do not.
+    Not so heads above the blocks, blocks that config.json leaves out, the other half of an
+    encoder-decoder, and tables that models now compute.
     """
-    modules, place = dict(model.named_modules()), key.removeprefix(f"{model.base_model_prefix}.")
+    modules = dict(model.named_modules())
+    place = key.removeprefix(f"{model.base_model_prefix}.")
     while place and place not in modules:
         place = place.rpartition(".")[0]
     in_block = any(part.isdigit() for part in place.split("."))
@@ -170,8 +176,9 @@ def _belongs(model: nn.Module, key: str) -> bool:
 
 
 def _check_finite(files: ModelFiles, model: Any) -> None:
-    """Refuse NaN or infinity in weights, except in the embedding matrix, where a row spoils only
-    some texts.
+    """Raise OptionError for NaN or infinity in weights.
+
+    The embedding matrix may hold some, because a bad row spoils only a few texts.
     """
     try:
         embedding = model.get_input_embeddings().weight
@@ -180,22 +187,16 @@ def _check_finite(files: ModelFiles, model: Any) -> None:
             f"{files.folder}: {files.family} has no token embeddings; use another model"
         ) from None
     for name, weight in model.named_parameters():
-        if (
-            weight is not embedding
-            and "pooler" not in name
-            and not bool(torch.isfinite(weight).all())
-        ):
-            narrow = "" if weight.dtype == torch.float32 else " or say --dtype float32"
-            raise OptionError(
-                f"{files.folder}: the weights hold NaN or infinity in {name}; fetch the model"
-                f" again{narrow}"
-            )
+        if weight is embedding or "pooler" in name or bool(torch.isfinite(weight).all()):
+            continue
+        mend = "fetch the model again"
+        if weight.dtype != torch.float32:
+            mend += " or say --dtype float32"
+        raise OptionError(f"{files.folder}: the weights hold NaN or infinity in {name}; {mend}")
 
 
 def load_layers(layers: tuple[StLayer, ...], device: torch.device) -> Callable[[Tensor], Tensor]:
-    """A function [B, in] -> [B, out], float32, that applies a sentence-transformers model's
-    `layers` in order.
-    """
+    """Load a sentence-transformers model's layers as one function [B, in] -> [B, out], float32."""
     steps = [_load_layer(layer, device) for layer in layers]
 
     def apply(vectors: Tensor) -> Tensor:
@@ -220,8 +221,9 @@ def _load_layer(layer: StLayer, device: torch.device) -> Callable[[Tensor], Tens
 def load_token_layers(
     layers: tuple[StLayer, ...], device: torch.device
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function of packed states [N, H] float32 and offsets [B + 1] that applies the layers before
-    a pooling.
+    """Load the layers before a pooling as one function of packed states and offsets.
+
+    States are [N, H] float32, offsets [B + 1].
     """
     kinds = {"st-cnn": Convolutions, "st-lstm": Recurrent}
     steps = [
@@ -238,7 +240,7 @@ def load_token_layers(
 
 
 def load_cnn(folder: Path, device: torch.device) -> CnnNetwork:
-    """The network of the CNN head in a folder."""
+    """Load the network of the CNN head in a folder."""
     return _with_weights(CnnNetwork(), "network.", folder, device)
 
 
@@ -253,8 +255,9 @@ def _with_weights(module: _Module, prefix: str, folder: Path, device: torch.devi
 
 
 def load_tables(spec: PoolerSpec) -> dict[str, TokenStatistics]:
-    """The token statistics that the parts of a SPEC name, by digest; `OptionError` where a folder
-    holds none.
+    """Load the token statistics that the parts of a SPEC name, by digest.
+
+    Raises `OptionError` if a folder holds none.
     """
     folders = [part.table for part in spec.parts if part.table is not None]
     loaded = [load_statistics(folder) for folder in folders]
@@ -262,8 +265,9 @@ def load_tables(spec: PoolerSpec) -> dict[str, TokenStatistics]:
 
 
 def load_statistics(folder: str | Path) -> TokenStatistics:
-    """The token statistics in a folder that `fit` made; `OptionError` where they are missing or
-    damaged.
+    """Load the token statistics in a folder that `fit` made.
+
+    Raises `OptionError` if they are missing or damaged.
     """
     table = read_table(folder)
     counts = Path(folder).expanduser() / table.described["counts"]
@@ -272,10 +276,9 @@ def load_statistics(folder: str | Path) -> TokenStatistics:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """A context without progress bars and warnings of transformers; its settings are restored
-    afterwards.
-    """
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    """Silence the progress bars and warnings of transformers in the body."""
+    verbosity = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:

@@ -1,4 +1,4 @@
-"""Memory for a forward pass: how large a batch may be, and what is done where one was too large."""
+"""Memory for a forward pass: the largest batch, and halving batches that were too large."""
 
 import math
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from transforms.space.model_files import ModelFiles
 
 
 class Divisible(Protocol):
-    """Work on `rows` that can be done in two parts: a batch of texts, or pieces of documents."""
+    """Work on `rows` that can be halved: a batch of texts, or pieces of documents."""
 
     @property
     def rows(self) -> np.ndarray:
-        """The places of what it is work on."""
+        """Indices of the rows in this batch."""
 
     def halves(self) -> "tuple[Any, Any]":
-        """The same work in two parts, where there are two rows or more."""
+        """Split work on two rows or more into two parts."""
 
 
 Part = TypeVar("Part", bound=Divisible)
 Result = TypeVar("Result")
-# CUDA's libraries have words of their own for it; a handle of theirs that cannot be made is nearly
-# always this, and so is torch's failure to ask the driver's library how much memory there is, which
-# it does when none was left.
+# The words of CUDA's libraries for it. If they cannot make a handle, lack of memory is nearly
+# always the reason; so it is if torch fails to ask the driver for the free memory, which it does
+# after a failed allocation.
 _OUT_OF_MEMORY = (
     "out of memory",
     "can't allocate memory",
@@ -38,16 +38,13 @@ _OUT_OF_MEMORY = (
     "memoryallocation",
     "nvml_success == r",
 )
-# of the tokens for which there was no room: what half of such a batch has, and a little
-_LEFT = 5 / 8
-_SHARE = 0.5  # of the memory that is free, for what a pass needs at once
+_NEXT_LIMIT = 5 / 8  # of the tokens of a batch that was too large: a little more than its half
+_SHARE = 0.5  # of the free memory, for one pass
 LEAST_TOKENS = 1024
 
 
 class MemoryLimit:
-    """The most tokens that a device has had room for, learnt from passes for which it had none;
-    kept for good.
-    """
+    """The most tokens for which a device has memory, learnt from passes that failed."""
 
     def __init__(self) -> None:
         self._most = math.inf
@@ -59,67 +56,67 @@ class MemoryLimit:
         work: Callable[[Part], Result],
         again: bool = False,
     ) -> list[Result]:
-        """What `work` makes of the batch, in parts where there is no room for all of it, down to
-        single texts.
+        """Do the work on a batch, in halves down to single rows if there is no memory for all.
 
-        `tokens` are those that a batch takes room for, padding included. A batch that is too large
-        is halved, without a try where the device had no room for as many before, unless it is half
-        of one that has just failed (`again`).
+        `tokens` counts those of a batch, padding included. A batch is halved without a try if as
+        many tokens failed before, unless it is half of one that has just failed (`again`).
         """
         if len(batch.rows) == 1:
             return [work(batch)]
-        if failed := again or tokens(batch) <= self._most:
+        is_tried = again or tokens(batch) <= self._most
+        if is_tried:
             try:
                 return [work(batch)]
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
             # outside of the handler, so that the failed pass's tensors are free
-            self._most = min(self._most, _LEFT * tokens(batch))
+            self._most = min(self._most, _NEXT_LIMIT * tokens(batch))
             if torch.cuda.is_initialized():
                 torch.cuda.empty_cache()
-        return [part for half in batch.halves() for part in self.run(half, tokens, work, failed)]
+        first, second = batch.halves()
+        results = self.run(first, tokens, work, is_tried)
+        return results + self.run(second, tokens, work, is_tried)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a failed forward pass may succeed with a smaller batch."""
+    """Return whether a failed forward pass may succeed with a smaller batch."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error).lower() for words in _OUT_OF_MEMORY
-    )
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in _OUT_OF_MEMORY)
 
 
 def free_memory(device: torch.device) -> int:
-    """The bytes of a GPU that a pass may take: those that nobody has, and those that torch keeps
-    for later.
-    """
+    """Return the bytes of a GPU that a pass may take: the free ones, and torch's cache."""
     unused, _ = torch.cuda.mem_get_info(device)
     return unused + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def token_bytes(files: ModelFiles, model: Any, needs: Needs, longest: int) -> int:
-    """About how many bytes a pass takes for each token of a batch, beside the weights; `longest`:
-    tokens of a text.
+    """Estimate the bytes of a pass for each token of a batch, beside the weights.
 
-    A block's queries, keys, values and sums, what its two linear layers have between them, the
-    states that are kept for the pooler, and its float32 copies of them; the scores of all heads
-    where a model's attention keeps these.
+    They are a block's queries, keys, values and sums, the activations between its two linear
+    layers, the states that are kept for the pooler, and its float32 copies of them. If the model's
+    attention keeps the scores of all heads, those too: `longest` is the tokens of a text.
     """
-    config, size = model.config, model.get_input_embeddings().weight.element_size()
+    config = model.config
+    size = model.get_input_embeddings().weight.element_size()
     inner = getattr(config, "intermediate_size", None) or 4 * files.hidden
-    inner = inner if isinstance(inner, int) else max(inner)  # Gemma 3n has one a block
-    states = (
-        size * (8 * files.hidden + 3 * inner + len(needs.layers) * files.hidden)
-        + 3 * 4 * files.hidden
-    )
-    eager = getattr(config, "_attn_implementation", None) == "eager"
-    return states + (2 * 4 * (files.heads or 1) * longest if eager else 0)
+    if not isinstance(inner, int):  # Gemma 3n has one for each block
+        inner = max(inner)
+    block = 8 * files.hidden + 3 * inner
+    kept = len(needs.layers) * files.hidden
+    states = size * (block + kept) + 3 * 4 * files.hidden
+    if getattr(config, "_attn_implementation", None) == "eager":
+        states += 2 * 4 * (files.heads or 1) * longest
+    return states
 
 
 def tokens_that_fit(free: int, each: int, most: int) -> int:
-    """The tokens of a batch for which there is room: a power of two, at most `most`, where one
-    takes `each` bytes.
+    """Return the tokens of a batch for which there is memory, if one takes `each` bytes.
+
+    The number is a power of two, at most `most`.
 
     >>> tokens_that_fit(80 * 10**9, 12_000, 65536), tokens_that_fit(2 * 10**9, 40_000, 65536)
     (65536, 16384)

@@ -1,9 +1,8 @@
-"""A forward pass without padding through a model's own code: all texts of a batch in one row, each
-with its positions.
+"""A forward pass without padding through a model's own code: all texts of a batch in one row.
 
-For every family that takes positions and whose attention function can be exchanged. What keeps the
-texts apart is attention alone, so that a model with anything else that reaches from token to token
-does not pass the check at loading.
+It works for every family that takes positions and whose attention function can be exchanged. Only
+attention keeps the texts apart: a model with anything else that reaches from token to token fails
+the check at loading.
 """
 
 import copy
@@ -34,16 +33,15 @@ from transforms.pooling.pooler import Needs
 from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
-# what models call the number that keeps a norm from dividing by zero
+# models' names for the number that keeps a norm from dividing by zero
 _EPSILONS = ("variance_epsilon", "eps")
-_FURTHEST = 65536  # tokens up to which masks are compared, where a model takes as many
+_FURTHEST = 65536  # most tokens up to which masks are compared
 
 
 class OneRowRunner:
-    """A pass over the packed tokens of a batch by the library's code: states and own attention of
-    heads, no padding.
+    """A pass over the packed tokens of a batch by transformers' code, without padding.
 
-    Raises `UnfitModelError` where the model's code does not allow it.
+    Raises `UnfitModelError` if the model's code does not allow it.
     """
 
     def __init__(
@@ -52,7 +50,8 @@ class OneRowRunner:
         takes = inspect.signature(model.forward).parameters
         if "position_ids" not in takes:
             raise UnfitModelError("it takes no positions")
-        self._kernel, self._device = kernel, next(model.parameters()).device
+        self._kernel = kernel
+        self._device = next(model.parameters()).device
         self._types = gives_types and "token_type_ids" in takes
         self._padding_id = _padding_id(model)
         self._model = _twin(model)
@@ -61,90 +60,79 @@ class OneRowRunner:
             self._hooks = LayerHooks([self._model], needs, files.layers)
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
-        after text.
-        """
+        """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         bounds = to_device(batch.offsets.astype(np.int32), self._device)
         with row_of_texts(self._kernel, bounds, batch.width):
-            found = self._hooks.run(self._model, self._inputs(batch))
-        layers = {layer: state.squeeze(0) for layer, state in found.layers.items()}
-        return LayerStates(layers, {head: own.squeeze(0) for head, own in found.heads.items()})
+            states = self._hooks.run(self._model, self._inputs(batch))
+        layers = {layer: state.squeeze(0) for layer, state in states.layers.items()}
+        heads = {head: own.squeeze(0) for head, own in states.heads.items()}
+        return LayerStates(layers, heads)
 
     @torch.inference_mode()
     def fuse_norms(self) -> None:
-        """Let norms by the mean square be one kernel each; spelt out, they read and write states
-        many times.
+        """Replace each RMS norm by one kernel; the models' code reads and writes states repeatedly.
 
-        Once the pass has been compared with the model's own: in 16 bits the two round differently.
+        Call it after the pass was compared with the model's own: in 16 bits the two round
+        differently.
         """
         for norm in self._model.modules():
-            fused = _fused(norm) if type(norm).__name__.endswith("RMSNorm") else None
+            if not type(norm).__name__.endswith("RMSNorm"):
+                continue
+            fused = _fused(norm)
             if fused is not None:
                 norm.forward = fused
 
     @torch.inference_mode()
     def _prepare(self, files: ModelFiles) -> None:
-        """Exchange the attention function, and see that it can do what the model asks of it."""
+        """Exchange the attention function; raise UnfitModelError if it cannot do its work."""
         one = Batch(np.arange(1), np.arange(3, 8), np.array([5]))
         furthest = min(files.position_limit or _FURTHEST, _FURTHEST)
         with quiet_transformers():
-            asked = note_attention(self._model, self._kernel, self._inputs(one), furthest)
-        if not asked or self._model.config._attn_implementation != NAME:
+            requested = note_attention(self._model, self._kernel, self._inputs(one), furthest)
+        if not requested or self._model.config._attn_implementation != NAME:
             raise UnfitModelError("its attention cannot be exchanged")
-        for each in asked:
+        for each in requested:
             check_kernel(self._kernel, each, next(self._model.parameters()))
 
     def _inputs(self, batch: Batch) -> dict[str, Tensor]:
         values = {"input_ids": batch.ids, "position_ids": text_positions(batch, self._padding_id)}
         if self._types:
-            values["token_type_ids"] = (
-                np.zeros_like(batch.ids) if batch.types is None else batch.types
-            )
+            types = np.zeros_like(batch.ids) if batch.types is None else batch.types
+            values["token_type_ids"] = types
         return {name: to_device(array, self._device)[None] for name, array in values.items()}
 
 
 def _twin(model: nn.Module) -> Any:
-    """The same model with a config of its own; they share their weights and tables."""
+    """Copy a model with its config; the copies share weights and tables."""
     shared: dict[int, Any] = {id(part): part for part in chain(model.parameters(), model.buffers())}
     return copy.deepcopy(model, shared)
 
 
 def _fused(norm: Any) -> Callable[[Tensor], Tensor] | None:
-    """torch's own function for a norm; None where it gives something else (Gemma's adds 1 to its
-    weights).
-    """
+    """Return torch's function for a norm; None if it differs (Gemma's adds 1 to its weights)."""
     epsilon = next((getattr(norm, name) for name in _EPSILONS if hasattr(norm, name)), None)
     weight = getattr(norm, "weight", None)
-    takes_states_alone = len(inspect.signature(norm.forward).parameters) == 1
-    if (
-        not isinstance(epsilon, float)
-        or not isinstance(weight, Tensor)
-        or weight.dim() != 1
-        or not takes_states_alone
-    ):
+    if not isinstance(epsilon, float) or not isinstance(weight, Tensor) or weight.dim() != 1:
+        return None
+    if len(inspect.signature(norm.forward).parameters) != 1:
         return None
     fused = partial(F.rms_norm, normalized_shape=weight.shape, weight=weight, eps=epsilon)
-    tried = (
-        torch.linspace(-2, 3, 2 * len(weight), device=weight.device).to(weight.dtype).view(2, -1)
-    )
+    states = torch.linspace(-2, 3, 2 * len(weight), device=weight.device)
+    states = states.to(weight.dtype).view(2, -1)
     rounding = 1e-5 if weight.dtype == torch.float32 else 0.03
     try:
-        return (
-            fused
-            if torch.allclose(fused(tried), norm(tried), rtol=rounding, atol=rounding)
-            else None
-        )
-    except Exception:  # a norm may want states of another shape; then it stays as it is
+        is_same = torch.allclose(fused(states), norm(states), rtol=rounding, atol=rounding)
+    except Exception:  # a norm may need states of another shape; it is then not replaced
         return None
+    return fused if is_same else None
 
 
 def _padding_id(model: nn.Module) -> int | None:
-    """The id from which RoBERTa's kin count positions: the one that their table of positions leaves
-    out.
+    """Return the id from which RoBERTa and its kin count positions, None for other models.
+
+    It is the padding id of their table of positions.
     """
-    tables = (
-        part
-        for name, part in model.named_modules()
-        if "position" in name and isinstance(part, nn.Embedding)
-    )
-    return next((table.padding_idx for table in tables if table.padding_idx is not None), None)
+    for name, part in model.named_modules():
+        if "position" in name and isinstance(part, nn.Embedding) and part.padding_idx is not None:
+            return part.padding_idx
+    return None

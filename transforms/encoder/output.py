@@ -1,6 +1,4 @@
-"""The last stage: pooled vectors -> final vectors, without the model: calibrate, truncate,
-normalise, in this order.
-"""
+"""The last stage, from pooled to final vectors: calibrate, truncate, normalise, in this order."""
 
 from dataclasses import dataclass
 
@@ -10,16 +8,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from transforms.calibration import Calibration
+from transforms.encoder.batches import BatchStats
 from transforms.pooling.states import Status
 from transforms.space.identity import SHORTEST, Space
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The final `vectors` [B, dim] and the lengths `norms` [B] of the pooled ones, float32;
-    `status` [B] uint8.
+    """The final `vectors` [B, dim] and the lengths `norms` [B] of the pooled ones, float32.
 
-    `pooled` [B, P] float32 is None where it is `vectors` (not normalised) or `vectors * norms`.
+    `pooled` [B, P] float32 is None if it is `vectors` (not normalised) or `vectors * norms`.
+    `status` [B] uint8.
     """
 
     vectors: Tensor
@@ -28,29 +27,51 @@ class Finished:
     status: Tensor
 
 
+@dataclass(frozen=True)
+class Embedded:
+    """The result for `B` texts, in input order.
+
+    `vectors` [B, dim] float32, final; `norms` [B] float32, lengths of the pooled vectors; `pooled`
+    [B, P] float32, None if it is `vectors` (not normalised) or `vectors * norms`; `status` [B]
+    uint8 (see `pooling.Status`); `stats`; `seconds` that the devices computed, `idle` seconds for
+    which they had nothing to do before these texts.
+    """
+
+    vectors: np.ndarray
+    norms: np.ndarray
+    pooled: np.ndarray | None
+    status: np.ndarray
+    stats: BatchStats
+    seconds: float = 0.0
+    idle: float = 0.0
+
+
 def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None) -> Finished:
-    """The final vectors of `pooled` [B, P] float32: calibrated, truncated and normalised as the
-    space says.
+    """Calibrate, truncate and normalise `pooled` [B, P] float32 as the space has it.
 
     `calibration` is the one that the space names. A zero vector stays zero.
     """
     norms = torch.linalg.vector_norm(pooled, dim=1)
-    vectors = pooled if calibration is None else torch.from_numpy(calibration.apply(pooled.numpy()))
-    vectors = vectors if space.truncate_dim is None else vectors[:, : space.truncate_dim]
+    vectors = pooled
+    if calibration is not None:
+        vectors = torch.from_numpy(calibration.apply(pooled.numpy()))
+    if space.truncate_dim is not None:
+        vectors = vectors[:, : space.truncate_dim]
     status = _status(vectors)
-    vectors = F.normalize(vectors, dim=1, eps=SHORTEST) if space.normalize else vectors
-    recoverable = calibration is None and space.truncate_dim is None
-    return Finished(vectors, norms, None if recoverable else pooled, status)
+    if space.normalize:
+        vectors = F.normalize(vectors, dim=1, eps=SHORTEST)
+    if calibration is None and space.truncate_dim is None:
+        return Finished(vectors, norms, None, status)
+    return Finished(vectors, norms, pooled, status)
 
 
 def weighted_means(
     pooled: Tensor, status: Tensor, tokens: np.ndarray, bounds: np.ndarray
 ) -> tuple[Tensor, Tensor]:
-    """The means [D, P] of the pooled vectors [n, P] of each document's pieces, by their `tokens`
-    [n]; and status [D].
+    """Average the pooled vectors [n, P] of each document's pieces, weighted by `tokens` [n].
 
-    `bounds` [D + 1]: the first piece of each document, and the number of pieces. A piece without
-    tokens counts as one.
+    Returns means [D, P] and status [D]. `bounds` [D + 1]: the first piece of each document, and the
+    number of pieces. A piece without tokens has weight 1.
     """
     weights = torch.from_numpy(np.maximum(tokens, 1).astype(np.float64))
     documents = torch.arange(len(bounds) - 1).repeat_interleave(torch.from_numpy(np.diff(bounds)))

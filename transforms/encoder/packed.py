@@ -1,8 +1,8 @@
 """A forward pass without padding for the BERT family on a CPU.
 
 Linear layers run over the packed tokens of the whole batch, attention over runs of equally long
-texts, so that no mask and no padded token is ever computed. What attention takes and gives goes
-into memory that is reused: fresh memory for every block costs 2 to 4 % of the time.
+texts, so that there are no masks and no padded tokens. The inputs and outputs of attention are in
+memory that is reused: new memory for every block costs 2 to 4 % of the time.
 """
 
 import threading
@@ -21,32 +21,28 @@ from transforms.encoder.layer_hooks import LayerStates
 from transforms.encoder.own_attention import own_attention
 from transforms.pooling.pooler import Needs
 
-# Up to this many tokens plain matrix products beat the fused kernel, whose blocks are larger than
-# the texts.
+# up to so many tokens plain matrix products are faster than the fused kernel with its large blocks
 _SHORT = 48
 _REGISTER = 16  # float32 in 512 bits
-_AT_ONCE = 512  # tokens whose attention stays in the processor's cache
-# Rows are filled up to a multiple, so that few shapes occur: kernels are compiled, and kept, for
-# every one.
+_AT_ONCE = 512  # tokens whose attention fits the processor's cache
+# Rows are padded to a multiple: kernels are compiled and kept for every shape, so use few of them.
 ROWS_STEP = 64
 
 
 class PackedRunner:
-    """A pass over the BERT family's blocks on a CPU: the states of layers and own attention of
-    heads, no padding.
-    """
+    """A pass over the BERT family's blocks on a CPU, without padding."""
 
     def __init__(self, model: Any, needs: Needs) -> None:
         self._weights = BertWeights(model, needs)
-        self._scratch = threading.local()  # batches may run side by side
+        self._scratch = threading.local()  # batches may run in parallel
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
-        after text.
-        """
-        runs, tokens = list(_equal_lengths(batch.lengths)), len(batch.ids)
+        """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
+        runs = list(_equal_lengths(batch.lengths))
+        tokens = len(batch.ids)
         state = F.pad(self._weights.embed(batch), (0, 0, 0, -tokens % ROWS_STEP))
-        block, own = partial(self._run_block, runs=runs), partial(_own_attention, runs=runs)
+        block = partial(self._run_block, runs=runs)
+        own = partial(_own_attention, runs=runs)
         return self._weights.run(state, tokens, block, own)
 
     def _run_block(
@@ -57,23 +53,18 @@ class PackedRunner:
     def _attend(self, qkv: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
         width = qkv.shape[1] // 3
         mixed = self._memory("mixed", qkv.shape[0], width, qkv.dtype)
-        wide = self._memory(
-            "wide", 3 * max(texts * length for _, texts, length in runs), width, torch.float32
-        )
+        most = max(texts * length for _, texts, length in runs)
+        wide = self._memory("wide", 3 * most, width, torch.float32)
+        heads = self._weights.heads
         for start, texts, length in runs:
             stop = start + texts * length
-            part = (
-                qkv[start:stop]
-                .view(texts, length, 3, self._weights.heads, -1)
-                .permute(2, 0, 3, 1, 4)
-            )
-            if length <= _SHORT:  # laid out for the products, and in float32, by one copy
+            part = qkv[start:stop].view(texts, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            if length <= _SHORT:  # one copy converts to float32 and to the products' layout
                 attended = _attend_short(*wide[: 3 * (stop - start)].view(part.shape).copy_(part))
             else:
                 attended = _attend_long(*part)
-            mixed[start:stop].view(texts, length, self._weights.heads, -1).copy_(
-                attended.transpose(1, 2)
-            )
+            out = mixed[start:stop].view(texts, length, heads, -1)
+            out.copy_(attended.transpose(1, 2))
         return mixed
 
     def _memory(self, name: str, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
@@ -85,23 +76,26 @@ class PackedRunner:
 
 
 def _attend_long(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """softmax(q k' / sqrt(d)) v; each [n, heads, T, d], by the fused kernel."""
+    """Compute softmax(q k' / sqrt(d)) v by the fused kernel; each [n, heads, T, d]."""
     return F.scaled_dot_product_attention(query, key, value)
 
 
 def _attend_short(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The attention softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32, contiguous."""
+    """Compute softmax(q k' / sqrt(d)) v; each [n, heads, T, d] float32, contiguous."""
     shape = query.shape
     flat = (shape[0] * shape[1], shape[2], shape[3])
-    query, key, value = (part.view(flat) for part in (query, key, value))
+    query = query.view(flat)
+    key = key.view(flat)
+    value = value.view(flat)
     scores = torch.empty(flat[0], flat[1], flat[1])
     torch.baddbmm(scores, query, key.transpose(1, 2), beta=0, alpha=shape[3] ** -0.5, out=scores)
     return torch.bmm(_softmax(scores), value).view(shape)
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """The softmax over the last axis, in place; torch's own is not vectorised below the width of a
-    register.
+    """Return the softmax over the last axis, in place if it is narrower than a register.
+
+    For those torch's softmax is not vectorised.
     """
     if scores.shape[-1] >= _REGISTER:
         return scores.softmax(-1)
@@ -110,20 +104,20 @@ def _softmax(scores: Tensor) -> Tensor:
 
 
 def _own_attention(head: HeadWeights, state: Tensor, runs: list[tuple[int, int, int]]) -> Tensor:
-    """The attention of each token to itself, [N] float32."""
-    query, key = head.query(state), head.key(state)
-    found = torch.zeros(len(state), dtype=torch.float32)
+    """Return the attention of each token to itself, [N] float32."""
+    query = head.query(state)
+    key = head.key(state)
+    own = torch.zeros(len(state), dtype=torch.float32)
+    scaling = query.shape[1] ** -0.5
     for start, texts, length in runs:
-        part, shape = slice(start, start + texts * length), (texts, length, query.shape[1])
-        own = own_attention(query[part].view(shape), key[part].view(shape), query.shape[1] ** -0.5)
-        found[part] = own.flatten()
-    return found
+        part = slice(start, start + texts * length)
+        shape = (texts, length, query.shape[1])
+        own[part] = own_attention(query[part].view(shape), key[part].view(shape), scaling).flatten()
+    return own
 
 
 def _equal_lengths(lengths: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Runs of equally long texts, small enough for the cache: first token, texts, tokens of
-    each.
-    """
+    """Yield runs of equally long texts that fit the cache: first token, texts, tokens of each."""
     starts = np.flatnonzero(np.diff(lengths, prepend=-1))
     tokens = np.cumsum(lengths) - lengths
     for start, stop in zip(starts, [*starts[1:], len(lengths)], strict=True):

@@ -1,9 +1,9 @@
 """The forward pass of any architecture: texts padded on the right to the longest of their batch.
 
-Padding on the right leaves every token at the position that it has alone, whatever side the
-tokenizer pads. On a GPU a mask is given only if there is padding, which is known before the texts
-are copied there: transformers asks the device in every pass whether a mask hides anything, since
-attention without one is faster, and waits for the answer.
+Padding on the right keeps every token at its own position, whatever side the tokenizer pads. On a
+GPU a mask is passed only if there is padding, which is known before the texts are copied there:
+transformers asks the device in every pass whether a mask hides anything, because attention without
+one is faster, and waits for the answer.
 """
 
 import copy
@@ -22,28 +22,23 @@ from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling.pooler import Needs
 from transforms.pooling.transfer import to_device
 
-# The name by which transformers knows an attention whose masks all hide something.
+# transformers' name for an attention whose masks all hide something
 _HAS_PADDING = "sentence_beam_padded"
-# Without a mask these take each token with the id of padding for padding, also where it is another
-# token's.
+# without a mask these treat each token with the padding id as padding, even if it is a real one
 _PADDING_BY_ID = frozenset(("xlm", "flaubert"))
 
 
 class PaddedRunner:
-    """A pass through the model's own code: the states of layers and own attention of heads, padding
-    taken out.
-    """
+    """A pass through the model's own code, `models` for texts of all lengths."""
 
     def __init__(
         self, models: "ByLength", needs: Needs, layers: int, tokenizer: TextTokenizer
     ) -> None:
         weight = next(models.shortest.parameters())
-        self._models, self._tokenizer, self._device, self.dtype = (
-            models,
-            tokenizer,
-            weight.device,
-            weight.dtype,
-        )
+        self.models = models
+        self._tokenizer = tokenizer
+        self._device = weight.device
+        self.dtype = weight.dtype
         if self._device.type == "cuda":
             for model in models.all:
                 _expect_padding(model)
@@ -54,26 +49,19 @@ class PaddedRunner:
 
     @property
     def takes_padding(self) -> bool:
-        """Whether the model can be told which tokens are padding, and attends alike to texts of all
-        lengths.
-        """
-        return "attention_mask" in self._takes and len(self._models.all) == 1
+        """Whether the model takes a mask, and attends to texts of all lengths in the same way."""
+        return "attention_mask" in self._takes and len(self.models.all) == 1
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
-        after text.
-        """
+        """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         inputs, real = self._inputs(batch)
-        found = self._hooks.run(self._models(batch.width), inputs)
-        layers = {layer: _real(state.flatten(0, 1), real) for layer, state in found.layers.items()}
-        return LayerStates(
-            layers, {head: _real(own.flatten(), real) for head, own in found.heads.items()}
-        )
+        states = self._hooks.run(self.models(batch.width), inputs)
+        layers = {layer: _real(state.flatten(0, 1), real) for layer, state in states.layers.items()}
+        heads = {head: _real(own.flatten(), real) for head, own in states.heads.items()}
+        return LayerStates(layers, heads)
 
     def _inputs(self, batch: Batch) -> tuple[dict[str, Any], Tensor | None]:
-        """The model's inputs, and the places of the real tokens among the padded ones (None: all
-        are real).
-        """
+        """Return the model's inputs, and the places of real tokens (None: all are real)."""
         shape = (len(batch.rows), batch.width)
         real = _real_places(batch.lengths)
         inputs = {"input_ids": _spread(batch.ids, real, shape, self._tokenizer.pad_id)}
@@ -82,17 +70,17 @@ class PaddedRunner:
             inputs["token_type_ids"] = _spread(types, real, shape, self._tokenizer.pad_type)
         if real is not None or self._needs_mask:
             inputs["attention_mask"] = _spread(np.ones_like(batch.ids), real, shape, 0)
-        moved: dict[str, Any] = {
-            name: to_device(values, self._device) for name, values in inputs.items()
-        }
-        return moved, None if real is None else to_device(real, self._device)
+        moved = {name: to_device(values, self._device) for name, values in inputs.items()}
+        if real is None:
+            return moved, None
+        return moved, to_device(real, self._device)
 
 
 class ByLength:
-    """The model for texts of a length, one for all lengths but in one family.
+    """The model for texts of a length; all lengths have the same one except in BigBird.
 
-    BigBird attends fully to short texts and sparsely to long ones, and at its first short text it
-    would change over for good: it is kept in both forms, which share their weights.
+    BigBird attends fully to short texts and sparsely to long ones, and would switch for good at its
+    first short text. It is kept in both forms, which share their weights.
     """
 
     def __init__(self, model: Any) -> None:
@@ -102,18 +90,19 @@ class ByLength:
             full = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
             _attend_fully(full)
             self.all = (model, full)
-            self._longest_in_full = (
-                5 + 2 * model.config.num_random_blocks
-            ) * model.config.block_size
+            blocks = 5 + 2 * model.config.num_random_blocks
+            self._longest_in_full = blocks * model.config.block_size
 
     @property
     def shortest(self) -> nn.Module:
-        """The model for the shortest texts."""
+        """Model for the shortest texts."""
         return self.all[-1]
 
     def __call__(self, width: int) -> nn.Module:
-        """The model for texts of so many tokens."""
-        return self.shortest if width <= self._longest_in_full else self.all[0]
+        """Return the model for texts of so many tokens."""
+        if width <= self._longest_in_full:
+            return self.shortest
+        return self.all[0]
 
 
 def _attend_fully(model: Any) -> None:
@@ -144,11 +133,9 @@ def _spread(
 
 
 def _expect_padding(model: Any) -> None:
-    """Make a model trust that every mask hides something, so that it does not wait for the GPU to
-    inspect it.
+    """Make a model trust every mask, so that it does not wait for the GPU to inspect it.
 
-    For models with torch's own attention, whose code does not ask for it by name; others stay as
-    they are.
+    Models that do not use torch's own attention, or ask for it by name, are not changed.
     """
     code = sys.modules[type(model).__module__]
     if model.config._attn_implementation == "sdpa" and '"sdpa"' not in inspect.getsource(code):
@@ -157,13 +144,13 @@ def _expect_padding(model: Any) -> None:
 
 
 def _register_attention() -> None:
-    """Have transformers know the attention and its masks by name."""
+    """Register the attention and its masks with transformers."""
     if _HAS_PADDING not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(_HAS_PADDING, ALL_ATTENTION_FUNCTIONS["sdpa"])
         ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _mask)
 
 
-def _mask(*, attention_mask: Tensor | None = None, **said: Any) -> Tensor | None:
+def _mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
     if attention_mask is not None:
-        said |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    return sdpa_mask(attention_mask=attention_mask, **said)
+        options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    return sdpa_mask(attention_mask=attention_mask, **options)

@@ -1,5 +1,6 @@
-"""Cross-encoders: models that read two texts together, and give them one score or a label
-(arXiv:1908.10084).
+"""Cross-encoders: models that read two texts together and return a score or a label.
+
+Reimers & Gurevych, arXiv:1908.10084.
 """
 
 import hashlib
@@ -37,11 +38,10 @@ class PairScorer:
 
     @classmethod
     def load(cls, folder: str, flag: str, device: str = "auto") -> "PairScorer":
-        """Load a folder that `train --cross-encoder` or sentence-transformers wrote, safetensors
-        alone.
+        """Load a folder that `train --cross-encoder` or sentence-transformers wrote.
 
-        Raises OptionError, which names `flag`, for a folder without a cross-encoder,
-        MissingExtraError if sentence-transformers is not installed.
+        Only safetensors. Raises OptionError, which names `flag`, for a folder without a
+        cross-encoder, MissingExtraError if sentence-transformers is not installed.
         """
         check_installed(flag)
         check_folder(folder, flag)
@@ -56,20 +56,18 @@ class PairScorer:
                     trust_remote_code=False,
                     model_kwargs={"use_safetensors": True},
                 )
-        except (
-            Exception
-        ) as error:  # transformers raises bare types of every kind for a damaged model
+        except Exception as error:  # transformers raises any type for a damaged model
             raise OptionError(f"{flag} {folder} cannot be loaded ({first_line(error)})") from None
         return cls(model, folder)
 
     @cached_property
     def digest(self) -> str:
-        """The sha256 in hex over the folder's weights, config and tokenizer."""
+        """sha256 in hex over the folder's weights, config and tokenizer."""
         return folder_digest(Path(self.folder).expanduser())
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in their order; none if the model gives a score."""
+        """Labels in their order; none if the model returns a score."""
         config: Any = self._model.config
         if self._model.num_labels == 1:
             return ()
@@ -81,8 +79,9 @@ class PairScorer:
         second: Sequence[str],
         done: Callable[[int], None] = lambda pairs: None,
     ) -> np.ndarray:
-        """The scores of pairs, float64 [n]; `done` is told how many were scored. Raises OptionError
-        for labels.
+        """Score pairs, float64 [n]; call `done` with the number of each part.
+
+        Raises OptionError if the model returns labels.
         """
         if self.labels:
             raise OptionError(
@@ -97,13 +96,14 @@ class PairScorer:
         second: Sequence[str],
         done: Callable[[int], None] = lambda pairs: None,
     ) -> np.ndarray:
-        """The places in `labels` of the labels of pairs, int64 [n]. Raises OptionError if there are
-        none.
+        """Label pairs, places in `labels` int64 [n]; call `done` with the number of each part.
+
+        Raises OptionError if the model returns scores.
         """
         if not self.labels:
             raise OptionError(
-                f"{self.folder} gives scores, no labels; train one with train --cross-encoder"
-                " --objective classification"
+                f"{self.folder} gives scores, no labels; train one with train --cross-encoder "
+                "--objective classification"
             )
         return np.argmax(self._outputs(first, second, done).reshape(-1, len(self.labels)), axis=1)
 
@@ -114,10 +114,10 @@ class PairScorer:
         parts = [np.empty(0)]
         for start in range(0, len(pairs), AT_ONCE):
             part = pairs[start : start + AT_ONCE]
-            found = self._model.predict(
+            outputs = self._model.predict(
                 part, batch_size=BATCH, show_progress_bar=False, convert_to_numpy=True
             )
-            parts.append(np.asarray(found, np.float64).reshape(-1))
+            parts.append(np.asarray(outputs, np.float64).reshape(-1))
             done(len(part))
         return np.concatenate(parts)
 
@@ -129,7 +129,7 @@ def check_installed(flag: str) -> None:
 
 
 def is_cross_encoder(folder: Path) -> bool:
-    """Whether a folder holds a model that gives texts scores or labels."""
+    """Return whether a folder holds a model that returns scores or labels."""
     if not (folder / "config.json").is_file():
         return False
     named = read_json(folder / "config.json").get("architectures") or [""]
@@ -137,12 +137,11 @@ def is_cross_encoder(folder: Path) -> bool:
 
 
 def folder_digest(root: Path) -> str:
-    """The sha256 in hex over a folder's weights, config and tokenizer."""
+    """Return the sha256 in hex over a folder's weights, config and tokenizer."""
     digest = hashlib.sha256()
-    settings = [
-        path for path in (*root.glob("*.json"), *root.glob("*.txt")) if path.name != "training.json"
-    ]
-    for path in sorted([*settings, *find_safetensors(root)]):
+    settings = [*root.glob("*.json"), *root.glob("*.txt")]
+    counted = [path for path in settings if path.name != "training.json"]
+    for path in sorted([*counted, *find_safetensors(root)]):
         digest.update(path.name.encode() + b"\0")
         with open(path, "rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -150,9 +149,7 @@ def folder_digest(root: Path) -> str:
 
 
 def check_folder(folder: str, flag: str) -> None:
-    """Raise OptionError for a folder without a cross-encoder, weights in safetensors, or with code
-    of its own.
-    """
+    """Raise OptionError unless a folder has a cross-encoder in safetensors without its own code."""
     root = Path(folder).expanduser()
     if not root.is_dir():
         raise OptionError(
@@ -160,11 +157,11 @@ def check_folder(folder: str, flag: str) -> None:
         )
     if not is_cross_encoder(root):
         raise OptionError(
-            f"{flag} {folder} holds no cross-encoder; give a folder that train --cross-encoder"
-            " wrote"
+            f"{flag} {folder} holds no cross-encoder; "
+            "give a folder that train --cross-encoder wrote"
         )
     for path in find_safetensors(root):
-        safetensors_keys(path)  # whose error names the file
+        safetensors_keys(path)  # its error names the file
     code = [kind for kind in module_types(root) if not kind.startswith(MODULES)]
     if code:
         raise OptionError(
@@ -173,7 +170,7 @@ def check_folder(folder: str, flag: str) -> None:
 
 
 def module_types(root: Path) -> list[str]:
-    """The classes that modules.json names; none without that file."""
+    """Return the classes that modules.json names; none without that file."""
     path = root / "modules.json"
     if not path.is_file():
         return []

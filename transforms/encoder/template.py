@@ -1,5 +1,6 @@
-"""Sentences inside a template with one mask (PromptBERT, arXiv:2201.04337), and the template
-without a sentence.
+"""Put sentences into a template with one mask; run the template without a sentence.
+
+PromptBERT, arXiv:2201.04337.
 """
 
 import inspect
@@ -22,9 +23,7 @@ _ENDINGS = ('.', '?', '"', "'")  # fmt: skip
 
 @dataclass(frozen=True)
 class FilledTemplate:
-    """A template with a sentence: token ids, the place of the mask among them, and the length
-    before truncation.
-    """
+    """A template with a sentence: token ids, place of the mask, length before truncation."""
 
     ids: list[int]
     mask: int
@@ -33,9 +32,7 @@ class FilledTemplate:
 
 @dataclass(frozen=True)
 class BareTemplate:
-    """A template without a sentence: token ids, the place of the mask, and the place where the
-    sentence would begin.
-    """
+    """A template without a sentence: token ids, places of the mask and of the missing sentence."""
 
     ids: list[int]
     mask: int
@@ -43,34 +40,37 @@ class BareTemplate:
 
 
 class PromptTemplate:
-    """A template that texts are put into. Truncation takes tokens from the end of the text, never
-    from the template.
-    """
+    """A template for texts; truncation cuts tokens off the text, never off the template."""
 
     def __init__(
         self, template: str, tokenizer: Tokenizer, mask_token: str | None, limit: int | None
     ) -> None:
         before, _, after = template.partition(TEXT)
-        self._before, self._after, self._tokenizer, self._limit = before, after, tokenizer, limit
+        self._before = before
+        self._after = after
+        self._tokenizer = tokenizer
+        self._limit = limit
         self._mask_token = mask_token or ""
         mask_id = tokenizer.token_to_id(self._mask_token)
         self._mask_id = -1 if mask_id is None else mask_id
         # without a sentence the blanks on both sides of it would be a token in some vocabularies
-        self._before_nothing = before.rstrip() if not after or after[0].isspace() else before
+        self._before_nothing = before
+        if not after or after[0].isspace():
+            self._before_nothing = before.rstrip()
         if tokenizer.encode(before + after).ids.count(self._mask_id) != 1:
             raise OptionError(
-                "pooler 'prompt': the tokenizer must find its mask once in the template"
-                f" {template!r}"
+                "pooler 'prompt': the tokenizer must find its mask once in the template "
+                f"{template!r}"
             )
         self.bare = self._bare()
         if limit is not None and len(self.bare.ids) >= limit:
             raise OptionError(
-                f"max tokens {limit}: the template alone has {len(self.bare.ids)}; give more or a"
-                " shorter template"
+                f"max tokens {limit}: the template alone has {len(self.bare.ids)}; "
+                "give more or a shorter template"
             )
 
     def __call__(self, texts: list[str]) -> list[FilledTemplate]:
-        """The token ids of every text in the template."""
+        """Tokenize every text in the template."""
         sentences = [self._sentence(text) for text in texts]
         filled = [f"{self._head(sentence)}{sentence}{self._after}" for sentence in sentences]
         encodings = self._tokenizer.encode_batch(filled)
@@ -83,30 +83,33 @@ class PromptTemplate:
         return self._before if sentence else self._before_nothing
 
     def _sentence(self, text: str) -> str:
-        """The text with a full stop, as in the authors' evaluation, and with mask tokens in it made
-        plain words.
-        """
+        """Add a full stop, as the authors' evaluation does, and make mask tokens plain words."""
         text = text.strip()
         if not text:
             return ""
-        # with a blank inside no tokenizer takes it for the special token
+        # with a blank inside, no tokenizer reads it as the special token
         text = text.replace(self._mask_token, f"{self._mask_token[0]} {self._mask_token[1:]}")
-        return text if text.endswith(_ENDINGS) else f"{text}."
+        if text.endswith(_ENDINGS):
+            return text
+        return f"{text}."
 
     def _cut(self, encoding: Encoding, sentence: str) -> FilledTemplate:
-        ids, mask = encoding.ids, self._find_mask(encoding, sentence)
-        excess = 0 if self._limit is None else len(ids) - self._limit
-        if excess <= 0:
+        ids = encoding.ids
+        mask = self._find_mask(encoding, sentence)
+        if self._limit is None or len(ids) <= self._limit:
             return FilledTemplate(ids, mask, len(ids))
-        start, stop = len(self._before), len(self._before) + len(sentence)
+        start = len(self._before)
+        stop = len(self._before) + len(sentence)
         inside = [place for place, span in enumerate(encoding.offsets) if start < span[1] <= stop]
-        dropped = set(inside[-excess:])
-        left = [token for place, token in enumerate(ids) if place not in dropped]
-        return FilledTemplate(left, mask - sum(place < mask for place in dropped), len(ids))
+        dropped = set(inside[self._limit - len(ids) :])
+        kept = [token for place, token in enumerate(ids) if place not in dropped]
+        return FilledTemplate(kept, mask - sum(place < mask for place in dropped), len(ids))
 
     def _find_mask(self, encoding: Encoding, sentence: str) -> int:
-        at, after = self._before.find(self._mask_token), self._after.find(self._mask_token)
-        at = at if at >= 0 else len(self._head(sentence)) + len(sentence) + after
+        at = self._before.find(self._mask_token)
+        if at < 0:
+            before = len(self._head(sentence)) + len(sentence)
+            at = before + self._after.find(self._mask_token)
         tokens = enumerate(zip(encoding.ids, encoding.offsets, strict=True))
         return next(
             place
@@ -124,34 +127,30 @@ class PromptTemplate:
 
 
 class BareTemplateStates:
-    """The last layer's state at the mask of a template without a sentence (PromptBERT, section
-    4.3).
+    """The last layer's state at the mask of a template without a sentence.
 
-    The tokens after the gap have the positions that they have behind a sentence, so the state
-    depends on its length; each length is computed once.
+    PromptBERT, section 4.3. The tokens after the gap have the positions that they have after a
+    sentence, so the state depends on the sentence's length; each length is computed once.
     """
 
     def __init__(self, model: Any, bare: BareTemplate) -> None:
-        self._model, self._bare = model, bare
+        self._model = model
+        self._bare = bare
         self._device = next(model.parameters()).device
         self._first = _first_position(model)
         self._known: dict[int, Tensor] = {}
         self._check()
 
     def __call__(self, lengths: np.ndarray) -> BareMask:
-        """The states [B, H] for sentences of `lengths` [B] tokens, those of the template not
-        counted.
-        """
+        """Return the states [B, H] for sentences of `lengths` [B] tokens of their own."""
         missing = sorted(set(lengths.tolist()) - self._known.keys())
         for start in range(0, len(missing), _TEMPLATES_PER_PASS):
             part = missing[start : start + _TEMPLATES_PER_PASS]
             self._known.update(zip(part, self._run(part), strict=True))
-        several, places = np.unique(lengths, return_inverse=True)
-        vectors = torch.stack([self._known[length] for length in several.tolist()])
-        return BareMask(
-            vectors.index_select(0, to_device(places, self._device)),
-            to_device(lengths, self._device),
-        )
+        different, places = np.unique(lengths, return_inverse=True)
+        states = torch.stack([self._known[length] for length in different.tolist()])
+        vectors = states.index_select(0, to_device(places, self._device))
+        return BareMask(vectors, to_device(lengths, self._device))
 
     def _run(self, lengths: list[int]) -> Tensor:
         places = torch.arange(len(self._bare.ids), device=self._device)
@@ -165,13 +164,12 @@ class BareTemplateStates:
 
     @torch.inference_mode()
     def _check(self) -> None:
-        """Refuse a model that takes no position ids, disagrees with its own, or gives the same
-        whatever they are.
-        """
+        """Raise OptionError if the model does not place tokens by position ids."""
         name = type(self._model).__name__
         if "position_ids" not in inspect.signature(self._model.forward).parameters:
             raise OptionError(f"pooler 'prompt': {name} takes no position ids; say denoise=no")
-        (plain, shifted), own = self._run([0, 1]), self._states(1)[0]
+        plain, shifted = self._run([0, 1])
+        own = self._states(1)[0]
         if not torch.allclose(plain, own, rtol=0.05, atol=0.05) or torch.equal(plain, shifted):
             raise OptionError(
                 f"pooler 'prompt': {name} does not place tokens by position ids; say denoise=no"
@@ -179,9 +177,7 @@ class BareTemplateStates:
 
 
 def _first_position(model: Any) -> int:
-    """The position of the first token: RoBERTa and its relatives count from the number after their
-    padding id.
-    """
+    """Return the position of the first token; RoBERTa and its kin count from padding id + 1."""
     embeddings = getattr(model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)
     return 0 if offset is None else offset + 1

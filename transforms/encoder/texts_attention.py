@@ -1,9 +1,7 @@
-"""Attention among the tokens of each text where all texts of a batch lie in one row, for models of
-every family.
+"""Attention among the tokens of each text if all texts of a batch are in one row.
 
-transformers' models look their attention function up by name. Ours hands queries, keys and values
-to a kernel for texts of different lengths: torch's on a GPU, or another that is called as that one
-is.
+transformers' models look their attention function up by name. Ours passes queries, keys and values
+to a kernel for texts of different lengths: torch's on a GPU, or another with the same interface.
 """
 
 import threading
@@ -26,12 +24,13 @@ try:
 except ImportError:  # a torch without it: the padded pass serves
     AuxRequest = None  # type: ignore[assignment, misc]
 
-NAME, NOTING = "sentence_beam_texts", "sentence_beam_texts_noted"
-# A function of queries, keys and values [N, heads, d] of texts with `bounds` [B + 1], called as
-# `varlen_attn` of torch.
+NAME = "sentence_beam_texts"
+NOTING = "sentence_beam_texts_noted"
+# A function of queries, keys and values [N, heads, d] of texts with `bounds` [B + 1], with the
+# interface of torch's `varlen_attn`.
 Kernel = Callable[..., Any]
-# What models hand to an attention function and what makes no difference to us: dropout is for
-# training.
+# Options that models pass to an attention function: those that are read, and those that have no
+# effect here (dropout is for training).
 _READ = frozenset(("scaling", "sliding_window", "is_causal"))
 _WITHOUT_EFFECT = frozenset(
     (
@@ -42,15 +41,17 @@ _WITHOUT_EFFECT = frozenset(
         "deterministic",
         "return_dict",
         "token_type_ids",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "position_embeddings",
     )
-    + ("output_attentions", "output_hidden_states", "output_router_logits", "position_embeddings")
 )
 
 
 @dataclass(frozen=True)
 class Attending:
-    """What a block asks of its attention: `window`, and the number of heads of queries and of keys,
-    and their width.
+    """The attention of a block: its window, number of heads of queries and of keys, their width.
 
     `window`: how many tokens a token sees before and after itself, -1: all.
     """
@@ -62,15 +63,13 @@ class Attending:
 
 
 class _Row(threading.local):
-    """The texts of the row that a thread's pass is over, and what is noted of a pass that is only
-    watched.
-    """
+    """The texts in the row of a thread's pass, and the notes of `note_attention`."""
 
     bounds: Tensor | None = None
     longest = 0
     kernel: Kernel | None = None
     masks: list[tuple[Tensor, Callable[..., Tensor]]]
-    asked: list[Attending]
+    requested: list[Attending]
     furthest = 0
 
 
@@ -79,36 +78,41 @@ _ROW = _Row()
 
 @contextmanager
 def row_of_texts(kernel: Kernel, bounds: Tensor | None, longest: int) -> Iterator[None]:
-    """A context in which this thread's passes are over one row of texts, `bounds` [B + 1] int32 on
-    the device.
+    """Run this thread's passes in the body over one row of texts.
 
-    Without `bounds` each row of a batch is a text, without padding.
+    `bounds` [B + 1] int32 are on the device. Without them each row of a batch is one text, without
+    padding.
     """
-    _ROW.kernel, _ROW.bounds, _ROW.longest = kernel, bounds, longest
+    _ROW.kernel = kernel
+    _ROW.bounds = bounds
+    _ROW.longest = longest
     try:
         yield
     finally:
-        _ROW.kernel, _ROW.bounds = None, None
+        _ROW.kernel = None
+        _ROW.bounds = None
 
 
 def note_attention(
     model: Any, kernel: Kernel, inputs: dict[str, Tensor], furthest: int
 ) -> set[Attending]:
-    """What the blocks of a model ask of attention, seen in a pass over one text.
+    """Run a pass over one text; return the attention that the model's blocks request.
 
-    Raises `UnfitModelError` where the kernel cannot compute that, and where the masks that the
-    model makes hide other tokens, of texts of up to `furthest` tokens, than its attention function
-    is told.
+    Raises `UnfitModelError` if the kernel cannot compute it, or if the model's masks hide other
+    tokens, in texts of up to `furthest` tokens, than the options of its attention function do.
     """
     _register()
     model.set_attn_implementation(NOTING)
-    _ROW.masks, _ROW.asked, _ROW.furthest = [], [], furthest
+    _ROW.masks = []
+    _ROW.requested = []
+    _ROW.furthest = furthest
     try:
         with row_of_texts(kernel, None, 0):
             model(**inputs)
-        return set(_ROW.asked)
+        return set(_ROW.requested)
     finally:
-        _ROW.masks, _ROW.asked = [], []
+        _ROW.masks = []
+        _ROW.requested = []
         model.set_attn_implementation(NAME)
 
 
@@ -117,95 +121,119 @@ def text_by_text(
     scale: float | None = None, window_size: tuple[int, int] = (-1, -1), enable_gqa: bool = False,
     return_aux: Any = None,
 ) -> Any:  # fmt: skip
-    """What torch's kernel computes [N, heads, d], on any device: one text after the other.
+    """Compute the same as torch's kernel, [N, heads, d], on any device, text by text.
 
-    With `return_aux` the logarithms [heads, N] of the sums of exponentiated scores too, where no
-    heads share keys.
+    With `return_aux` also the logarithms [heads, N] of the sums of exponentiated scores; heads must
+    not share keys then.
     """
     mixed = torch.empty(*query.shape[:2], value.shape[2], dtype=value.dtype, device=value.device)
     totals = torch.empty(query.shape[1], len(query), device=query.device)
     for start, stop in pairwise(bounds.tolist()):
-        queries, keys, values = (
-            part[start:stop].transpose(0, 1)[None] for part in (query, key, value)
-        )
+        queries = _part_of_text(query, start, stop)
+        keys = _part_of_text(key, start, stop)
+        values = _part_of_text(value, start, stop)
         seen = _seen(stop - start, window_size, query.device)
-        found = F.scaled_dot_product_attention(
+        attended = F.scaled_dot_product_attention(
             queries, keys, values, seen, scale=scale, enable_gqa=enable_gqa
         )
-        mixed[start:stop] = found[0].transpose(0, 1)
+        mixed[start:stop] = attended[0].transpose(0, 1)
         if return_aux is not None:
             scores = (queries.float() @ keys.float().mT)[0] * (scale or query.shape[2] ** -0.5)
-            totals[:, start:stop] = (
-                scores if seen is None else scores.masked_fill(~seen, -torch.inf)
-            ).logsumexp(2)
-    return mixed if return_aux is None else (mixed, totals)
+            if seen is not None:
+                scores = scores.masked_fill(~seen, -torch.inf)
+            totals[:, start:stop] = scores.logsumexp(2)
+    if return_aux is None:
+        return mixed
+    return mixed, totals
+
+
+def _part_of_text(states: Tensor, start: int, stop: int) -> Tensor:
+    """Return the part [1, heads, T, d] of a text in states [N, heads, d]."""
+    return states[start:stop].transpose(0, 1)[None]
 
 
 def own_attention_of_texts(
-    kernel: Kernel, query: Tensor, key: Tensor, bounds: Tensor, longest: int, **said: Any
+    kernel: Kernel, query: Tensor, key: Tensor, bounds: Tensor, longest: int, **options: Any
 ) -> Tensor:
-    """The attention of each token to itself in one head, [N] float32, from that head's queries and
-    keys [N, d].
+    """Return the attention of each token to itself in one head, [N] float32.
 
-    The kernel, which is told what is `said`, gives the logarithm of the scores' sum.
+    Queries and keys of the head are [N, d]. The kernel, called with `options`, returns the
+    logarithm of the sum of the exponentiated scores.
     """
-    query, key, scale = query[:, None], key[:, None], said.get("scale")
+    query = query[:, None]
+    key = key[:, None]
+    scale = options.get("scale")
+    if scale is None:
+        scale = query.shape[2] ** -0.5
     _, total = kernel(
-        query, key, key, bounds, bounds, longest, longest, return_aux=AuxRequest(lse=True), **said
+        query,
+        key,
+        key,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        return_aux=AuxRequest(lse=True),
+        **options,
     )
-    own = (
-        (query.float() * key.float())
-        .sum(dim=2)
-        .mul_(query.shape[2] ** -0.5 if scale is None else scale)
-    )
+    own = (query.float() * key.float()).sum(dim=2).mul_(scale)
     return (own[:, 0] - total.view(-1)).exp()
 
 
-def of_one_head(query: Tensor, key: Tensor, head: int) -> tuple[Tensor, Tensor]:
-    """The queries and keys [B, T, d] of a head, from 1, of all [B, heads, T, d]; heads may share
-    keys.
+def select_head(query: Tensor, key: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """Return the queries and keys [B, T, d] of a head, from 1, out of [B, heads, T, d].
+
+    Heads may share keys.
     """
     return query[:, head - 1], key[:, (head - 1) * key.shape[1] // query.shape[1]]
 
 
 def heads_of_texts(
-    module: nn.Module, query: Tensor, key: Tensor, said: dict[str, Any]
+    module: nn.Module, query: Tensor, key: Tensor, options: dict[str, Any]
 ) -> Callable[[int], Tensor]:
-    """A function head (from 1) -> own attention [B, T], from queries and keys [B, heads, T, d] of a
-    row of texts.
+    """Return a function from a head (from 1) to own attention [B, T].
+
+    Queries and keys [B, heads, T, d] are those of a row of texts.
     """
-    _check_known(said)
+    _check_known(options)
     bounds, longest, kernel = _texts(query)
-    options: dict[str, Any] = {"scale": said.get("scaling"), "window_size": _window(module, said)}
+    scale = options.get("scaling")
+    window = _window(module, options)
 
-    def of_head(head: int) -> Tensor:
-        queries, keys = (part.flatten(0, 1) for part in of_one_head(query, key, head))
-        return own_attention_of_texts(kernel, queries, keys, bounds, longest, **options).view(
-            query.shape[0], -1
+    def own_attention(head: int) -> Tensor:
+        queries, keys = (part.flatten(0, 1) for part in select_head(query, key, head))
+        own = own_attention_of_texts(
+            kernel, queries, keys, bounds, longest, scale=scale, window_size=window
         )
+        return own.view(query.shape[0], -1)
 
-    return of_head
+    return own_attention
 
 
-def check_kernel(kernel: Kernel, asked: Attending, like: Tensor) -> None:
-    """Raise `UnfitModelError` unless the kernel computes what is asked, within rounding; `like`:
-    where, in which dtype.
+def check_kernel(kernel: Kernel, requested: Attending, like: Tensor) -> None:
+    """Raise `UnfitModelError` unless the kernel computes the requested attention, within rounding.
 
-    A window is narrowed to three tokens, so that one token more or less cannot pass for rounding.
+    `like` has the device and the dtype. A window is narrowed to three tokens, so that an error of
+    one token is larger than rounding.
     """
     lengths = (9, 1, 6)
+    tokens = sum(lengths)
     generator = torch.Generator().manual_seed(0)
-    shapes = (
-        (sum(lengths), heads, asked.width)
-        for heads in (asked.heads, asked.key_heads, asked.key_heads)
+    query, key, value = (
+        torch.randn((tokens, heads, requested.width), generator=generator).to(like)
+        for heads in (requested.heads, requested.key_heads, requested.key_heads)
     )
-    query, key, value = (torch.randn(shape, generator=generator).to(like) for shape in shapes)
     bounds = torch.tensor([0, *lengths]).cumsum(0).to(like.device, torch.int32)
-    window = (min(asked.window[0], 3), min(asked.window[1], 3))
-    said: dict[str, Any] = {"window_size": window, "enable_gqa": asked.heads != asked.key_heads}
-    found = kernel(query, key, value, bounds, bounds, max(lengths), max(lengths), **said)
-    expected = text_by_text(query.float(), key.float(), value.float(), bounds, bounds, 0, 0, **said)
-    if not torch.allclose(found.float(), expected, atol=0.03, rtol=0.03):
+    window = (min(requested.window[0], 3), min(requested.window[1], 3))
+    options: dict[str, Any] = {
+        "window_size": window,
+        "enable_gqa": requested.heads != requested.key_heads,
+    }
+    computed = kernel(query, key, value, bounds, bounds, max(lengths), max(lengths), **options)
+    expected = text_by_text(
+        query.float(), key.float(), value.float(), bounds, bounds, 0, 0, **options
+    )
+    if not torch.allclose(computed.float(), expected, atol=0.03, rtol=0.03):
         raise UnfitModelError(
             f"the kernel for texts of different lengths fails at windows of {window}"
         )
@@ -217,35 +245,39 @@ def _attend(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    **said: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """What each token's text gives it, [B, T, heads, d], from queries, keys and values [B, heads,
-    T, d].
-    """
+    """Attend within each text: [B, T, heads, d] from queries, keys and values [B, heads, T, d]."""
     if attention_mask is not None:
         raise UnfitModelError("it makes masks of its own")
-    return _mixed(module, query, key, value, said), None
+    return _mix(module, query, key, value, options), None
 
 
-def _mixed(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, said: dict[str, Any]
+def _mix(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any]
 ) -> Tensor:
-    _check_known(said)
+    _check_known(options)
     batch, heads, tokens, _ = query.shape
     bounds, longest, kernel = _texts(query)
     parts = (part.transpose(1, 2).flatten(0, 1).to(value.dtype) for part in (query, key, value))
-    options: dict[str, Any] = {"scale": said.get("scaling"), "window_size": _window(module, said)}
     mixed = kernel(
-        *parts, bounds, bounds, longest, longest, **options, enable_gqa=key.shape[1] != heads
+        *parts,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        scale=options.get("scaling"),
+        window_size=_window(module, options),
+        enable_gqa=key.shape[1] != heads,
     )
     return mixed.view(batch, tokens, heads, -1)
 
 
 def _texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
-    """The bounds of the texts of queries [B, heads, T, d], the longest text's tokens, and the
-    kernel.
-    """
-    bounds, longest, kernel = _ROW.bounds, _ROW.longest, _ROW.kernel
+    """Return the bounds of the texts of queries [B, heads, T, d], the longest text, the kernel."""
+    bounds = _ROW.bounds
+    longest = _ROW.longest
+    kernel = _ROW.kernel
     assert kernel is not None, "a pass outside of `row_of_texts`"
     if bounds is None:  # each row is a text
         batch, _, longest, _ = query.shape
@@ -255,28 +287,33 @@ def _texts(query: Tensor) -> tuple[Tensor, int, Kernel]:
     return bounds, longest, kernel
 
 
-def _check_known(said: dict[str, Any]) -> None:
-    unknown = {name for name, value in said.items() if value is not None} - _READ - _WITHOUT_EFFECT
+def _check_known(options: dict[str, Any]) -> None:
+    given = {name for name, value in options.items() if value is not None}
+    unknown = given - _READ - _WITHOUT_EFFECT
     if unknown:
         raise UnfitModelError(f"its attention takes {', '.join(sorted(unknown))}")
-    if isinstance(said.get("scaling"), Tensor):
+    if isinstance(options.get("scaling"), Tensor):
         raise UnfitModelError("its attention scales by weights")
 
 
-def _window(module: nn.Module, said: dict[str, Any]) -> tuple[int, int]:
-    """How many tokens a token sees before and after itself, -1: all; `sliding_window` counts itself
-    too.
+def _window(module: nn.Module, options: dict[str, Any]) -> tuple[int, int]:
+    """Return how many tokens a token sees before and after itself, -1: all.
+
+    `sliding_window` counts the token itself too.
     """
-    told, size = said.get("is_causal"), said.get("sliding_window")
-    causal = getattr(module, "is_causal", True) if told is None else told
+    is_causal = options.get("is_causal")
+    if is_causal is None:
+        is_causal = getattr(module, "is_causal", True)
+    size = options.get("sliding_window")
     before = -1 if size is None else int(size) - 1
-    return before, 0 if causal else before
+    after = 0 if is_causal else before
+    return before, after
 
 
 def _note_mask(
     *_: Any, mask_function: Callable[..., Tensor], device: Any = "cpu", **__: Any
 ) -> Tensor:
-    """A stand-in for a mask, by which `_note` knows again what the mask would hide."""
+    """Return a stand-in for a mask, by which `_note` finds the mask's function."""
     stand_in = torch.zeros(1, 1, 1, 1, device=device)
     _ROW.masks.append((stand_in, mask_function))
     return stand_in
@@ -288,28 +325,32 @@ def _note(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    **said: Any,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """As `_attend`, for a text alone; notes what was asked and compares it with the mask."""
-    window = _window(module, said)
-    hides = next(
-        (function for stand_in, function in _ROW.masks if stand_in is attention_mask), None
-    )
-    if attention_mask is not None and (
-        hides is None or not _same_tokens(hides, window, query.device)
-    ):
+    """Attend within one text; note the request and compare it with the mask."""
+    window = _window(module, options)
+    if attention_mask is not None and not _agrees(attention_mask, window):
         raise UnfitModelError("its masks hide other tokens than its attention is told")
     if value.shape[3] != query.shape[3]:
         raise UnfitModelError("its values and queries differ in width")
-    _ROW.asked.append(Attending(window, query.shape[1], key.shape[1], query.shape[3]))
-    return _mixed(module, query, key, value, said), None
+    _ROW.requested.append(Attending(window, query.shape[1], key.shape[1], query.shape[3]))
+    return _mix(module, query, key, value, options), None
+
+
+def _agrees(mask: Tensor, window: tuple[int, int]) -> bool:
+    """Return whether a mask is a stand-in of ours whose function sees the tokens of a window."""
+    for stand_in, function in _ROW.masks:
+        if stand_in is mask:
+            return _same_tokens(function, window, mask.device)
+    return False
 
 
 def _same_tokens(
     sees: Callable[..., Tensor], window: tuple[int, int], device: torch.device
 ) -> bool:
-    """Whether a model's mask function and a window let the first, the middle and the last token see
-    the same ones.
+    """Return whether a mask function and a window let tokens see the same ones.
+
+    The first, the middle and the last token are compared.
     """
     tokens = _ROW.furthest
     keys = torch.arange(tokens, device=device)
@@ -321,12 +362,14 @@ def _same_tokens(
 
 
 def _within(token: int | Tensor, keys: Tensor, window: tuple[int, int]) -> Tensor:
-    """Which of the places `keys` the token at a place sees."""
+    """Return which of the places `keys` the token at a place sees."""
     before, after = window
-    everywhere = torch.ones_like(keys + token, dtype=torch.bool)
-    not_too_early = keys >= token - before if before >= 0 else everywhere
-    not_too_late = keys <= token + after if after >= 0 else everywhere
-    return not_too_early & not_too_late
+    seen = torch.ones_like(keys + token, dtype=torch.bool)
+    if before >= 0:
+        seen &= keys >= token - before
+    if after >= 0:
+        seen &= keys <= token + after
+    return seen
 
 
 def _seen(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor | None:
@@ -337,7 +380,7 @@ def _seen(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor 
 
 
 def _register() -> None:
-    """Have transformers know both attention functions, and the masks of one, by name."""
+    """Register both attention functions, and the masks of one, with transformers."""
     if NAME not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
         ALL_ATTENTION_FUNCTIONS.register(NOTING, _note)

@@ -1,4 +1,4 @@
-"""Token states of texts for who looks at a model itself: no pooler, no vectors."""
+"""Read the token states of texts, to examine a model itself: no pooler, no vectors."""
 
 from collections.abc import Iterator
 
@@ -19,10 +19,9 @@ TOKENS_PER_BATCH = 1024
 
 
 class StateReader:
-    """A loaded model that gives the token states of texts, a batch at a time, as far as `needs`
-    name them.
+    """A loaded model that returns the token states that `needs` names, batch by batch.
 
-    Texts are taken without a prompt, cut at `max_tokens`; the pass is in float32.
+    Texts have no prompt and are cut at `max_tokens`; the pass is in float32.
     """
 
     def __init__(
@@ -33,17 +32,17 @@ class StateReader:
         self._forward = Forward(files, model, self.tokenizer, needs)
 
     def states(self, tokenized: Tokenized) -> Iterator[tuple[np.ndarray, TokenStates]]:
-        """The places of a batch's texts, int64 [n], and their token states in this order, longest
-        texts first.
-        """
+        """Yield the places of a batch's texts, int64 [n], and their token states, longest first."""
         together = self._forward.together
-        budget = 1 if together is BatchSharing.ALONE else TOKENS_PER_BATCH
+        budget = TOKENS_PER_BATCH
+        if together is BatchSharing.ALONE:
+            budget = 1
         for batch in plan_batches(tokenized, budget, equal=together is BatchSharing.EQUAL):
             with torch.inference_mode():
                 yield batch.rows, self._forward(batch)
 
 
 def embedding_matrix(files: ModelFiles) -> np.ndarray:
-    """The rows of a model's token-embedding matrix, float32 [V, E]."""
+    """Load the rows of a model's token-embedding matrix, float32 [V, E]."""
     model = load_model(files, "float32", torch.device("cpu"))
     return model.get_input_embeddings().weight.detach().numpy()  # type: ignore[operator]

@@ -1,7 +1,7 @@
 """A forward pass without padding for the BERT family on a GPU.
 
 All layers run over the packed tokens of the whole batch, attention by torch's kernel for texts of
-different lengths, which wants 16-bit states.
+different lengths, which needs 16-bit states.
 """
 
 import inspect
@@ -21,48 +21,46 @@ from transforms.pooling.transfer import to_device
 
 try:
     from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # a torch without it: the padded pass serves
+except ImportError:  # a torch without it uses the padded pass
     varlen_attn = None  # type: ignore[assignment]
 
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 
 def kernel_for(model: Any) -> Kernel | None:
-    """torch's kernel where it may serve the model: on a GPU, in 16 bits. Whether it does is found
-    out at loading.
+    """Return torch's kernel for a model on a GPU in 16 bits, else None.
+
+    The probe at loading tests whether it works for the model.
     """
     weight = next(model.parameters())
-    there = varlen_attn is not None and weight.device.type == "cuda" and weight.dtype in DTYPES
-    return _said_in_its_words(varlen_attn) if there else None
+    if varlen_attn is None or weight.device.type != "cuda" or weight.dtype not in DTYPES:
+        return None
+    return _with_shared_keys(varlen_attn)
 
 
-def _said_in_its_words(kernel: Kernel) -> Kernel:
-    """The kernel without the word for heads that share keys, where torch (2.11, 2.12) has none: it
-    shares unasked.
-    """
+def _with_shared_keys(kernel: Kernel) -> Kernel:
+    """Let a kernel take `enable_gqa`; those of torch 2.11 and 2.12 let heads share keys anyway."""
     if "enable_gqa" in inspect.signature(kernel).parameters:
         return kernel
 
-    def unasked(*parts: Any, enable_gqa: bool = False, **said: Any) -> Any:
-        return kernel(*parts, **said)
+    def sharing(*parts: Any, enable_gqa: bool = False, **options: Any) -> Any:
+        return kernel(*parts, **options)
 
-    return unasked
+    return sharing
 
 
 class VarlenRunner:
-    """A pass over the BERT family's blocks on a GPU: the states of layers and own attention of
-    heads, no padding.
-    """
+    """A pass over the BERT family's blocks on a GPU, without padding."""
 
     def __init__(self, model: Any, needs: Needs, kernel: Kernel) -> None:
-        self._weights, self._kernel = BertWeights(model, needs), kernel
+        self._weights = BertWeights(model, needs)
+        self._kernel = kernel
 
     def run(self, batch: Batch) -> LayerStates:
-        """The states [N, H] of the needed layers and own attention [N] of the needed heads, text
-        after text.
-        """
+        """Run a batch; return states [N, H] of layers, own attention [N] of heads, packed."""
         offsets = batch.offsets.astype(np.int32)
-        bounds, longest = to_device(offsets, self._weights.device), batch.width
+        bounds = to_device(offsets, self._weights.device)
+        longest = batch.width
         block = partial(self._run_block, bounds=bounds, longest=longest)
         own = partial(_own_attention, kernel=self._kernel, bounds=bounds, longest=longest)
         return self._weights.run(self._weights.embed(batch), len(batch.ids), block, own)
@@ -78,5 +76,5 @@ class VarlenRunner:
 def _own_attention(
     head: HeadWeights, state: Tensor, kernel: Kernel, bounds: Tensor, longest: int
 ) -> Tensor:
-    """The attention of each token to itself, [N] float32."""
+    """Return the attention of each token to itself, [N] float32."""
     return own_attention_of_texts(kernel, head.query(state), head.key(state), bounds, longest)

@@ -42,7 +42,7 @@ def test_there_is_work_for_every_core_and_no_batch_is_larger_than_its_budget(
     torch.set_num_threads(cores)
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu")
     tokenized = encoder.tokenize([TEXTS[number % len(TEXTS)] for number in range(texts)])
-    sizes = [len(batch.ids) for batch in encoder._plan(tokenized)]
+    sizes = [len(batch.ids) for batch in encoder.plan(tokenized).batches]
     assert sum(sizes) == len(tokenized.ids)
     assert max(sizes) <= TOKENS_PER_PACKED_BATCH
     assert len(sizes) >= min(4 * cores, len(tokenized.ids) // LEAST_TOKENS_PER_BATCH)
@@ -53,7 +53,9 @@ def test_deterministic_batches_do_not_depend_on_the_number_of_cores(tiny, two_th
     for cores in (1, 48):
         torch.set_num_threads(cores)
         encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", deterministic=True)
-        found.append([len(batch.rows) for batch in encoder._plan(encoder.tokenize(TEXTS * 50))])
+        found.append(
+            [len(batch.rows) for batch in encoder.plan(encoder.tokenize(TEXTS * 50)).batches]
+        )
     assert found[0] == found[1]
 
 
@@ -77,9 +79,9 @@ def test_a_unit_is_handed_over_while_the_one_before_is_computed(tiny, monkeypatc
             assert gate.wait(60)
             return run(batch)
 
-        for replica in encoder._replicas:
-            run = replica.forward._runner.run
-            monkeypatch.setattr(replica.forward._runner, "run", partial(held, run=run))
+        for replica in encoder.replicas:
+            run = replica.forward.runner.run
+            monkeypatch.setattr(replica.forward.runner, "run", partial(held, run=run))
         units = [encoder.plan(encoder.tokenize(some)) for some in texts]
         assert all(len(unit.batches) > 1 for unit in units)
         passing = [encoder.start(unit) for unit in units]
@@ -125,9 +127,9 @@ def test_documents_in_windows_are_handed_over_while_those_before_are_computed(
             assert gate.wait(60)
             return run(batch)
 
-        for replica in encoder._replicas:
-            run = replica.forward._runner.run
-            monkeypatch.setattr(replica.forward._runner, "run", partial(held, run=run))
+        for replica in encoder.replicas:
+            run = replica.forward.runner.run
+            monkeypatch.setattr(replica.forward.runner, "run", partial(held, run=run))
         passing = [encoder.start_pieces(unit) for unit in units]
         assert not gate.is_set()
         gate.set()

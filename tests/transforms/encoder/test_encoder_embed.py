@@ -92,14 +92,14 @@ def test_batches_respect_the_budget_and_cover_every_row_once(tiny):
 def test_out_of_memory_halves_the_batch_and_goes_on(tiny, family, error, monkeypatch):
     encoder = _load(tiny, family)
     expected = encoder.embed(encoder.tokenize(TEXTS))
-    run = encoder._alone.forward._runner.run
+    run = encoder.replicas[0].forward.runner.run
 
     def limited(batch):
         if len(batch.rows) > 2:
             raise error
         return run(batch)
 
-    monkeypatch.setattr(encoder._alone.forward._runner, "run", limited)
+    monkeypatch.setattr(encoder.replicas[0].forward.runner, "run", limited)
     done = encoder.embed(encoder.tokenize(TEXTS))
     assert np.allclose(done.vectors, expected.vectors, atol=1e-6)
     assert done.stats.oom_splits == 3
@@ -114,7 +114,7 @@ def test_what_a_smaller_batch_cannot_mend_is_raised(tiny, monkeypatch):
         def run(batch):
             raise RuntimeError(message)
 
-        monkeypatch.setattr(encoder._alone.forward._runner, "run", run)
+        monkeypatch.setattr(encoder.replicas[0].forward.runner, "run", run)
 
     fail("out of memory")
     with pytest.raises(RuntimeError, match="out of memory"):

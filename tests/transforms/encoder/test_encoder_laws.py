@@ -164,7 +164,7 @@ def test_albert_stops_its_loop_early(tiny):
         str(tiny["albert"]), pooler="mean:layer=1", dtype="float32", device="cpu"
     )
     calls = []
-    model = encoder._alone.forward._runner._models.shortest
+    model = encoder.replicas[0].forward.runner.models.shortest
     model.encoder.albert_layer_groups[0].register_forward_pre_hook(lambda *_: calls.append(1))
     encoder.encode(["the dog"])
     assert len(calls) == 1
@@ -176,7 +176,7 @@ def test_no_state_is_held_that_nobody_asked_for(tiny, family, pooler):
     encoder = Encoder.load(str(tiny[family]), pooler=pooler, dtype="float32", device="cpu")
     (batch,) = plan_batches(encoder.tokenize(["the dog is riding"]), 100)
     with torch.inference_mode():
-        states, needs = encoder._alone.forward(batch), encoder._pooler.needs
+        states, needs = encoder.replicas[0].forward(batch), encoder.replicas[0].pooler.needs
     assert set(states.hidden) == needs.layers
     assert set(states.own_attention) == needs.heads
     assert (states.raw is not None) == needs.raw

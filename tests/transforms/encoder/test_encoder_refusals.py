@@ -56,10 +56,10 @@ def test_a_wrong_branch_of_the_packed_pass_is_found_when_the_model_is_loaded(
     tmp_path, monkeypatch, branch, dtype
 ):
     folder = save_tiny_model("bert", tmp_path, max_position_embeddings=64)
-    assert _load(folder, dtype=dtype)._together is BatchSharing.PACKED
+    assert _load(folder, dtype=dtype).together is BatchSharing.PACKED
     name, wrong = WRONG_BRANCHES[branch]
     monkeypatch.setattr(packed, name, wrong(getattr(packed, name)))
-    assert _load(folder, dtype=dtype)._together is BatchSharing.PADDED
+    assert _load(folder, dtype=dtype).together is BatchSharing.PADDED
 
 
 UNUSED = {
@@ -106,7 +106,7 @@ def test_a_tokenizer_with_ids_beyond_the_embedding_table_is_refused(tmp_path):
 def test_no_keys_and_values_are_kept(tmp_path):
     save_family("gpt2", tmp_path)
     encoder, kept = _load(tmp_path), []
-    model = encoder._alone.forward._runner._models.shortest
+    model = encoder.replicas[0].forward.runner.models.shortest
     model.register_forward_hook(lambda _, __, output: kept.append(output.past_key_values))
     encoder.encode(["a b c"])
     assert kept == [None]
@@ -217,7 +217,7 @@ def test_neighbours_that_leak_into_a_text_leave_it_a_batch_of_its_own(tiny, monk
     usual = _load(tiny["albert"]).encode(TEXTS)
     monkeypatch.setattr(PaddedRunner, "run", leaking)
     encoder = _load(tiny["albert"])
-    assert encoder._together is BatchSharing.ALONE
+    assert encoder.together is BatchSharing.ALONE
     assert np.allclose(encoder.encode(TEXTS), usual, atol=1e-5)
 
 

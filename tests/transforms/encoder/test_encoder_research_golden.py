@@ -64,7 +64,7 @@ def _check(golden, cases: dict[str, tuple[str, float]], rows: list[int], **optio
     """All poolers in one pass, each against its own file."""
     folder, sentences = golden
     encoder = _load("+".join(cases), **options)
-    assert encoder._alone.forward.together is BatchSharing.PACKED
+    assert encoder.replicas[0].forward.together is BatchSharing.PACKED
     joined = encoder.encode([sentences[row] for row in rows])
     for found, (name, accept) in zip(
         np.split(joined, len(cases), axis=1), cases.values(), strict=True

@@ -104,9 +104,9 @@ def test_nothing_waits_where_texts_lie_in_one_row(
     expected = Encoder.load(model, pooler=pooler, dtype="float32", device="cpu").encode(TEXTS)
     with stub_gpu(monkeypatch) as counts:
         encoder = on_gpus(model, 1, monkeypatch, pooler=pooler, tokens_per_batch=64)
-        assert isinstance(encoder._alone.forward._runner, OneRowRunner), (
-            encoder._alone.forward.objection
-        )
+        assert isinstance(encoder.replicas[0].forward.runner, OneRowRunner), encoder.replicas[
+            0
+        ].forward.objection
         found = _embedded(encoder, counts)
     np.testing.assert_allclose(found, expected, atol=2e-5)
 
@@ -121,6 +121,6 @@ def test_a_padded_pass_does_not_ask_the_device_whether_there_is_padding(
     with stub_gpu(monkeypatch) as counts:
         monkeypatch.setattr(forward, "_unpadded", lambda *_: (None, ""))
         encoder = on_gpus(model, 1, monkeypatch, pooler="mean", tokens_per_batch=64)
-        assert encoder._alone.forward.together is BatchSharing.PADDED
+        assert encoder.replicas[0].forward.together is BatchSharing.PADDED
         found = _embedded(encoder, counts)
     np.testing.assert_allclose(found, expected, atol=2e-5)

@@ -52,7 +52,9 @@ def _mean_by_hand(encoder: Encoder, windows: Windows, piece: int) -> np.ndarray:
     for part in windows.pieces[piece]:
         tokenized = windows.tokenized.take(np.array([part.window]))
         with torch.inference_mode():
-            (_, found, _), *_ = encoder._alone.states(next(iter(encoder._plan(tokenized))))
+            (_, found, _), *_ = encoder.replicas[0].states(
+                next(iter(encoder.plan(tokenized).batches))
+            )
         states.append(found.hidden[max(found.hidden)][part.first : part.stop])
     return torch.cat(states).mean(dim=0).numpy()
 

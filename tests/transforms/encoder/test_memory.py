@@ -47,7 +47,7 @@ def test_later_units_have_the_batches_that_there_was_room_for(
 ) -> None:
     encoder = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu", tokens_per_batch=100)
     texts = [f"{text} {number}" for number in range(12) for text in TEXTS]
-    expected, run, failed = encoder.encode(texts), encoder._alone.forward._runner.run, []
+    expected, run, failed = encoder.encode(texts), encoder.replicas[0].forward.runner.run, []
 
     def limited(batch: Batch) -> Any:
         if len(batch.ids) > 60:
@@ -57,7 +57,7 @@ def test_later_units_have_the_batches_that_there_was_room_for(
             )
         return run(batch)
 
-    monkeypatch.setattr(encoder._alone.forward._runner, "run", limited)
+    monkeypatch.setattr(encoder.replicas[0].forward.runner, "run", limited)
     np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
     assert 0 < len(failed) <= torch.get_num_threads() + 1
     failed.clear()
@@ -112,7 +112,7 @@ def test_a_gpus_batch_is_what_there_is_memory_for(
     for pooler in ("mean", "sbert-wk:start=0,window=1"):
         replica = Encoder.load(
             str(tiny["bert"]), pooler=pooler, dtype="float32", device="cpu"
-        )._alone
+        ).replicas[0]
         sizes[pooler] = replica.forward.token_bytes
     assert 0 < sizes["mean"] < sizes["sbert-wk:start=0,window=1"], (
         "the states of more layers are kept"
@@ -133,7 +133,7 @@ def test_a_gpus_batch_is_what_there_is_memory_for(
 def test_a_family_whose_blocks_differ_in_width_loads(tmp_path: Path) -> None:
     save_family("gemma3n_text", tmp_path / "m")
     encoder = Encoder.load(str(tmp_path / "m"), dtype="float32", device="cpu")
-    assert encoder._alone.forward.token_bytes > 0
+    assert encoder.replicas[0].forward.token_bytes > 0
 
 
 def _on_gpu(replica: Any, number: int) -> Any:

@@ -85,7 +85,7 @@ def _save(family: str, folder: Path, **changes: Any) -> Path:
 
 
 def _runs_in_one_row(encoder: Encoder) -> bool:
-    return isinstance(encoder._alone.forward._runner, OneRowRunner)
+    return isinstance(encoder.replicas[0].forward.runner, OneRowRunner)
 
 
 @pytest.mark.parametrize("family", _families(TAKEN))
@@ -144,7 +144,7 @@ def test_an_older_torch_has_no_word_for_heads_that_share_keys(
     monkeypatch.setattr(forward, "kernel_for", lambda _: kernel)
     folder = _save("qwen3", tmp_path / "m", **GROUPED)
     encoder = load(folder)
-    assert _runs_in_one_row(encoder), encoder._alone.forward.objection
+    assert _runs_in_one_row(encoder), encoder.replicas[0].forward.objection
     assert error_of(encoder.encode(TEXTS), reference("qwen3", folder)) <= TOLERANCE
 
 
@@ -153,7 +153,7 @@ def test_norms_are_one_kernel_each_where_that_gives_the_same(
     family: str, fused: bool, tmp_path: Path, asked: Any
 ) -> None:
     encoder = load(_save(family, tmp_path / family, **TAKEN[family][0]))
-    runner: Any = encoder._alone.forward._runner
+    runner: Any = encoder.replicas[0].forward.runner
     norms = [part for part in runner._model.modules() if type(part).__name__.endswith("RMSNorm")]
     assert norms
     assert {"forward" in vars(norm) for norm in norms} == {fused}

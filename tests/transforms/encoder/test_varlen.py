@@ -16,7 +16,7 @@ from torch import Tensor
 from transforms.base.errors import OptionError
 from transforms.encoder import Encoder, forward
 from transforms.encoder import encoder as encoders
-from transforms.encoder.devices import Devices, resolve_devices
+from transforms.encoder.devices import resolve_devices
 from transforms.encoder.varlen import VarlenRunner
 
 TEXTS = [*sentences(40), "", "one", " ".join(sentences(6))]
@@ -64,7 +64,7 @@ def test_the_same_vectors_as_the_models_own_pass(
         encoder = Encoder.load(model, pooler=pooler, dtype="float32")
         found = encoder.embed(encoder.tokenize(TEXTS))
         if pooler != "static":
-            assert isinstance(encoder._alone.forward._runner, VarlenRunner), pooler
+            assert isinstance(encoder.replicas[0].forward.runner, VarlenRunner), pooler
             assert found.stats.padded == found.stats.real
         with monkeypatch.context() as patch:
             patch.setattr(forward, "_unpadded", lambda *_: (None, ""))
@@ -86,7 +86,7 @@ def test_a_pass_that_does_not_agree_is_not_taken(
     for said, kernel in kernels.items():
         monkeypatch.setattr(forward, "kernel_for", lambda _, kernel=kernel: kernel)
         encoder = Encoder.load(model, pooler="mean", dtype="float32")
-        assert not isinstance(encoder._alone.forward._runner, VarlenRunner)
+        assert not isinstance(encoder.replicas[0].forward.runner, VarlenRunner)
         assert said in caplog.records[-1].getMessage()
 
 
@@ -95,13 +95,13 @@ def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.Monke
     one = Encoder.load(model, dtype="float32", tokens_per_batch=32)
     monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
     two = Encoder.load(model, dtype="float32", tokens_per_batch=32)
-    assert isinstance(two._devices, Devices)
-    first, second = two._replicas
+    assert len(two.replicas) == 2
+    first, second = two.replicas
     assert first.forward is not second.forward
     seen: list[tuple[str, int]] = []
     together = threading.Barrier(2, timeout=30)  # passed only where both work at the same time
     for name, replica in (("first", first), ("second", second)):
-        run = replica.forward._runner.run
+        run = replica.forward.runner.run
 
         def noted(batch: Any, run: Any = run, name: str = name) -> Any:
             if name not in {other for other, _ in seen}:
@@ -110,7 +110,7 @@ def test_two_devices_share_the_batches(tmp_path: Path, monkeypatch: pytest.Monke
             seen.append((name, threading.get_ident()))
             return run(batch)
 
-        monkeypatch.setattr(replica.forward._runner, "run", noted)
+        monkeypatch.setattr(replica.forward.runner, "run", noted)
     progress: list[int] = []
     found = two.embed(two.tokenize(TEXTS), progress=lambda rows, _: progress.append(rows))
     np.testing.assert_allclose(found.vectors, one.encode(TEXTS), atol=2e-5)
@@ -127,16 +127,16 @@ def test_out_of_memory_on_one_of_two_devices(
     one = Encoder.load(model, dtype="float32", tokens_per_batch=64)
     monkeypatch.setattr(encoders, "resolve_devices", lambda _: [torch.device("cpu")] * 2)
     two = Encoder.load(model, dtype="float32", tokens_per_batch=64)
-    assert two._devices is not None
-    for replica in two._replicas:
-        run = replica.forward._runner.run
+    assert len(two.replicas) == 2
+    for replica in two.replicas:
+        run = replica.forward.runner.run
 
         def limited(batch: Any, run: Any = run) -> Any:
             if len(batch.rows) > 1:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return run(batch)
 
-        monkeypatch.setattr(replica.forward._runner, "run", limited)
+        monkeypatch.setattr(replica.forward.runner, "run", limited)
     found = two.embed(two.tokenize(TEXTS))
     assert found.stats.oom_splits > 0
     np.testing.assert_allclose(found.vectors, one.encode(TEXTS), atol=2e-5)

@@ -73,7 +73,7 @@ def with_inputs(
     cut = as_pieces(rows, found, text_column)
     if chunks.kind != "late" or not rows.ids:
         return cut
-    from transforms.encoder.late import make_windows
+    from transforms.encoder.windows import make_windows
 
     spans = [pieces.spans for pieces in found]
     return replace(

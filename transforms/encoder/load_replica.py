@@ -1,0 +1,102 @@
+"""Load a copy of the model onto a device, with its pooler and the layers after the pooling."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+import torch
+
+from transforms.encoder.forward import Forward
+from transforms.encoder.load import (
+    load_cnn,
+    load_layers,
+    load_mix,
+    load_model,
+    load_token_layers,
+)
+from transforms.encoder.replica import Replica
+from transforms.encoder.tokenize import TextTokenizer
+from transforms.pooling.build import Lexicon, build_pooler
+from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
+from transforms.pooling.states import ModelShape
+from transforms.pooling.token_statistics import TokenStatistics
+from transforms.space.identity import Space
+from transforms.space.model_files import ModelFiles
+from transforms.space.spec import PoolerSpec
+from transforms.space.st_layers import StLayer
+
+
+def load_replica(
+    files: ModelFiles,
+    space: Space,
+    tokenizer: TextTokenizer,
+    tables: Mapping[str, TokenStatistics],
+    device: torch.device,
+) -> Replica:
+    """Load the model of a space; `tables` are token statistics by digest.
+
+    Raises OptionError if its files are damaged, UnfitModelError if it cannot run so.
+    """
+    context = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with context:
+        model = load_model(files, space.dtype, device)
+        layers: tuple[StLayer, ...] = ()
+        if "then" in space.pooler:
+            layers = files.modules.layers
+        pooler = load_pooler(files, space, tokenizer, tables, device)
+        forward = Forward(files, model, tokenizer, pooler.needs)
+        return Replica(device, forward, pooler, load_layers(layers, device))
+
+
+def load_pooler(
+    files: ModelFiles,
+    space: Space,
+    tokenizer: TextTokenizer,
+    tables: Mapping[str, TokenStatistics],
+    device: torch.device,
+) -> Pooler:
+    """Build the pooler of a space on a device, with the layers below it that the model trained."""
+    spec = PoolerSpec.from_json(space.pooler)
+    modules = files.modules
+    tokens: tuple[StLayer, ...] = ()
+    if "tokens" in space.pooler:
+        tokens = modules.tokens
+    lexicon = _lexicon(files, spec, space, tokenizer, tables, device)
+    pooler = build_pooler(spec, _shape(files, tokens), lexicon)
+    if tokens:
+        pooler = OverTokenLayers(pooler, files.layers, load_token_layers(tokens, device))
+    if "mix" in space.pooler and modules.mix is not None:
+        start = modules.mix.parameters["start"]
+        pooler = MixedLayers(pooler, start, files.layers, load_mix(modules.mix))
+    return pooler
+
+
+def _shape(files: ModelFiles, tokens: tuple[StLayer, ...]) -> ModelShape:
+    """Return the shape of the states that the pooler reads, after the `tokens` layers."""
+    hidden = files.hidden
+    if tokens:
+        hidden = tokens[-1].parameters["dim"]
+    return ModelShape(
+        layers=files.layers,
+        hidden=hidden,
+        embedding=files.embedding,
+        has_pooler_head=files.has_pooler_head,
+        heads=files.heads,
+        has_cnn_head=files.has_cnn_head,
+    )
+
+
+def _lexicon(
+    files: ModelFiles,
+    spec: PoolerSpec,
+    space: Space,
+    tokenizer: TextTokenizer,
+    tables: Mapping[str, TokenStatistics],
+    device: torch.device,
+) -> Lexicon:
+    pieces: tuple[str, ...] = ()
+    if any(part.name == "remove-biases" for part in spec.parts):
+        pieces = tokenizer.pieces
+    cnn = None
+    if "cnn" in space.pooler and files.modules.cnn is not None:
+        cnn = load_cnn(files.modules.cnn, device)
+    return Lexicon(pieces=pieces, around=tokenizer.around, tables=tables, cnn=cnn)
