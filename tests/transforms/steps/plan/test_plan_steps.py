@@ -8,7 +8,7 @@ import pytest
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, ids_in, job_of, night
 
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import InputChangedError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import files as plan_files
@@ -17,6 +17,7 @@ from transforms.steps.plan.files import (
     FilePlanner,
     begin_by_content,
     check_bad,
+    check_were_no_files,
     file_batches,
     list_files,
 )
@@ -281,3 +282,35 @@ def test_all_spans_are_handed_out_once(
     spans, units = work(list(plan_files.record(found, job, slots)))
     assert (len(spans), units) == (elements, [])
     assert [name for name, _, _ in spans] == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_worker_that_died_after_the_plan_hands_out_the_same(folder: Path, store: Path) -> None:
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    first = work(list(plan_files.record(found, job, 1)))
+    (folder / "b.jsonl").unlink()
+    less = [FilePlanner(job).in_short(planned(job))]
+    assert work(list(plan_files.record(less, replace(job, retried=True), 1))) == first
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_left_out(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(*_: object) -> None:
+        raise InputChangedError("a.jsonl has changed")
+
+    monkeypatch.setattr(plan_files, "read_footer", changed)
+    found = planned(job_of(store, folder / "a.jsonl", max_bad_files=1))
+    assert [item.message for item in found] == ["a.jsonl has changed"]
+
+
+def test_a_folder_in_the_place_of_a_file_ends_the_run(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    last = read_manifest(str(store)).files_by_path["a.jsonl"].source
+    job = job_of(store, glob, number=1)
+    check_were_no_files([str(folder / "new")], job)
+    with pytest.raises(SentenceBeamError, match="is a folder without files of --input now"):
+        check_were_no_files([last], job)
+    check_were_no_files([last], replace(job, append=True))
+    check_were_no_files([last], job_of(store.with_name("new"), glob))

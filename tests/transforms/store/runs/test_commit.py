@@ -21,11 +21,11 @@ from transforms.store import manifest, manifest_parts, open_store
 from transforms.store.entries import RememberedOptions
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs.commit import Run, settle
+from transforms.store.runs.commit import Run, failed, settle
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now, read_result
+from transforms.store.runs.result import now, read_result, result_here
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 
@@ -418,3 +418,37 @@ def test_vacuum_that_worked_meanwhile_ends_a_run_without_a_lease(
     assert "vacuum removed files while this run worked" in result.message
     assert manifest.read_manifest(root).run == "run1"
     assert finish(run, units, []).status == "committed"
+
+
+def test_a_result_counts_what_the_run_did(tmp_path: Path, space: Space) -> None:
+    run = replace(commit_one(tmp_path, space, "run1", [], None), tables={"/in/*.txt": "7"})
+    unit = written(run.root, space, ["x", "y"])
+    result = finish(run, [replace(unit, run="run1", tokens=20, lost=2, real=11)], [])
+    assert result.input == {"files": 1, "empty": 0, "beside": {}, "tables": {"/in/*.txt": "7"}}
+    assert (result.own_rows, result.made, result.tokens, result.spared) == (2, 1, 11, 7)
+    assert (result.resumed, result.truncated, result.damaged) == ({}, 0, [])
+    assert set(result.measures) == {"plan", "embed", "index", "commit"}
+    assert result.measures["plan"]["planned_ms"]["count"] == 1
+    assert set(result.measures["commit"]) == {"settle_ms", "manifest_ms"}
+
+
+def test_a_record_that_cannot_be_written_is_said_after_the_commit(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("transforms.store.runs.commit.record_result", full)
+    run = commit_one(tmp_path, space, "run1", [], None)
+    result = finish(run, [written(run.root, space, ["x"])], [])
+    assert (result.status, result.exit_code) == ("committed", 0)
+    assert result.message.startswith("committed; the record of it was not written (")
+    assert "No space left on device" in result.message
+    assert result_here(run.root, "run1") == result
+
+
+def test_an_unexpected_error_is_a_failed_run(run: Run) -> None:
+    result = failed(run, ValueError("it broke\nin two lines"))
+    assert (result.status, result.exit_code, result.run) == ("failed", 1, "run1")
+    assert "it broke" in result.message
+    assert failed(run, DataGateError("too many")).exit_code == 3

@@ -1,4 +1,4 @@
-"""Units of the last snapshot that may have a unit's texts: by file, by other name, group, bucket."""
+"""Units of the last snapshot that may have a unit's texts: by file, other name, group, bucket."""
 
 from dataclasses import replace
 from pathlib import Path
