@@ -17,14 +17,31 @@ from transforms import storage
 from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.corpus import InputFile, Span
 from transforms.space import Space
-from transforms.store import manifest, manifest_parts, open_store
-from transforms.store.entries import RememberedOptions, RowCounts, TokenCounts, WorkCounts
+from transforms.store import layout, manifest, manifest_parts, open_store
+from transforms.store.entries import (
+    IndexEntry,
+    IndexFileEntry,
+    IndexRequest,
+    RangesEntry,
+    RememberedOptions,
+    RowCounts,
+    TokenCounts,
+    TrainedEntry,
+    WorkCounts,
+)
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
 from transforms.store.runs.carried import ROUND
 from transforms.store.runs.changes import Changes
-from transforms.store.runs.commit import Run, check_deletes, check_unknown, failed, settle
+from transforms.store.runs.commit import (
+    Run,
+    carried_shards,
+    check_deletes,
+    check_unknown,
+    failed,
+    settle,
+)
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan
 from transforms.store.runs.plan_file import write_plan
@@ -525,3 +542,37 @@ def test_too_many_deleted_rows_name_the_way_to_keep_them(
     with pytest.raises(DataGateError, match="^6 of the 10 rows of ") as caught:
         check_deletes(run, 6)
     assert said in str(caught.value)
+
+
+def test_a_snapshot_and_its_result_name_ranges_calibration_and_index(
+    tmp_path: Path, space: Space
+) -> None:
+    digest = "0" * 64
+    space = replace(space, calibration=digest)
+    ranges = RangesEntry(layout.ranges(digest), digest, "f" * 16)
+    file = layout.index_file(digest, "faiss")
+    index = IndexEntry(
+        segments=(),
+        factory="Flat",
+        metric="ip",
+        request=IndexRequest("Flat"),
+        recall=None,
+        nprobe=1,
+        rerank=0,
+        rows=1,
+        trained=TrainedEntry(file),
+        queries=IndexFileEntry(file),
+    )
+    run = replace(commit_one(tmp_path, space, "run1", [], None), ranges=ranges)
+    result = finish(run, [written(run.root, space, ["x"])], [], index=index)
+    assert (result.message, result.index) == ("committed", index)
+    data = manifest.read_manifest(run.root).data
+    assert data["ranges"]["digest"] == digest
+    assert digest in str(data["calibration"])
+    assert data["index"]["factory"] == "Flat"
+
+
+def test_each_run_lists_the_shards_that_it_may_carry_over(run: Run) -> None:
+    assert carried_shards(run) is carried_shards(run)
+    assert carried_shards(replace(run, id="run2")) is not carried_shards(run)
+    assert carried_shards(replace(run, check_stride=7)) is not carried_shards(run)
