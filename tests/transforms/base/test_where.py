@@ -242,3 +242,9 @@ def test_so_many_conditions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     checked("year = 1 OR year = 2 OR good", TABLE.schema)
     with pytest.raises(OptionError, match="more than 3 conditions"):
         checked("year = 1 OR year = 2 OR good OR year = 4", TABLE.schema)
+
+
+@pytest.mark.parametrize("where", ["year = lang", "year IN (lang)", "year BETWEEN 1 AND lang"])
+def test_a_column_in_the_place_of_a_value_is_told_which_values_there_are(where: str) -> None:
+    with pytest.raises(OptionError, match="a number, a text in single quotes, true or false"):
+        checked(where, TABLE.schema)

@@ -1,5 +1,7 @@
 """Steps of a plan by themselves: files listed, planned, left out and limited, plans on record."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -314,3 +316,45 @@ def test_a_folder_in_the_place_of_a_file_ends_the_run(folder: Path, store: Path)
         check_were_no_files([last], job)
     check_were_no_files([last], replace(job, append=True))
     check_were_no_files([last], job_of(store.with_name("new"), glob))
+
+
+def test_a_renamed_file_is_read_if_another_took_its_name(folder: Path, store: Path) -> None:
+    """The new file could write over the shard, which has the name of the old one."""
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    (folder / "a.jsonl").rename(folder / "z.jsonl")
+    write(folder / "a.jsonl", "new", LARGE + 1)
+    spans, units = work(handed_out(job_of(store, glob, number=1)))
+    assert [name for name, _, _ in spans] == ["a.jsonl", "z.jsonl"]
+    assert [name for name, _ in units] == ["b.jsonl"]
+    assert night(store, glob, number=2).message == "committed"
+    assert len(ids_in(store)) == 3 * LARGE + 1
+
+
+def test_the_lease_is_renewed_while_a_run_is_planned(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[str, str]] = []
+
+    @contextlib.contextmanager
+    def kept_alive(root: str, run: str) -> Iterator[None]:
+        kept.append((root, run))
+        yield
+
+    monkeypatch.setattr(plan_files, "kept_alive", kept_alive)
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    assert kept == [job.run.key]
+    list(plan_files.record(found, job, 1))
+    begin_by_content(found, job_of(store, folder / "*.jsonl", partition="content"))
+    assert kept == [job.run.key] * 3
+
+
+def test_more_files_than_are_looked_at_at_once_are_planned_once(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_files, "FILES_AT_ONCE", 2)
+    for name in "cde":
+        write(folder / f"{name}.jsonl", name)
+    found = planned(job_of(store, folder / "*.jsonl"))
+    assert [item.file.relative for item in found] == [f"{name}.jsonl" for name in "abcde"]
