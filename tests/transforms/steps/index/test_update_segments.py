@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from transforms.steps.index import files, scratch, update_segments
+from transforms.steps.index import files, scratch, update_decision
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update_decision import TargetSegment, decide
 from transforms.steps.index.update_rows import BucketMatch
-from transforms.steps.index.update_segments import TargetSegment, decide
 from transforms.store import layout
 from transforms.store.entries import (
     IndexEntry,
@@ -94,7 +94,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The crowded texts that are left for the queries, which need files of an index."""
     left: list[list[str]] = []
     monkeypatch.setattr(
-        update_segments, "leave_queries", lambda job, update, texts: left.append(texts)
+        update_decision, "leave_queries", lambda job, update, texts: left.append(texts)
     )
     return left
 

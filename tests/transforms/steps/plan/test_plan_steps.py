@@ -14,11 +14,11 @@ from transforms.base.errors import InputChangedError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import files as plan_files
+from transforms.steps.plan.checked import check_bad
 from transforms.steps.plan.elements import ListedFiles
 from transforms.steps.plan.files import (
     FilePlanner,
     begin_by_content,
-    check_bad,
     check_were_no_files,
     file_batches,
     list_files,

@@ -18,16 +18,14 @@ from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.corpus import InputFile, Span
 from transforms.space import Space
 from transforms.store import layout, manifest, manifest_parts, open_store
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     IndexEntry,
     IndexFileEntry,
     IndexRequest,
     RangesEntry,
     RememberedOptions,
-    RowCounts,
-    TokenCounts,
     TrainedEntry,
-    WorkCounts,
 )
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
@@ -39,9 +37,9 @@ from transforms.store.runs.commit import (
     carried_shards,
     check_deletes,
     check_unknown,
-    failed,
     settle,
 )
+from transforms.store.runs.finish import failed
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan
 from transforms.store.runs.plan_file import write_plan
@@ -458,7 +456,7 @@ def test_a_record_that_cannot_be_written_is_said_after_the_commit(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("transforms.store.runs.commit.record_result", full)
+    monkeypatch.setattr("transforms.store.runs.finish.record_result", full)
     run = commit_one(tmp_path, space, "run1", [], None)
     result = finish(run, [written(run.root, space, ["x"])], [])
     assert (result.status, result.exit_code) == ("committed", 0)
