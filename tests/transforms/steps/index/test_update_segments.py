@@ -226,3 +226,9 @@ def test_an_index_that_was_asked_for_as_one_segment_is_compacted_as_one(tmp_path
         kept(2),
         TargetSegment(3, "delta", (), (0,)),
     ]
+
+
+def test_a_segment_with_one_row_is_rewritten(tmp_path: Path) -> None:
+    update = Update(tmp_path, [segment(1), segment(2)])
+    found = update.decide(update.match({2: 999}))
+    assert found == [kept(1), TargetSegment(3, "base", (2,))]

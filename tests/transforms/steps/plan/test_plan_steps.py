@@ -25,7 +25,7 @@ from transforms.steps.plan.files import (
 )
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile, Standing
+from transforms.store.runs.plan import PlannedFile, Standing, read_plan
 
 LARGE = 60  # rows: more than files have that share units
 
@@ -358,3 +358,36 @@ def test_more_files_than_are_looked_at_at_once_are_planned_once(
         write(folder / f"{name}.jsonl", name)
     found = planned(job_of(store, folder / "*.jsonl"))
     assert [item.file.relative for item in found] == [f"{name}.jsonl" for name in "abcde"]
+
+
+def test_spans_know_the_units_that_the_store_has_of_their_files(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    write(folder / "a.jsonl", "new")
+    for reuse in (True, False):
+        found = handed_out(job_of(store, glob, number=1 + reuse, reuse=reuse))
+        (span,) = (span for item in found if isinstance(item, list) for span in item)
+        assert bool(span.file.before[0]) == reuse
+
+
+def test_an_element_has_spans_for_its_share_of_the_slots(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    def spans_per_element(spans: int, slots: int | None) -> int:
+        asked.append((spans, slots))
+        return 2
+
+    monkeypatch.setattr(plan_files, "spans_per_element", spans_per_element)
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    (element,) = plan_files.record(found, job, 3)
+    assert (len(element), asked) == (2, [(2, 3)])
+
+
+def test_the_plan_on_record_counts_files_that_were_not_taken(folder: Path, store: Path) -> None:
+    (folder / "notes.xyz").write_text("no input")
+    job = job_of(store, folder)
+    handed_out(job)
+    assert sum(read_plan(job.root, job.run.id).beside.values()) == 1

@@ -574,3 +574,16 @@ def test_each_run_lists_the_shards_that_it_may_carry_over(run: Run) -> None:
     assert carried_shards(run) is carried_shards(run)
     assert carried_shards(replace(run, id="run2")) is not carried_shards(run)
     assert carried_shards(replace(run, check_stride=7)) is not carried_shards(run)
+
+
+def test_a_lease_that_cannot_be_given_back_is_no_failure(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(lease, "release", full)
+    run = commit_one(tmp_path, space, "run1", [], None)
+    unit = replace(written(run.root, space, ["x"]), damaged=("b.parquet", "a.parquet"))
+    result = finish(run, [unit], [])
+    assert (result.message, result.damaged) == ("committed", ["a.parquet", "b.parquet"])
