@@ -16,7 +16,8 @@ from pathlib import Path
 FOLDER = Path("mutants")
 WHOLE = 100  # lines of a module that is tried as a whole
 SAMPLE = "[27]"  # last digits of the numbers of the mutants that are tried of others
-SURVIVED, UNTESTED = 0, 33  # exit codes in mutmut's files: no test failed, no test reaches it
+# exit codes in mutmut's files: a test failed, none did, none reaches the change
+KILLED, SURVIVED, UNTESTED = 1, 0, 33
 
 
 def main(names: list[str]) -> int:
@@ -26,13 +27,14 @@ def main(names: list[str]) -> int:
     if found.returncode:
         return found.returncode
     survivors: list[str] = []
-    print(f"{'module':44} {'mutants':>7} {'tried':>6} {'killed':>6} {'survived':>8}")
+    print(f"{'module':44} {'mutants':>7} {'tried':>6} {'killed':>6} {'survived':>8} {'broken':>6}")
     for path in modules():
         codes = json.loads((FOLDER / f"{path}.meta").read_text())["exit_code_by_key"]
         tried = {name: code for name, code in codes.items() if code is not None}
         alive = [name for name, code in tried.items() if code in (SURVIVED, UNTESTED)]
-        killed = len(tried) - len(alive)
-        print(f"{path!s:44} {len(codes):7} {len(tried):6} {killed:6} {len(alive):8}")
+        killed = list(tried.values()).count(KILLED)
+        broken = len(tried) - len(alive) - killed  # ran out of time, or ended its process
+        print(f"{path!s:44} {len(codes):7} {len(tried):6} {killed:6} {len(alive):8} {broken:6}")
         survivors += alive
     print("survivors; `mutmut show NAME` prints one:", *survivors, sep="\n")
     return 0
