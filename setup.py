@@ -102,6 +102,7 @@ setup(
             "moto[server]",  # an s3:// on this machine
             "lancedb>=0.34",  # push, as in the extra push
             "mteb>=2.26,<3",
+            "mutmut>=3.8",  # changes code to see whether tests notice
             "mypy",
             "pandas",
             "peft>=0.17",

@@ -207,3 +207,44 @@ def test_a_filter_means_what_duckdb_means_by_it(where: str) -> None:
     duckdb = pytest.importorskip("duckdb")
     rows = TABLE.select(["lang", "year", "price", "good", "day", "tags"])  # noqa: F841, which the query names
     assert found(where) == [row[0] for row in duckdb.sql(f"select {where} from rows").fetchall()]
+
+
+def test_a_text_column_of_numbers_is_not_ordered_as_text() -> None:
+    """The error says how the column becomes numbers; equality needs no order."""
+
+    def numbers_in(column: str) -> str | None:
+        return {"lang": "int"}.get(column)
+
+    for where in ("lang < '5'", "lang BETWEEN '1' AND '5'"):
+        checked(where, TABLE.schema)
+        with pytest.raises(OptionError, match=r"--keep-columns lang:int, which runs no model"):
+            checked(where, TABLE.schema, numbers_in=numbers_in)
+    checked("lang = '5'", TABLE.schema, numbers_in=numbers_in)
+
+
+def test_an_expression_over_an_unknown_column_is_told_the_columns() -> None:
+    with pytest.raises(OptionError, match="lang") as caught:
+        checked(pc.field("nowhere") == 1, TABLE.schema)
+    assert str(caught.value).startswith("--where: ")
+
+
+def test_true_and_false_are_values() -> None:
+    found = {
+        value: evaluated(checked(f"good = {value}", TABLE.schema), TABLE).to_pylist()
+        for value in ("TRUE", "true", "false")
+    }
+    assert found["TRUE"] == found["true"] == [True, False, None, True]
+    assert found["false"] == [False, True, None, False]
+
+
+def test_so_many_conditions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transforms.base.where_parser.MAX_CONDITIONS", 3)
+    checked("year = 1 OR year = 2 OR good", TABLE.schema)
+    with pytest.raises(OptionError, match="more than 3 conditions"):
+        checked("year = 1 OR year = 2 OR good OR year = 4", TABLE.schema)
+
+
+@pytest.mark.parametrize("where", ["year = lang", "year IN (lang)", "year BETWEEN 1 AND lang"])
+def test_a_column_in_the_place_of_a_value_is_told_which_values_there_are(where: str) -> None:
+    with pytest.raises(OptionError, match="a number, a text in single quotes, true or false"):
+        checked(where, TABLE.schema)

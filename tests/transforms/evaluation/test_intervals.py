@@ -363,3 +363,11 @@ def test_very_many_items_have_fewer_swaps(monkeypatch: pytest.MonkeyPatch) -> No
         assert drawn.swapped.shape == (2, expected)
         (alone,) = draw(Means(values[:1]), (0,), 10, asked).values()
         assert alone.swapped.shape == (1, 0)
+
+
+def test_swaps_that_are_drawn_in_parts_are_all_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transforms.evaluation.intervals.CELLS", 1)
+    monkeypatch.setattr("transforms.evaluation.intervals.LEAST", 16)
+    values = np.random.default_rng(0).normal(size=(2, 40))
+    (drawn,) = draw(Means(values), (0,), 10, 50).values()
+    assert np.count_nonzero(drawn.swapped[1]) == len(np.unique(drawn.swapped[1])) == 50

@@ -208,3 +208,15 @@ def test_pieces_of_a_document_may_be_in_other_units() -> None:
     for pieces, documents in (("2", None), (None, "2"), ("ff", "fe")):
         with pytest.raises(LedgerError, match="lacks pieces or has some twice"):
             check_pieces([record(pieces_sum=pieces, documents_sum=documents)])
+
+
+def test_the_pieces_of_all_units_are_summed() -> None:
+    units = [record(documents=2, rows=6), record(documents=1, rows=4), record(rows=3, documents=0)]
+    ledger = Ledger.of(units)
+    assert (ledger.written, ledger.pieces) == (3, 13)
+
+
+def test_an_empty_unit_may_begin_where_the_last_one_does() -> None:
+    """Of a document that several units hold, all but the last have an empty range."""
+    span = replace(SPAN, stop=None)
+    check_plan([span], [record("a-0.1", 0, None), record("a-0.0", 0, 0)])

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from transforms.steps.index import files, scratch, update_segments
+from transforms.steps.index import files, scratch, update_decision
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
+from transforms.steps.index.update_decision import TargetSegment, decide
 from transforms.steps.index.update_rows import BucketMatch
-from transforms.steps.index.update_segments import TargetSegment, decide
 from transforms.store import layout
 from transforms.store.entries import (
     IndexEntry,
@@ -94,7 +94,7 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The crowded texts that are left for the queries, which need files of an index."""
     left: list[list[str]] = []
     monkeypatch.setattr(
-        update_segments, "leave_queries", lambda job, update, texts: left.append(texts)
+        update_decision, "leave_queries", lambda job, update, texts: left.append(texts)
     )
     return left
 
@@ -226,3 +226,9 @@ def test_an_index_that_was_asked_for_as_one_segment_is_compacted_as_one(tmp_path
         kept(2),
         TargetSegment(3, "delta", (), (0,)),
     ]
+
+
+def test_a_segment_with_one_row_is_rewritten(tmp_path: Path) -> None:
+    update = Update(tmp_path, [segment(1), segment(2)])
+    found = update.decide(update.match({2: 999}))
+    assert found == [kept(1), TargetSegment(3, "base", (2,))]

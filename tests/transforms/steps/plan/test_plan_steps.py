@@ -1,5 +1,7 @@
 """Steps of a plan by themselves: files listed, planned, left out and limited, plans on record."""
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,21 +10,22 @@ import pytest
 from helpers.corpora import write_jsonl
 from helpers.plans import handed_out, ids_in, job_of, night
 
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import InputChangedError, SentenceBeamError
 from transforms.corpus import InputFile
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import files as plan_files
+from transforms.steps.plan.checked import check_bad
 from transforms.steps.plan.elements import ListedFiles
 from transforms.steps.plan.files import (
     FilePlanner,
     begin_by_content,
-    check_bad,
+    check_were_no_files,
     file_batches,
     list_files,
 )
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.plan import PlannedFile, Standing
+from transforms.store.runs.plan import PlannedFile, Standing, read_plan
 
 LARGE = 60  # rows: more than files have that share units
 
@@ -281,3 +284,110 @@ def test_all_spans_are_handed_out_once(
     spans, units = work(list(plan_files.record(found, job, slots)))
     assert (len(spans), units) == (elements, [])
     assert [name for name, _, _ in spans] == ["a.jsonl", "b.jsonl"]
+
+
+def test_a_worker_that_died_after_the_plan_hands_out_the_same(folder: Path, store: Path) -> None:
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    first = work(list(plan_files.record(found, job, 1)))
+    (folder / "b.jsonl").unlink()
+    less = [FilePlanner(job).in_short(planned(job))]
+    assert work(list(plan_files.record(less, replace(job, retried=True), 1))) == first
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_left_out(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(*_: object) -> None:
+        raise InputChangedError("a.jsonl has changed")
+
+    monkeypatch.setattr(plan_files, "read_footer", changed)
+    found = planned(job_of(store, folder / "a.jsonl", max_bad_files=1))
+    assert [item.message for item in found] == ["a.jsonl has changed"]
+
+
+def test_a_folder_in_the_place_of_a_file_ends_the_run(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    last = read_manifest(str(store)).files_by_path["a.jsonl"].source
+    job = job_of(store, glob, number=1)
+    check_were_no_files([str(folder / "new")], job)
+    with pytest.raises(SentenceBeamError, match="is a folder without files of --input now"):
+        check_were_no_files([last], job)
+    check_were_no_files([last], replace(job, append=True))
+    check_were_no_files([last], job_of(store.with_name("new"), glob))
+
+
+def test_a_renamed_file_is_read_if_another_took_its_name(folder: Path, store: Path) -> None:
+    """The new file could write over the shard, which has the name of the old one."""
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    (folder / "a.jsonl").rename(folder / "z.jsonl")
+    write(folder / "a.jsonl", "new", LARGE + 1)
+    spans, units = work(handed_out(job_of(store, glob, number=1)))
+    assert [name for name, _, _ in spans] == ["a.jsonl", "z.jsonl"]
+    assert [name for name, _ in units] == ["b.jsonl"]
+    assert night(store, glob, number=2).message == "committed"
+    assert len(ids_in(store)) == 3 * LARGE + 1
+
+
+def test_the_lease_is_renewed_while_a_run_is_planned(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[str, str]] = []
+
+    @contextlib.contextmanager
+    def kept_alive(root: str, run: str) -> Iterator[None]:
+        kept.append((root, run))
+        yield
+
+    monkeypatch.setattr(plan_files, "kept_alive", kept_alive)
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    assert kept == [job.run.key]
+    list(plan_files.record(found, job, 1))
+    begin_by_content(found, job_of(store, folder / "*.jsonl", partition="content"))
+    assert kept == [job.run.key] * 3
+
+
+def test_more_files_than_are_looked_at_at_once_are_planned_once(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_files, "FILES_AT_ONCE", 2)
+    for name in "cde":
+        write(folder / f"{name}.jsonl", name)
+    found = planned(job_of(store, folder / "*.jsonl"))
+    assert [item.file.relative for item in found] == [f"{name}.jsonl" for name in "abcde"]
+
+
+def test_spans_know_the_units_that_the_store_has_of_their_files(folder: Path, store: Path) -> None:
+    glob = folder / "*.jsonl"
+    night(store, glob)
+    write(folder / "a.jsonl", "new")
+    for reuse in (True, False):
+        found = handed_out(job_of(store, glob, number=1 + reuse, reuse=reuse))
+        (span,) = (span for item in found if isinstance(item, list) for span in item)
+        assert bool(span.file.before[0]) == reuse
+
+
+def test_an_element_has_spans_for_its_share_of_the_slots(
+    folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    def spans_per_element(spans: int, slots: int | None) -> int:
+        asked.append((spans, slots))
+        return 2
+
+    monkeypatch.setattr(plan_files, "spans_per_element", spans_per_element)
+    job = job_of(store, folder / "*.jsonl")
+    found = [FilePlanner(job).in_short(planned(job))]
+    (element,) = plan_files.record(found, job, 3)
+    assert (len(element), asked) == (2, [(2, 3)])
+
+
+def test_the_plan_on_record_counts_files_that_were_not_taken(folder: Path, store: Path) -> None:
+    (folder / "notes.xyz").write_text("no input")
+    job = job_of(store, folder)
+    handed_out(job)
+    assert sum(read_plan(job.root, job.run.id).beside.values()) == 1

@@ -17,15 +17,33 @@ from transforms import storage
 from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.corpus import InputFile, Span
 from transforms.space import Space
-from transforms.store import manifest, manifest_parts, open_store
-from transforms.store.entries import RememberedOptions
+from transforms.store import layout, manifest, manifest_parts, open_store
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from transforms.store.entries import (
+    IndexEntry,
+    IndexFileEntry,
+    IndexRequest,
+    RangesEntry,
+    RememberedOptions,
+    TrainedEntry,
+)
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs.commit import Run, settle
+from transforms.store.runs import lease
+from transforms.store.runs.carried import ROUND
+from transforms.store.runs.changes import Changes
+from transforms.store.runs.commit import (
+    Run,
+    carried_shards,
+    check_deletes,
+    check_unknown,
+    settle,
+)
+from transforms.store.runs.finish import failed
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile, read_plan
 from transforms.store.runs.plan_file import write_plan
-from transforms.store.runs.result import now, read_result
+from transforms.store.runs.result import now, read_result, result_here
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.verify import faults
 
@@ -418,3 +436,154 @@ def test_vacuum_that_worked_meanwhile_ends_a_run_without_a_lease(
     assert "vacuum removed files while this run worked" in result.message
     assert manifest.read_manifest(root).run == "run1"
     assert finish(run, units, []).status == "committed"
+
+
+def test_a_result_counts_what_the_run_did(tmp_path: Path, space: Space) -> None:
+    run = replace(commit_one(tmp_path, space, "run1", [], None), tables={"/in/*.txt": "7"})
+    unit = written(run.root, space, ["x", "y"])
+    result = finish(run, [replace(unit, run="run1", tokens=20, lost=2, real=11)], [])
+    assert result.input == {"files": 1, "empty": 0, "beside": {}, "tables": {"/in/*.txt": "7"}}
+    assert (result.own_rows, result.made, result.tokens, result.spared) == (2, 1, 11, 7)
+    assert (result.resumed, result.truncated, result.damaged) == ({}, 0, [])
+    assert set(result.measures) == {"plan", "embed", "index", "commit"}
+    assert result.measures["plan"]["planned_ms"]["count"] == 1
+    assert set(result.measures["commit"]) == {"settle_ms", "manifest_ms"}
+
+
+def test_a_record_that_cannot_be_written_is_said_after_the_commit(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("transforms.store.runs.finish.record_result", full)
+    run = commit_one(tmp_path, space, "run1", [], None)
+    result = finish(run, [written(run.root, space, ["x"])], [])
+    assert (result.status, result.exit_code) == ("committed", 0)
+    assert result.message.startswith("committed; the record of it was not written (")
+    assert "No space left on device" in result.message
+    assert result_here(run.root, "run1") == result
+
+
+def test_an_unexpected_error_is_a_failed_run(run: Run) -> None:
+    result = failed(run, ValueError("it broke\nin two lines"))
+    assert (result.status, result.exit_code, result.run) == ("failed", 1, "run1")
+    assert "it broke" in result.message
+    assert failed(run, DataGateError("too many")).exit_code == 3
+
+
+def test_the_manifest_says_what_the_ledger_counted(tmp_path: Path, space: Space) -> None:
+    run = commit_one(tmp_path, space, "run1", [], None)
+    run = replace(run, check_from=ROUND - 2, check_stride=5, gates=UsedGates(max_rejects=1))
+    unit = written(run.root, space, ["x", "y"])
+    unit = replace(unit, read=5, rejected=3, real=11, padded=12, truncated=1, lost=2)
+    assert finish(run, [replace(unit, known=8, unknown=4)], []).status == "committed"
+    made = manifest.read_manifest(run.root)
+    assert made.rows == RowCounts(5, 2, 3)
+    assert made.tokens == TokenCounts(11, 12, 1, 2, 4)
+    assert made.work == WorkCounts(2, 0, 0, 0)
+    assert made.check_from == 3
+    assert (made.run, made.previous, made.space, made.partition) == ("run1", None, space, "file")
+
+
+def test_a_result_says_what_its_snapshot_is(tmp_path: Path, space: Space) -> None:
+    root = str(tmp_path / "store")
+    held = lease.Lease.of_this_process("run1", "FnApiRunner", "job1", True)
+    lease.acquire(root, held)
+    run = replace(commit_one(tmp_path, space, "run1", [], None), leased=True, command="embed x")
+    unit = replace(written(root, space, ["x"]), measures={"read_ms": 5.0, "forward_ms": 9.0})
+    changes = Changes(added=1)
+    result = finish(run, [unit], [], duplicate_ids=2, changes=changes)
+    assert (result.message, result.command) == ("committed", "embed x")
+    assert (result.space, result.pooled) == (space.id, space.pooled_id)
+    assert (result.duplicate_ids, result.changes) == (2, vars(changes))
+    assert result.limit == "forward"
+    assert 0 <= result.seconds < 600
+    assert lease.writer(root) is None
+
+
+@pytest.mark.parametrize(
+    ("previous", "unknown", "refused"),
+    [(None, 9, False), (None, 10, True), ("run0", 99, False), ("run0", 100, True)],
+)
+def test_a_first_run_may_have_fewer_unknown_tokens(
+    run: Run, previous: str | None, unknown: int, refused: bool
+) -> None:
+    run = replace(run, previous=previous, gates=UsedGates(max_unknown=0.5))
+    ledger = Ledger(known=1, unknown=unknown)
+    if not refused:
+        check_unknown(run, ledger)
+        return
+    with pytest.raises(DataGateError, match=f"{unknown} of {unknown + 1} tokens are unknown"):
+        check_unknown(run, ledger)
+
+
+def test_blank_lines_are_not_among_the_rejected_rows_that_are_told(run: Run) -> None:
+    bad = [GOOD[0], GOOD[1], replace(GOOD[2], read=17, rejected=13, blank=3)]
+    with pytest.raises(DataGateError, match="^10 of 22 rows rejected"):
+        settle(run, stretches(run, bad), [])
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, "is there, or say --append to keep them; --max-deletes 1"),
+        ({"partition": "content"}, "is there; --max-deletes 1"),
+        ({"earlier_globs": ("/in/*.csv",)}, "is there; --max-deletes 1"),
+    ],
+)
+def test_too_many_deleted_rows_name_the_way_to_keep_them(
+    run: Run, changed: dict, said: str
+) -> None:
+    run = replace(run, previous_rows=10, gates=UsedGates(max_deletes=0.5), **changed)
+    check_deletes(run, 5)
+    with pytest.raises(DataGateError, match="^6 of the 10 rows of ") as caught:
+        check_deletes(run, 6)
+    assert said in str(caught.value)
+
+
+def test_a_snapshot_and_its_result_name_ranges_calibration_and_index(
+    tmp_path: Path, space: Space
+) -> None:
+    digest = "0" * 64
+    space = replace(space, calibration=digest)
+    ranges = RangesEntry(layout.ranges(digest), digest, "f" * 16)
+    file = layout.index_file(digest, "faiss")
+    index = IndexEntry(
+        segments=(),
+        factory="Flat",
+        metric="ip",
+        request=IndexRequest("Flat"),
+        recall=None,
+        nprobe=1,
+        rerank=0,
+        rows=1,
+        trained=TrainedEntry(file),
+        queries=IndexFileEntry(file),
+    )
+    run = replace(commit_one(tmp_path, space, "run1", [], None), ranges=ranges)
+    result = finish(run, [written(run.root, space, ["x"])], [], index=index)
+    assert (result.message, result.index) == ("committed", index)
+    data = manifest.read_manifest(run.root).data
+    assert data["ranges"]["digest"] == digest
+    assert digest in str(data["calibration"])
+    assert data["index"]["factory"] == "Flat"
+
+
+def test_each_run_lists_the_shards_that_it_may_carry_over(run: Run) -> None:
+    assert carried_shards(run) is carried_shards(run)
+    assert carried_shards(replace(run, id="run2")) is not carried_shards(run)
+    assert carried_shards(replace(run, check_stride=7)) is not carried_shards(run)
+
+
+def test_a_lease_that_cannot_be_given_back_is_no_failure(
+    tmp_path: Path, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(lease, "release", full)
+    run = commit_one(tmp_path, space, "run1", [], None)
+    unit = replace(written(run.root, space, ["x"]), damaged=("b.parquet", "a.parquet"))
+    result = finish(run, [unit], [])
+    assert (result.message, result.damaged) == ("committed", ["a.parquet", "b.parquet"])

@@ -1,4 +1,4 @@
-"""Units of the last snapshot that may have a unit's texts: by file, by other name, group, bucket."""
+"""Units of the last snapshot that may have a unit's texts: by file, other name, group, bucket."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,8 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs import reuse
 from transforms.store.runs.commit import Run
-from transforms.store.runs.plan import PlannedFile, write_plan
+from transforms.store.runs.plan import PlannedFile
+from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.result import now
 from transforms.store.runs.reuse import Known, LastSnapshot, OldShards, with_before
 from transforms.store.shards.units import UnitCounts, UnitStore

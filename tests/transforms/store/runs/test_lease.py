@@ -459,3 +459,25 @@ def test_a_step_that_lost_the_lease_names_the_store(tmp_path: Path) -> None:
     with pytest.raises(SentenceBeamError) as caught:
         lease.Renewal(str(tmp_path), "run1", leased=True)()
     assert str(caught.value).startswith(f"{tmp_path}: the lease was taken from this run")
+
+
+def test_an_engine_is_asked_for_the_job_of_the_lease(tmp_path: Path) -> None:
+    held = lease.Lease.of_this_process("run1", "FlinkRunner", "job1", False, "engine1")
+    lease.acquire(str(tmp_path), held)
+    asked: list[lease.Lease] = []
+
+    def ask(of: lease.Lease) -> lease.JobState:
+        asked.append(of)
+        return lease.JobState.ENDED
+
+    lease.check(str(tmp_path), ask)
+    assert asked == [held]
+    assert (held.pid, held.engine) == (None, "engine1")
+
+
+def test_of_two_that_take_the_lease_at_once_one_is_told_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalStorage, "replace_if", lambda *_: False)
+    with pytest.raises(SentenceBeamError, match="is being written by run run1"):
+        lease.acquire(str(tmp_path), holder())

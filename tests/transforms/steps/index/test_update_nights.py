@@ -1,0 +1,96 @@
+"""Indexes that are brought up to date answer with the rows of the last night and no others."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.corpora import edit_manifest
+from helpers.nights import Files, Nights, nearest
+
+from transforms.index import upkeep
+from transforms.steps.index import held_out, update_segments
+from transforms.store.entries import IndexRequest
+from transforms.store.verify import faults
+
+pytest.importorskip("faiss")
+
+TOPICS = "abcd"
+
+
+def collection(night: int = 0) -> Files:
+    """Rows of four topics in two files; of a later night a part of the second has other texts."""
+    files: dict[str, list[tuple[str, str]]] = {"f0": [], "f1": []}
+    for name, rows in files.items():
+        for row in range(60):
+            edited = ""
+            if name == "f1" and row < 12:
+                edited = f" {night}"
+            rows.append((f"{name}-{row}", f"{TOPICS[row % 4]} {name} {row}{edited}"))
+    return files
+
+
+def check_found(nights: Nights, files: Files) -> None:
+    """Check that a search of all lists finds every row, nearest first, with its score."""
+    ids = sorted(name for rows in files.values() for name, _ in rows)
+    text = "a question"
+    (found,) = nights.search([text], len(ids) + 5, nprobe=64)
+    assert sorted(name for _, name in found) == ids
+    scores = [score for score, _ in found]
+    np.testing.assert_allclose(scores, nearest(files, text, len(ids)), atol=3e-4)
+    assert list(faults(nights.manifest)) == []
+
+
+def kinds(nights: Nights) -> list[str]:
+    return [segment["kind"] for segment in nights.index["segments"]]
+
+
+@pytest.mark.parametrize("factory", ["IVF4,Flat", "Flat"])
+def test_edited_deleted_and_merged_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factory: str
+) -> None:
+    monkeypatch.setattr(held_out, "HELD_OUT", 20)
+    monkeypatch.setattr(upkeep, "MOST_IN_DELTAS", 0.2)
+    nights = Nights(tmp_path / "store")
+    nights.commit(collection(), IndexRequest(factory))
+    for night in (1, 2):
+        files = collection(night)
+        nights.commit(files)
+        assert nights.index["change"]["what"] != "trained"
+        check_found(nights, files)
+    files = {"f0": collection()["f0"][::2], "f1": collection(2)["f1"]}
+    nights.commit(files)
+    check_found(nights, files)
+    assert nights.index["recall"]["value"] == 1.0
+    nights.commit(files, merge=True)
+    assert sum(kind != "held-out" for kind in kinds(nights)) == 1
+    check_found(nights, files)
+
+
+def test_vectors_that_candidates_are_scored_by_again_follow_their_rows(tmp_path: Path) -> None:
+    nights = Nights(tmp_path / "store")
+    nights.commit(collection(), IndexRequest("IVF4,RaBitQ"))
+    files = collection(1)
+    nights.commit(files)
+    check_found(nights, files)
+    nights.commit(files, merge=True)
+    check_found(nights, files)
+    assert all(segment["refine"] for segment in nights.index["segments"])
+
+
+def test_vectors_that_an_earlier_version_did_not_keep_are_read_from_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update_segments, "BLOCK_ROWS", 50)
+    nights = Nights(tmp_path / "store")
+    nights.commit(collection(), IndexRequest("IVF4,RaBitQ"))
+    files = collection(1)
+    nights.commit(files)
+    data = nights.manifest.data
+    for segment in data["index"]["segments"]:
+        del segment["refine"]
+    for path in ("manifest.json", f"manifests/{data['run']}.json"):
+        edit_manifest(nights.root / path, data)
+    nights.commit(files, merge=True)
+    check_found(nights, files)
+    (merged,) = (s for s in nights.index["segments"] if s["kind"] == "base")
+    assert merged["refine"]
