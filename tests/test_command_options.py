@@ -121,7 +121,7 @@ def test_a_store_remembers_the_options_that_are_declared_so() -> None:
     of_a_store = {item.name for item in fields(RememberedOptions)}
     assert remembered - of_a_store == {"partition", "unit_tokens"}  # which the manifest itself has
     # given with keep_columns; of a trial run; other fields of the JSON
-    more = {"keep_types", "limit", "said"}
+    more = {"keep_types", "limit", "original"}
     assert of_a_store - remembered == more
 
 
