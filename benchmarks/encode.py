@@ -10,12 +10,16 @@ ONNX Runtime and OpenVINO where these are installed (`pip install onnx onnxrunti
 beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
 through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
 (CPU) or of --peak-tflops (GPU).
+
+--tokenizer measures MiniLM's tokenizer alone: processor time of the token ids, with new words and
+with known ones, against `encode_batch_fast` with its ids as an array.
 """
 
 import argparse
 import logging
 import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,6 +36,7 @@ from benchmarks.poolers import bert_base
 from benchmarks.random_models import alike
 from pipelines.common import command
 from transforms.encoder import Encoder
+from transforms.encoder.tokenize import TEXTS_AT_ONCE, TextTokenizer
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
 
@@ -172,6 +177,43 @@ def by_length(name: str, model: str, texts: int, runs: int, args: argparse.Names
     return rows
 
 
+def processor_seconds(work: Work) -> float:
+    """The seconds of processor time that a call takes."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def tokenizing(texts: list[str], runs: int) -> tuple[list[Row], dict[str, Any]]:
+    """The tokenizer's ids by words over those of its library, and whether they are equal."""
+    files = resolve_model("minilm")
+    library = TextTokenizer(files).whole
+
+    def by_library() -> np.ndarray:
+        parts = []
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            encodings = library.encode_batch_fast(texts[start : start + TEXTS_AT_ONCE])
+            parts += [np.array(encoding.ids, np.int32) for encoding in encodings]
+        return np.concatenate(parts)
+
+    took: dict[str, list[float]] = {"library": [], "new words": [], "known words": []}
+    for _ in range(runs):
+        ours = TextTokenizer(files)
+        took["new words"].append(processor_seconds(lambda ours=ours: ours(texts)))
+        took["known words"].append(processor_seconds(lambda ours=ours: ours(texts)))
+        took["library"].append(processor_seconds(by_library))
+    ids = by_library()
+    same = np.array_equal(ids, TextTokenizer(files)(texts).ids)
+    rows = []
+    for name, bar in (("library", ""), ("new words", "bar 2.5x"), ("known words", "bar 4x")):
+        ratio = f"{median_ratio(took['library'], took[name]):.2f}x"
+        rows.append(
+            (f"{name}: {statistics.median(took[name]) / len(ids) * 1e9:,.0f} ns", ratio, bar)
+        )
+    rows.append((f"{len(ids):,} ids", "identical" if same else "DIFFERENT", ""))
+    return rows, took
+
+
 def main() -> None:
     """Measure what the head of this file says, and print a table; `--output` gets it as JSON
     too.
@@ -194,10 +236,15 @@ def main() -> None:
     p.add_argument(
         "--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach"
     )
+    p.add_argument("--tokenizer", action="store_true", help="measure the tokenizer alone")
     p.add_argument("--output")
     args = p.parse_args()
     command.quiet_logs()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    if args.tokenizer:
+        rows, data = tokenizing(real_texts(args.sentences, args.rows), args.runs)
+        report(f"tokenizing {args.rows:,} texts", rows, args.output, data)
+        return
     rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)
     with tempfile.TemporaryDirectory() as folder:
         rows += by_length("MiniLM-L6", "minilm", args.rows, args.runs, args)

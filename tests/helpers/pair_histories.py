@@ -199,12 +199,12 @@ class History:
         if "night" in asked:
             getattr(self, f"_{asked['night']}")(now)
         if "deletes" in asked:
-            first = self._visible[0]
-            self.disk = {
-                name: rows
-                for name, rows in self.disk.items()
-                if name == first or name.startswith(".")
-            }
+            first, *others = self._visible
+            for name in others:
+                del self.disk[name]
+            if not others:
+                rows = self.disk[first]
+                self.disk[first] = rows[: max(1, len(rows) // 4)]
         if asked.get("append") == "changed":
             self._edited(now)
         elif "append" in asked:

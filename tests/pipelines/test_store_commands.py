@@ -628,6 +628,17 @@ def test_index_again_and_of_other_kinds(run: Run, copy: Path) -> None:
     run("search", "--store", copy, "--query", "dog").ok()
 
 
+def test_a_metric_that_ranks_alike_is_only_put_on_record(run: Run, copy: Path) -> None:
+    """Rows have length 1: their inner product is the cosine, and the files stay."""
+    run("index", "--store", copy, "--index", "IVF2,Flat", "--metric", "cosine").ok()
+    built = manifest_of(copy)["index"]
+    for flags in (["--metric", "ip"], []):
+        run("index", "--store", copy, "--index", "IVF2,Flat", *flags).ok()
+        index = manifest_of(copy)["index"]
+        assert index["metric"] == "ip"
+        assert index["segments"] == built["segments"]
+
+
 @pytest.mark.parametrize("factory", ["Flut", "IVF", "IVF-3,Flat", "", "PQ7", "IVF1000000,Flat"])
 def test_an_index_that_cannot_be_built(run: Run, embed: Run, copy: Path, factory: str) -> None:
     before = (copy / "manifest.json").read_bytes()

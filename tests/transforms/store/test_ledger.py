@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from helpers.unit_records import unit_record
 
 from transforms.base.errors import LedgerError
 from transforms.corpus.buckets import Buckets
@@ -36,22 +37,7 @@ def record(
     unit: str = "a-0", start: int = 0, stop: int | None = 10, rows: int = 6, **values: object
 ) -> UnitRecord:
     """A unit with some rows."""
-    made = UnitRecord(
-        path=None,
-        unit=unit,
-        file="a.txt",
-        range=(start, stop),
-        rows=rows,
-        read=rows,
-        rejected=0,
-        rejects=None,
-        tokens=9,
-        truncated=0,
-        lost=0,
-        bytes=1,
-        sha256=None,
-    )
-    return replace(made, **values)  # type: ignore[arg-type]
+    return unit_record(rows, unit=unit, range=(start, stop), **values)
 
 
 def test_every_count_of_two_units_is_summed() -> None:

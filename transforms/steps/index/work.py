@@ -69,8 +69,14 @@ def _work(
             job, shards, request, last, why or "", unit=unit, required=required
         )
         return
-    update = _update(before, last, shards, request, merge, unit)
+    update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
     yield from ((job, *read) for read in index_update.begin(job, update))
+
+
+def _renamed(index: IndexEntry, metric: str, request: IndexRequest) -> IndexEntry:
+    """Return an index under another metric that ranks its rows alike, as it is remembered."""
+    remembered = replace(index.request, metric=request.metric)
+    return replace(index, metric=metric, request=remembered)
 
 
 def _update(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.unit_records import unit_record
 
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.corpus import InputFile, Span
@@ -24,24 +25,8 @@ MOVED = tuple(map(float, range(34)))  # rows, squares, 32 products
 
 def record(unit: str = NAME, rows: int = 4, **values: object) -> UnitRecord:
     """A unit with some embedded rows."""
-    made = UnitRecord(
-        path=layout.shard(unit, "0" * 16),
-        unit=unit,
-        file="a.txt",
-        range=(0, 100),
-        rows=rows,
-        read=rows,
-        rejected=0,
-        rejects=None,
-        tokens=9,
-        truncated=0,
-        lost=0,
-        bytes=1,
-        sha256="s",
-        embedded=rows,
-        run="run1",
-    )
-    return replace(made, **values)  # type: ignore[arg-type]
+    given = {"path": layout.shard(unit, "0" * 16), "sha256": "s", "embedded": rows, "run": "run1"}
+    return unit_record(rows, unit=unit, **{**given, **values})
 
 
 def test_a_tally_tells_units_of_this_run_from_resumed_and_carried_ones() -> None:

@@ -1,0 +1,27 @@
+"""Records of units, made up."""
+
+from dataclasses import replace
+
+from transforms.store.records import UnitRecord
+
+
+def unit_record(rows: int, **values: object) -> UnitRecord:
+    """A unit of a file of text with so many rows, none rejected, and other values as they are
+    given.
+    """
+    made = UnitRecord(
+        path=None,
+        unit="a-0",
+        file="a.txt",
+        range=(0, 100),
+        rows=rows,
+        read=rows,
+        rejected=0,
+        rejects=None,
+        tokens=9,
+        truncated=0,
+        lost=0,
+        bytes=1,
+        sha256=None,
+    )
+    return replace(made, **values)  # type: ignore[arg-type]
