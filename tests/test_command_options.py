@@ -109,10 +109,10 @@ def _toml(action: argparse.Action) -> str:
 
 @pytest.mark.parametrize("command", KINDS)
 def test_python_has_the_command_with_its_keywords(command: str) -> None:
-    found = inspect.signature(getattr(sb, command)).parameters
-    assert set(found) - {"options"} | set(KEYWORDS.get(command, ())) >= set(
-        declared_in(KINDS[command])
-    )
+    signature = inspect.signature(getattr(sb, command))
+    found = set(signature.parameters)
+    assert found - {"options"} | set(KEYWORDS.get(command, ())) >= set(declared_in(KINDS[command]))
+    assert signature.return_annotation is not None
 
 
 def test_a_store_remembers_the_options_that_are_declared_so() -> None:

@@ -72,7 +72,8 @@ def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., An
     call.__doc__ = (
         f"Run `sentence-beam {name}`; keywords are the names of its flags, as in docs/reference.md."
     )
-    call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+    signature = inspect.signature(kind).replace(return_annotation=dict[str, Any] | str)
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
