@@ -121,6 +121,9 @@ class ChunksSpec:
         return GRAMMAR.write(self.kind, values)
 
 
+UNCUT = ChunksSpec()
+
+
 def _check_numbers(text: str, chunks: ChunksSpec) -> None:
     for key in ("tokens", "window"):
         if getattr(chunks, key) == 0:

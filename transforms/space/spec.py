@@ -170,6 +170,9 @@ class PoolerSpec:
         return "+".join(str(part) for part in self.parts)
 
 
+AUTO = PoolerSpec((PoolerPart("auto", ()),))
+
+
 def parse_pooler(text: str) -> PoolerSpec:
     """The pooler of a SPEC. Raises `OptionError`, in one line with the allowed values."""
     parts = tuple(_parse_part(piece) for piece in _split_parts(text))
