@@ -14,7 +14,8 @@ from transforms.base.errors import OptionError
 from transforms.base.values import nearest
 
 Value = str | int | float
-_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
+_NUMBER = r"[0-9]{1,15}"
+_DECIMAL = r"[0-9]{1,15}(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Option:
         """The value of a text, or None if it is not allowed."""
         if text in self.words or (self.pattern and re.fullmatch(self.pattern, text, re.DOTALL)):
             return text
-        if self.number and text.isascii() and text.isdigit():
+        if self.number and re.fullmatch(_NUMBER, text):
             number = int(text)
             return number if number >= self.least else None
         if self.decimal and re.fullmatch(_DECIMAL, text):
