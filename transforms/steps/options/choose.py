@@ -128,13 +128,10 @@ def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[
 
 def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     """Return the options; those that are not given are as in the export if the model is one."""
-    if asked.model is None:
+    if asked.model is None or asked.pooler not in (None, "auto"):
         return asked
     files = resolve_model(asked.model, asked.revision)
-    pooler = AUTO
-    if asked.pooler is not None:
-        pooler = parse_pooler(asked.pooler)
-    stated = files.as_exported({**vars(asked), "pooler": pooler})
+    stated = files.as_exported({**vars(asked), "pooler": AUTO})
     if "pooler" in stated:
         stated["pooler"] = str(stated["pooler"])
     return replace(asked, **stated)
