@@ -10,12 +10,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.summary import bad_lines, beside_lines
 from pipelines.common.tables import wrapped
 from transforms import storage
+from transforms.base.lines import line
 from transforms.base.numbers import amount
 from transforms.base.option import narrowed
 from transforms.base.progress import duration

@@ -9,10 +9,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engine_jobs, options
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.writing import writing
 from transforms.base import values
+from transforms.base.lines import line
 from transforms.base.numbers import amount, counted
 from transforms.steps.options.store import OLDER_THAN, VacuumOptions
 from transforms.store import open_store

@@ -223,7 +223,7 @@ def one_default_model() -> Iterator[None]:
         if (
             recipe.model != "minilm"
             or recipe.calibration
-            or ":" in recipe.pooler
+            or ":" in str(recipe.pooler)
             or "Calibration" in key
         ):
             return load(cls, recipe, *how, **named)

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.common.lines import line
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.lines import line
 from transforms.base.measures import EMBED_PARTS
 from transforms.base.numbers import counted
 from transforms.base.progress import duration

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipelines.common.lines import LABEL
 from transforms.base.errors import JOINERS, printable
+from transforms.base.lines import LABEL
 from transforms.base.words import best_start, is_wide
 
 GAP = "  "

@@ -49,7 +49,6 @@ from transforms.space.dtypes import resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
-from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT
 
 Progress = Callable[[int, int], None]
@@ -171,7 +170,7 @@ class Encoder:
         fitted = calibration
         if exported.calibration and calibration is None:
             fitted = load_calibration(exported.calibration)
-        tables = load_tables(parse_pooler(exported.pooler))
+        tables = load_tables(exported.pooler)
 
         def make(dtype: str) -> "Encoder":
             digest, width = (fitted.digest, fitted.dim) if fitted else (None, None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.training.examples import Examples, overlap, read_examples, shortened
 from transforms.training.options import CLASSIFICATION, RANKING, REGRESSION, TrainOptions
 from transforms.training.roles import LABEL, NEGATIVE, SCORE
@@ -90,13 +91,12 @@ def describe_data(data: Data) -> list[str]:
             rejected = ""
             if lost:
                 rejected = f", {lost:,} rejected ({', '.join(source.rejected)})"
-            lines.append(
-                f"{flag:<11} {source.name}: {source.rows - lost:,} rows{rejected}; {columns}"
-            )
+            rows = f"{source.rows - lost:,} rows{rejected}"
+            lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:
-        lines.append(f"labels      {', '.join(data.labels)}")
+        lines.append(line("labels", ", ".join(data.labels)))
     first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
-    lines.append(f"first row   {', '.join(first)}")
+    lines.append(line("first row", ", ".join(first)))
     for name, held_out, seen in (
         ("dev", data.dev, data.overlap),
         ("test", data.test, data.test_overlap),
@@ -106,7 +106,7 @@ def describe_data(data: Data) -> list[str]:
                 f"{seen:,} of {len(held_out):,} {name} rows are training rows too, and flatter the"
                 " score"
             )
-            lines.append(f"note        {note}")
+            lines.append(line("note", note))
     return lines
 
 

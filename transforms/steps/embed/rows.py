@@ -50,8 +50,7 @@ WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are 
 class RowsJob:
     """The embedding of rows: `text` names the field, `recipe` makes the vectors of `space`.
 
-    `prefix` is the template of the text before every piece of a document, "" for none; `chunks`
-    says how documents are cut.
+    `prefix` is the template of the text before every piece of a document, "" for none.
     """
 
     recipe: Recipe
@@ -59,7 +58,6 @@ class RowsJob:
     text: str
     space: Space
     prefix: str = ""
-    chunks: ChunksSpec = field(default_factory=ChunksSpec)
 
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
@@ -68,8 +66,7 @@ class RowsJob:
 
         Raises OptionError for options that do not work.
         """
-        chunks = ChunksSpec.parse(recipe.chunks)
-        chunks.check_prefix(prefix)
+        recipe.chunks.check_prefix(prefix)
         parse(prefix)
         if os.path.isdir(recipe.model):
             recipe = replace(recipe, model=os.path.abspath(recipe.model))
@@ -83,7 +80,12 @@ class RowsJob:
             space = exported.space(files, fitted.digest, fitted.dim)
         else:
             space = exported.space(files)
-        return cls(exported, machine, text, space, prefix, chunks)
+        return cls(exported, machine, text, space, prefix)
+
+    @property
+    def chunks(self) -> ChunksSpec:
+        """How documents are cut."""
+        return self.recipe.chunks
 
     @property
     def before_pieces(self) -> Template | None:

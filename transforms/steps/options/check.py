@@ -43,7 +43,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     options = choice.options
-    chunks = choice.chunks
+    chunks = choice.recipe.chunks
     chunks.check_prefix(options.chunk_prefix)
     has_pieces = chunks.cuts and chunks.combine != "mean"
     for name in options.keep_columns:

@@ -141,7 +141,6 @@ def _job(
         text_limit=text_limit,
         retried=not local,
         hidden=chosen.hidden,
-        chunks=choice.chunks,
         max_bad_files=asked.max_bad_files,
         table_filter=asked.input_filter,
         index_asked=index_asked,

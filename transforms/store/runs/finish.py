@@ -144,7 +144,6 @@ def _ended(run: Run, status: str, message: str) -> Result:
         previous=run.previous,
         space=run.space.id,
         pooled=run.space.pooled_id,
-        price_per_hour=run.options.price_per_hour,
-        currency=run.options.currency,
         command=run.command,
+        **run.options.shown(),
     )
