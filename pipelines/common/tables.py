@@ -80,30 +80,38 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]
 def _fitted(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
 ) -> tuple[list[int], list[int]]:
-    """The places of the columns that are shown, and how wide each is."""
+    """Choose the columns that are shown; return their places, and how wide each is."""
     shown = list(range(len(columns)))
-    if width is not None:
-        shown = [
-            place
-            for place in shown
-            if columns[place].spare is None or any(row[place] for row in cells)
-        ]
+    if width is None:
+        return shown, _natural_widths(columns, cells, shown, None)
+    shown = [
+        place for place in shown if columns[place].spare is None or any(row[place] for row in cells)
+    ]
     while True:
-        widths = [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
-        if width is None:
-            over = 0
-        else:
-            over = sum(widths) + len(GAP) * (len(widths) - 1) - width
-        for at in sorted(range(len(shown)), key=lambda at: -widths[at]):
-            column = columns[shown[at]]
-            if over > 0 and column.cut:
-                taken = min(over, max(0, widths[at] - column.least))
-                widths[at] -= taken
-                over -= taken
+        widths = _natural_widths(columns, cells, shown, width)
+        over = _narrow(widths, [columns[place] for place in shown], width)
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
             return shown, widths
         shown.remove(max(spare, key=lambda place: columns[place].spare or 0))
+
+
+def _natural_widths(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], shown: list[int], width: int | None
+) -> list[int]:
+    return [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
+
+
+def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> int:
+    """Narrow columns in place, the widest first; return by how much they are still too wide."""
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    for at in sorted(range(len(widths)), key=lambda at: -widths[at]):
+        column = columns[at]
+        if over > 0 and column.cut:
+            cut = min(over, max(0, widths[at] - column.least))
+            widths[at] -= cut
+            over -= cut
+    return over
 
 
 def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
