@@ -51,7 +51,7 @@ Row = tuple[str, str, str]
 
 
 def dtypes(device: str) -> list[str]:
-    """What is measured: float32, and what the device computes natively."""
+    """Return the types to measure: float32, and those that the device computes natively."""
     return list(dict.fromkeys(["float32", native_dtype(device)]))
 
 
@@ -129,7 +129,7 @@ def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], 
 
 
 def flops_per_token(config: Any, length: int) -> float:
-    """Of the blocks: products with weights, and attention over the text's own length."""
+    """Count operations of the blocks: products with weights, attention over the text's length."""
     width, inner = config.hidden_size, config.intermediate_size
     return config.num_hidden_layers * (8 * width**2 + 4 * width * inner + 4 * length * width)
 

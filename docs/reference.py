@@ -16,7 +16,7 @@ from transforms.space import FLOAT32_ONLY
 from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 
 PAGE = Path(__file__).with_name("reference.md")
-# Where a command is explained, and an option where that is another page.
+# The page of each command, and of each option that has another page.
 PAGES = {
     "embed": "embedding.md",
     "plan": "embedding.md#before-the-first-run",
@@ -229,9 +229,7 @@ def indexed(rows: int) -> str:
 
 
 def section(command: str) -> str:
-    """A command: what it does, where that is explained, and a table for each group of its
-    options.
-    """
+    """Return a command's section: its purpose, its page, and a table for each group of options."""
     parser = parser_of(command)
     text = (
         f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
@@ -246,7 +244,7 @@ def section(command: str) -> str:
 
 
 def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
-    """A table of options; nothing where there are none."""
+    """Return a table of options, or nothing if there are none."""
     rows = list(options(parser, actions))
     return (
         "\n".join(["", "| option | meaning | default |", "|---|---|---|", *rows, ""])
@@ -277,7 +275,7 @@ def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> 
 
 
 def name(action: argparse.Action) -> str:
-    """An option as it is written, with a link where it has a page."""
+    """Return an option as it is written, linked to its page if it has one."""
     values = "|".join(map(str, action.choices)) if action.choices else action.metavar or ""
     written = [" ".join([flag, str(values)]).strip() for flag in action.option_strings or [""]]
     where = next(

@@ -47,7 +47,7 @@ from transforms.store.open import Store
 from transforms.store.records import Problem
 from transforms.store.runs.run_ids import new_run
 
-PARTS = ".parts"  # the folder beside a file in which its job goes on if it was interrupted
+PARTS = ".parts"  # the folder beside a file in which an interrupted job resumes
 SHOWN = 3  # queries, and rows of each, that are printed of a file
 
 
@@ -84,9 +84,7 @@ def neighbours(
 
 
 def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
-    """What a job says of itself when it has ended; of one that nobody waits for, its `output` and
-    `run` alone.
-    """
+    """Run a job and return its counts; only `output` and `run` if nobody waits for the job."""
     if asked.output.endswith(TABLES):
         return run_into_file(asked, beam_options)[0]
     return run_into(asked, storage.absolute(asked.output), beam_options)
@@ -95,9 +93,9 @@ def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, An
 def run_into_file(
     asked: NeighboursOptions, beam_options: PipelineOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same of a job whose rows are put into one file, and the first of these rows.
+    """Run a job whose rows are put into one file; return its counts, and the first of these rows.
 
-    The job works in a folder beside the file, where it goes on if it was interrupted.
+    The job works in a folder beside the file, and resumes there if it was interrupted.
     """
     if not storage.is_local(storage.absolute(asked.output)):
         raise OptionError(
@@ -126,7 +124,7 @@ def run_into_file(
 def run_into(
     asked: NeighboursOptions, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
-    """The same of a job whose files are in a folder."""
+    """Run a job that writes its files into a folder; return its counts."""
     store = open_store(asked.store, asked.snapshot)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = _job(asked, store, output)

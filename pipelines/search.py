@@ -122,9 +122,7 @@ def _tables(
 
 
 def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
-    """The columns that are shown beside id and text: with --full all kept ones, and those that
-    --where names.
-    """
+    """Return the columns beside id and text: those in --where; with --full all kept ones."""
     if not manifest.shard_paths:
         return []
     kept = list(manifest.options.keep_columns) if asked.full else []
@@ -253,7 +251,7 @@ def write_results(path: str, queries: dict[str, list[str]], results: Results) ->
 def _with_queries(
     queries: dict[str, list[str]], results: Results
 ) -> Iterator[tuple[dict[str, str], Any]]:
-    """For each query its columns and its hits."""
+    """Yield the columns and the hits of each query."""
     for values, found in zip(zip(*queries.values(), strict=True), results, strict=True):
         yield dict(zip(queries, values, strict=True)), found
 

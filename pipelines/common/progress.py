@@ -1,4 +1,4 @@
-"""How far a run is: a bar or a clock if a line can move, and else a line a minute."""
+"""Progress of a run: a bar or a clock on a terminal, else a line a minute."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def watched(out: TextIO | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unwatched() -> Iterator[None]:
-    """Nothing of how far it is is shown inside: for what goes on until somebody ends it."""
+    """Show no progress inside: for commands that run until somebody ends them."""
     global _silent
     _silent = True
     try:

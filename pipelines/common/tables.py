@@ -24,9 +24,9 @@ Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 class Column:
     """A column of a table.
 
-    `cut` shortens a cell to so many columns of the terminal, `least` at least; None if cells
-    must stand whole. A column is never wider than `most`. Where a table is still too wide, the
-    column with the largest `spare` goes first; those without never do.
+    `cut` shortens a cell to a number of the terminal's columns, at least `least`; if it is None,
+    cells are never cut. No column is wider than `most`. If a table is still too wide, columns are
+    left out, the one with the largest `spare` first; those without `spare` always stay.
     """
 
     head: str

@@ -45,7 +45,7 @@ class Commit(beam.PTransform):
 
 
 class CommitFn(beam.DoFn):
-    """All facts about a run -> its Result."""
+    """The facts about a run -> its Result."""
 
     def __init__(self, run: Run):
         self._run = run

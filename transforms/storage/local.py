@@ -19,7 +19,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError, version_of
 from transforms.storage.globs import Glob, beside
 
-# Any other error leaves open whether there is a file.
+# After any other error the file may exist or not.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 # Lock files, and temporary files of writes that were killed.
 LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")

@@ -213,7 +213,7 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
         last = ""
         if items:
             last = items[-1].key
-        if last > after or not more:  # some services ignore where to start
+        if last > after or not more:  # some services ignore the start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
             found = [_entry(bucket, item) for item in within]
             return Page(found, last, more and not (upto and last >= upto))

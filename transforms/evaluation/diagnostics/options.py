@@ -29,7 +29,7 @@ def _of_input(declared: Declared) -> Declared:
 
 @options
 class DiagnoseOptions:
-    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make.
+    """Options of `diagnose`: a source (a store, files, pairs of tasks) or a sentence; figures.
 
     `labels` are those of answers in tasks `qa:`; if empty, entailment, true and yes. If `figures`
     is empty, the source decides: a store has the figures of its vectors. `poolers` run over the

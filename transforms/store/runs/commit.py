@@ -45,7 +45,7 @@ MORE_LANGUAGES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One execution that writes a snapshot: the fields of its manifest that are known at its start.
+    """A run that writes a snapshot: the fields of its manifest that are known at its start.
 
     `globs` name its input, `earlier_globs` the input of earlier runs whose files stay, `tables` the
     versions of the tables among them. `previous` is the run whose snapshot it replaces,
