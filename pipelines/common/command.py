@@ -64,6 +64,7 @@ def main(
     """
 
     def run(argv: Sequence[str] | None = None) -> int:
+        """Run the command and return its exit status."""
         options = parser()
         quiet_logs()
         any_text_printable()

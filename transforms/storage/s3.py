@@ -99,6 +99,7 @@ class S3Storage:
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, _client())))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        """Return the bytes and the ETag, or None if the object does not exist."""
         bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
             client = _client().client
@@ -119,6 +120,7 @@ class S3Storage:
         return checksum_in(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        """Replace the object at this version; equal bytes count as written by a retry."""
         current = self.read_versioned(path)
         if current is None and version is None:
             return self._put(path, data, IfNoneMatch="*")
