@@ -29,6 +29,7 @@ from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.corpus import Span
 from transforms.corpus.queries import QueryFiles
 from transforms.corpus.reading import plan_reading
+from transforms.options.common import NEIGHBOURS
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
 from transforms.steps.joins.neighbours_result import (
@@ -39,7 +40,6 @@ from transforms.steps.joins.neighbours_result import (
     schema_of,
     tables_of,
 )
-from transforms.steps.options.common import NEIGHBOURS
 from transforms.steps.options.joins import NeighboursOptions
 from transforms.steps.options.keywords import NeighboursKeywords
 from transforms.store import open_store

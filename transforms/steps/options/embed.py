@@ -11,10 +11,7 @@ from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
-from transforms.space.chunks import ChunksSpec
-from transforms.space.identity import PRECISIONS
-from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
-from transforms.steps.options.common import (
+from transforms.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -42,6 +39,9 @@ from transforms.steps.options.common import (
     TRUNCATE_DIM,
     named_input,
 )
+from transforms.space.chunks import ChunksSpec
+from transforms.space.identity import PRECISIONS
+from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 from transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below

@@ -3,7 +3,7 @@
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.steps.options.common import (
+from transforms.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -31,7 +31,7 @@ from transforms.steps.options.common import (
     named_input,
     named_k,
 )
-from transforms.steps.options.common import MIN_SCORE as ANY_SCORE
+from transforms.options.common import MIN_SCORE as ANY_SCORE
 from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_without_queries
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once

@@ -4,7 +4,7 @@ from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options, read
 from transforms.base.values import FOLDS
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DELIMITER,
     FORMAT,
     MIN_SCORE,

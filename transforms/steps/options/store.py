@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
+from transforms.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
 from transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
