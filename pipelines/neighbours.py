@@ -193,7 +193,7 @@ def _of_stored_queries(job: NeighboursJob, store: Store, other: Store) -> Neighb
 
 
 def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
-    """The rows of the other store in blocks, and what says which these are."""
+    """The rows of the other store in blocks, and what identifies them."""
     what = f"--of {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
     blocks = blocks_of(other.manifest)
@@ -203,7 +203,7 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
 
 
 def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
-    """The files of queries in spans, and what says which these are."""
+    """The files of queries in spans, and what identifies them."""
     queries = _query_files(asked)
     files = queries.list()
     if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:

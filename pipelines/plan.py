@@ -59,7 +59,7 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:
-    """Return the lines about a plan, one fact a line; "about" stands before an estimate."""
+    """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = found.resolved.space
     return [
         _files_line(found.plan),

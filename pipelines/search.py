@@ -146,8 +146,7 @@ def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, A
 
 
 def _read_queries(asked: SearchOptions, path: str) -> TextQueries:
-    """The queries of `--queries`: of standard input and of names without the ending of a table,
-    lines of text.
+    """Read `--queries`; standard input, and names without a table's ending, are lines of text.
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
@@ -228,9 +227,7 @@ def _cells(row: dict[str, Any], scores: Sequence[str], kept: Sequence[str]) -> l
 
 
 def _kept_column(name: str, full: bool) -> Column:
-    """A column of kept values: on a terminal at most a fifth of it, unless they are wanted in
-    `full`.
-    """
+    """Return a column of kept values, on a terminal at most a fifth of its width unless `full`."""
     width = terminal_width()
     if full or width is None:
         return Column(name)

@@ -60,7 +60,7 @@ def told(root: str, rubbish: Rubbish, what: str) -> Said:
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
-    """The lines about what goes: snapshots by name, files by kind, and the sum."""
+    """The lines about what is removed: snapshots by name, files by kind, and the sum."""
     removed = f"{len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}"
     found = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
     found += [

@@ -38,7 +38,7 @@ class Column:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None if it is none."""
+    """Return the width of the terminal on standard output; None if it is no terminal."""
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
     return None
@@ -186,14 +186,14 @@ def dots() -> str:
 
 
 def end(text: str, width: int) -> str:
-    """The beginning of a text, cut to so many columns."""
+    """Return the beginning of a text, cut to `width` columns."""
     if columns_of(text) <= width:
         return text
     return _first(text, width - len(dots())) + dots()
 
 
 def middle(text: str, width: int) -> str:
-    """Return both ends of a text, together cut to so many columns, a little more of the last."""
+    """Return both ends of a text, together cut to `width` columns, a little more of the last."""
     if columns_of(text) <= width:
         return text
     room = width - len(dots())
@@ -202,7 +202,7 @@ def middle(text: str, width: int) -> str:
 
 
 def _first(text: str, width: int) -> str:
-    """The characters at the beginning of a text that take so many columns at most."""
+    """Return the beginning of a text that takes at most `width` columns."""
     used = 0
     for place, character in enumerate(text):
         used += _columns_of_one(character)
@@ -212,7 +212,7 @@ def _first(text: str, width: int) -> str:
 
 
 def excerpt(text: str, width: int, query: str = "") -> str:
-    """So many columns of a text: if it has most of a query's words, else its beginning."""
+    """Return `width` columns of a text: the part with most words of a query, else the beginning."""
     whole = columns_of(text)
     if whole <= width:
         return text

@@ -82,7 +82,7 @@ class EvaluateOptions:
     )
     device: str = option(DEVICE, default="auto")
     classifier: str = option(
-        f"what judges vectors of classification, nli and probing (default: {LOGISTIC})",
+        f"classifier of classification, nli and probing (default: {LOGISTIC})",
         choices=CLASSIFIERS,
         default=LOGISTIC,
     )

@@ -39,7 +39,7 @@ class DiagnoseOptions:
     """
 
     store: str | None = option(
-        STORE, help="a store, whose vectors are taken as they are (default: none)", default=None
+        STORE, help="a store whose vectors are examined (default: none)", default=None
     )
     where: str | None = option(
         WHERE, help="of --store: only rows that match (default: all rows)", default=None
