@@ -38,7 +38,7 @@ class Commit(beam.PTransform):
             | "Together" >> Together()
             | "Finish" >> beam.ParDo(CommitFn(self._run))
         )
-        # A stage of its own: what raises is tried again, and the commit should not be.
+        # A stage of its own: a step that raises is retried, and the commit must not be.
         if self._raises:
             return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
         return result

@@ -100,9 +100,7 @@ Passing = Beside | Problem | Standing
 def to_count(
     found: list[PlannedFiles | Passing], job: EmbedJob
 ) -> Iterator[PlannedFile | ToCount | Passing]:
-    """Check the opened files as a whole and yield them with the spans to count; or only
-    problems.
-    """
+    """Check the opened files as a whole; yield them with the spans to count, or only problems."""
     problems = [item for item in found if isinstance(item, Problem)]
     standing = [item for item in found if isinstance(item, Standing)]
     if problems or standing:

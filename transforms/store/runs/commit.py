@@ -184,7 +184,7 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
 
 
 def check_rows_left(run: Run, rows: int) -> None:
-    """Raise DataGateError if so many rows are too few after those of the last snapshot."""
+    """Raise DataGateError if these rows are too few after those of the last snapshot."""
     check_deletes(run, run.previous_rows - rows)
 
 

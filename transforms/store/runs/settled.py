@@ -177,8 +177,8 @@ class Settler:
             check_plan(plan.spans_in(number), units)
         figures = sketched(unit.figures for unit in units)
         made = SettledStretch(number, Tally.of(units, self._run), figures=figures)
-        # Twice what a stretch has of as many as the manifest itself takes: few parts are written
-        # for nothing.
+        # Twice a stretch's share of the units that fit into the manifest: few parts are written
+        # in vain.
         if len(units) > 2 * manifest.UNITS_IN_ONE_FILE // STRETCHES:
             return replace(made, parts=tuple(write_parts(self._root, units, plan.files_in(number))))
         return replace(
