@@ -195,9 +195,9 @@ def build(
 def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
     with with_stdin(asked, engines.in_process(beam_options)) as options:
         if options.dry_run:
-            from pipelines.plan import told
+            from pipelines.plan import run_plan
 
-            return told(options, beam_options)
+            return run_plan(options, beam_options)
         resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:
