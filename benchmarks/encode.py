@@ -6,7 +6,7 @@ the bare forward.
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory,
 tokenising included. The peer's best setting is the fastest of its batch sizes in every type, and in
-ONNX Runtime and OpenVINO where these are installed (`pip install onnx onnxruntime openvino nncf`);
+ONNX Runtime and OpenVINO if these are installed (`pip install onnx onnxruntime openvino nncf`);
 beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
 through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
 (CPU) or of --peak-tflops (GPU).
