@@ -6,7 +6,7 @@ the bare forward.
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory,
 tokenising included. The peer's best setting is the fastest of its batch sizes in every type, and in
-ONNX Runtime and OpenVINO where these are installed (`pip install onnx onnxruntime openvino nncf`);
+ONNX Runtime and OpenVINO if these are installed (`pip install onnx onnxruntime openvino nncf`);
 beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
 through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
 (CPU) or of --peak-tflops (GPU).
@@ -51,7 +51,7 @@ Row = tuple[str, str, str]
 
 
 def dtypes(device: str) -> list[str]:
-    """What is measured: float32, and what the device computes natively."""
+    """Return the types to measure: float32, and those that the device computes natively."""
     return list(dict.fromkeys(["float32", native_dtype(device)]))
 
 
@@ -129,7 +129,7 @@ def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], 
 
 
 def flops_per_token(config: Any, length: int) -> float:
-    """Of the blocks: products with weights, and attention over the text's own length."""
+    """Count operations of the blocks: products with weights, attention over the text's length."""
     width, inner = config.hidden_size, config.intermediate_size
     return config.num_hidden_layers * (8 * width**2 + 4 * width * inner + 4 * length * width)
 

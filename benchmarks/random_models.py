@@ -154,9 +154,7 @@ def save_model(
 
 @lru_cache(maxsize=1)
 def word_pieces() -> PreTrainedTokenizerBase:
-    """MiniLM's tokenizer; where its package is not installed one of the same kind, made from
-    docstrings.
-    """
+    """Return MiniLM's tokenizer, or one made from docstrings if its package is not installed."""
     try:
         return AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
     except MissingExtraError:

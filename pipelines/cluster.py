@@ -1,4 +1,4 @@
-"""`sentence-beam cluster`: the rows of a store in groups by what they are about."""
+"""`sentence-beam cluster`: group the rows of a store by topic."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `cluster`."""
     return options.command(
         "cluster",
-        "Put the rows of a store into groups by what they are about.",
+        "Group the rows of a store by topic.",
         "sentence-beam cluster --store store --clusters 8 --output clusters.parquet",
         "sentence-beam cluster --store store --min-score 0.6 --output groups.parquet",
         kind=ClusterOptions,
@@ -72,7 +72,7 @@ def cluster(
     output: StrPath | None = None,
     threshold: float | None = None,
 ) -> Clustered | str:
-    """Return the rows of a store in so many clusters, or in as many as a least score gives.
+    """Return the rows of a store in `clusters` groups, or merged down to `min_score`.
 
     `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
     its path is returned. Raises the errors with which `sentence-beam cluster` ends.

@@ -1,4 +1,4 @@
-"""`sentence-beam dedup`: the rows of a store that say nearly the same."""
+"""`sentence-beam dedup`: find near-duplicate rows of a store."""
 
 import argparse
 import sys
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `dedup`."""
     return options.command(
         "dedup",
-        "Find the rows of a store that say nearly the same, and which one of each group to keep.",
+        "Find near-duplicate rows of a store, and which row of each group to keep.",
         "sentence-beam dedup --store store --min-score 0.95 --output duplicates.parquet",
         "sentence-beam dedup --store store --min-score 0.9 --output duplicates.csv --json",
         kind=DedupOptions,
@@ -123,7 +123,7 @@ def _dedup(asked: DedupOptions) -> Said:
 
 
 def shown(rows: pa.Table) -> list[str]:
-    """The largest groups as a table, and an empty line; nothing if no group is."""
+    """Return the largest groups as a table with an empty line after it; nothing without groups."""
     if not len(rows):
         return []
     columns = [

@@ -32,7 +32,7 @@ from transforms.store.manifest import read_manifest
 from transforms.store.runs.result import Result
 from transforms.store.runs.run_ids import new_run
 
-# the batch that a call without append makes, so that the next rows take the place of these
+# the batch of a call without append, so that the next rows replace these
 ROWS = "rows"
 
 
@@ -96,7 +96,7 @@ def embed(
 
 
 def _batch(name: str | None, append: bool) -> str | None:
-    """The name of a batch of rows; None for a batch that is named by what it holds."""
+    """The name of a batch of rows; None for a batch that is named by its content."""
     if name is not None and not append:
         raise OptionError(
             "batch: it names rows that are appended; say append=True too, or leave batch out"
@@ -195,9 +195,9 @@ def build(
 def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
     with with_stdin(asked, engines.in_process(beam_options)) as options:
         if options.dry_run:
-            from pipelines.plan import told
+            from pipelines.plan import run_plan
 
-            return told(options, beam_options)
+            return run_plan(options, beam_options)
         resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:

@@ -16,8 +16,8 @@ from transforms.base.lines import line
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration
+from transforms.options.common import NO_CALIBRATION
 from transforms.steps.fit.recalibrate import RecalibrateJob, check_fits, recalibrating_run
-from transforms.steps.options.common import NO_CALIBRATION
 from transforms.steps.options.from_snapshot import record_plan, units_of
 from transforms.steps.options.index import RecalibrateOptions
 from transforms.store import open_store

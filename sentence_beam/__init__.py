@@ -1,4 +1,4 @@
-"""What people import: `from sentence_beam import Encoder, open_store, ...`.
+"""The public names: `from sentence_beam import Encoder, open_store, ...`.
 
 A name is looked up when it is first used, so that importing this package loads neither torch nor
 Beam.

@@ -32,13 +32,12 @@ from transforms.base.errors import OptionError, SentenceBeamError
 HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
 FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# So long a worker is kept without a stage: longer than one waits for the next, shorter than an
-# engine pauses before it tries again, since until then it asks a worker that died.
+# How long an idle worker is kept: longer than the gap between two stages, but shorter than an
+# engine's pause before a retry, because until then the engine calls a worker that died.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
-# an element overlaps reading, encoding and writing by itself; a second one fills its beginning and
-# end
+# one element overlaps reading, encoding and writing; a second one fills its beginning and end
 GPU_THREADS = 2
 
 REFUSED = "Pipeline has validations errors:"

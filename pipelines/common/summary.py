@@ -173,7 +173,7 @@ def moved_lines(result: Result) -> list[str]:
         f" calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
     )
     if found["distance"] > found["far"]:
-        far = f"above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
+        far = f"above {found['far']:g} they do not resemble them: fit it again, then recalibrate"
         text = f"{text}; {far}"
     return [line("fitted", text)]
 
@@ -287,7 +287,7 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     space = "in the same space"
     if fields:
         space = f"in another space ({fields})"
-    return [("anew", f"everything was embedded anew, {space}")]
+    return [("anew", f"everything was embedded again, {space}")]
 
 
 def _rare(result: Result) -> list[tuple[str, str]]:

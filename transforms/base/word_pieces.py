@@ -1,9 +1,9 @@
-"""Token ids of ASCII texts by their words: a word meets the tokenizer once, and its ids are kept.
+"""Token ids of ASCII texts from a cache of words, so that the tokenizer reads each word once.
 
 BERT's normalizer and pre-tokenizer read one character at a time and split at blanks and around
-punctuation, so that the ids of a text are those of its words, one after the other. Words are
-found in the bytes of all texts at once. A text with other characters, or with the tokenizer's
-special tokens in it, goes the tokenizer's own way.
+punctuation. Therefore the ids of a text are the ids of its words, joined in order. The words are
+found in the bytes of all texts at once. The tokenizer itself must read texts with other characters
+or with special tokens.
 """
 
 import re
@@ -21,13 +21,13 @@ from tokenizers.normalizers import BertNormalizer, Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-# Words that are kept, some 100 MB; text of random letters would make them grow for ever.
+# Most words in the cache, about 100 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
 _BLANK, _PUNCTUATION, _LETTER, _OTHER = range(4)
 
 
 def _kinds_of_bytes() -> np.ndarray:
-    """Return the kind of every byte, [256] uint8, as BERT's pre-tokenizer sees it."""
+    """Return the kind of every byte for BERT's pre-tokenizer, [256] uint8."""
     kinds = np.full(256, _OTHER, np.uint8)
     kinds[33:127] = _PUNCTUATION
     for letters in (b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
@@ -41,8 +41,9 @@ _KINDS = _kinds_of_bytes()
 
 @dataclass(frozen=True)
 class SplitTexts:
-    """The words of `B` texts, one after the other: `words` a string array [W], `offsets` [B + 1]
-    the place of each text's first word.
+    """The words of `B` texts, joined in order.
+
+    `words`: a string array [W]; `offsets`: the index of each text's first word, [B + 1] int64.
     """
 
     words: pa.StringArray
@@ -51,16 +52,14 @@ class SplitTexts:
 
 @dataclass(frozen=True)
 class OwnTokens:
-    """The ids of `B` texts without special tokens and untruncated: `ids` [N] int32, `offsets`
-    [B + 1] int64.
-    """
+    """The token ids of `B` texts, joined in order: `ids` [N] int32, `offsets` [B + 1] int64."""
 
     ids: np.ndarray
     offsets: np.ndarray
 
 
 def is_split_at_words(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer gives to an ASCII text the ids of its words, one after the other."""
+    """Return whether the ids of any ASCII text are the ids of its words, joined in order."""
     steps: list[Any] = [tokenizer.normalizer]
     if isinstance(tokenizer.normalizer, NormalizerSequence):
         steps = list(cast("Iterable[Any]", tokenizer.normalizer))
@@ -72,8 +71,9 @@ def is_split_at_words(tokenizer: Tokenizer) -> bool:
 
 
 class WordPieces:
-    """The ids of words by a tokenizer for which `is_split_at_words` holds. Safe to use from
-    several threads.
+    """A tokenizer with a cache of words, for tokenizers that pass `is_split_at_words`.
+
+    Threads may share it. It adds no special tokens and truncates nothing.
     """
 
     def __init__(self, tokenizer: Tokenizer, most_words: int = MOST_WORDS) -> None:
@@ -89,8 +89,10 @@ class WordPieces:
         self._table = np.zeros(0, np.int32)
 
     def has_words_of(self, texts: pa.StringArray) -> np.ndarray:
-        """Whether each text is one of printable ASCII characters, tabs and ends of line, without
-        a special or an added token, [B] bool.
+        """Return which texts can be tokenized by their words, [B] bool.
+
+        These have only printable ASCII characters, tabs and line ends, and no special or added
+        token.
         """
         plain = pc.string_is_ascii(texts)
         if self._added:
@@ -103,7 +105,7 @@ class WordPieces:
         return found
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
-        """The ids of texts for which `has_words_of` holds."""
+        """Return the ids of texts that pass `has_words_of`."""
         words = split_words(texts)
         encoded = words.words.dictionary_encode()
         starts, lengths, table = self._look_up(encoded.dictionary.to_pylist())
@@ -115,7 +117,7 @@ class WordPieces:
         return OwnTokens(table[tokens], ends[words.offsets])
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
-        """The number of tokens of each text, whatever its characters, [B] int64."""
+        """Count the tokens of each text, which may have any characters, [B] int64."""
         array = pa.array(texts, pa.string())
         has_words = self.has_words_of(array)
         counts = np.empty(len(texts), np.int64)
@@ -126,7 +128,7 @@ class WordPieces:
         return counts
 
     def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where the ids of each word begin in a table, how many they are, and the table."""
+        """Return the start and number of each word's ids in the table, [W] each, and the table."""
         with self._lock:
             if len(self._places) + len(words) > self._most_words:
                 self._forget()
@@ -173,7 +175,7 @@ def split_words(texts: pa.StringArray) -> SplitTexts:
 
 
 def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of all texts, [N] uint8, and the place of each text's first, [B + 1]."""
+    """Return the bytes of all texts, [N] uint8, and the offset of each text, [B + 1] int64."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.zeros(0, np.uint8)
@@ -185,8 +187,9 @@ def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class TokenFrame:
-    """Special tokens around each text: the ids before and after it, and the most tokens of its own
-    that it keeps (None for all), its last ones if `keeps_end`.
+    """The ids of special tokens `before` and `after` each text, and how texts are truncated.
+
+    A text keeps at most `room` tokens of its own (None: all), the last ones if `keeps_end`.
     """
 
     before: Sequence[int]
@@ -195,7 +198,7 @@ class TokenFrame:
     keeps_end: bool
 
     def around(self, own: OwnTokens) -> OwnTokens:
-        """The ids of each text, cut to its room, with the special tokens around it."""
+        """Truncate each text to its room and put the special tokens around it."""
         lengths = np.diff(own.offsets)
         kept = lengths
         first = own.offsets[:-1]
@@ -219,7 +222,7 @@ class TokenFrame:
 
 
 def frame_of(tokenizer: Tokenizer) -> TokenFrame:
-    """Return what a tokenizer puts around a text, and how it truncates."""
+    """Return the special tokens that a tokenizer puts around a text, and its truncation."""
     encoding = tokenizer.encode("a")
     is_special = np.array(encoding.special_tokens_mask) == 1
     ids = np.array(encoding.ids)

@@ -81,6 +81,7 @@ class ReadRowsFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, work: ToRead) -> Iterator[Any]:
+        """Yield packed rows by group, and an empty block for each group of the run."""
         key = astuple(work.buckets)
         if work.first:
             yield from (

@@ -110,7 +110,7 @@ class EmbedFn(beam.DoFn):
 
         `read_ms` is the time in which their rows were read before.
         """
-        # the run is lost already; a rerun goes on from what is finished
+        # the run is lost already; a rerun keeps the finished units
         if self._problem is not None:
             # again: the outputs of a retried bundle are lost
             yield TaggedOutput(PROBLEMS, self._problem)

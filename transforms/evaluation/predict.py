@@ -1,4 +1,4 @@
-"""What each method of a plan predicts for each task: from the cache, or by encoding the texts."""
+"""Predictions of each method for each task, from the cache or by encoding the texts."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -24,7 +24,7 @@ REASONS = 10  # reasons for left out files that a message lists
 
 @dataclass(frozen=True)
 class RunSummary(ShownOptions):
-    """One run of a store; unknown values are None.
+    """A run of a store; unknown values are None.
 
     `status` is "committed", "failed", "running", or "unfinished" if the run left no result.
     `command` is "embed", "index", "recalibrate" or "rollback"; "" for a run of an earlier version.

@@ -65,6 +65,7 @@ class GcsStorage:
         return _entry(blob)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        """Open the object at the entry's generation; it is read by ranges."""
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -76,7 +76,7 @@ Figure = Annotated[float, finite]
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """One unit of a snapshot.
+    """A unit of a snapshot.
 
     The first thirteen fields and `ADDED_FIELDS` are in a manifest; the others say how the rows were
     made.

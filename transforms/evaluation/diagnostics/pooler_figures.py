@@ -50,17 +50,22 @@ class PoolerFigures:
 
     def rows(self) -> list[Row]:
         """Return the figures of each method's vectors, and of the pairs that they make."""
-        requested = self.material.requested
         edits = [self._edits(task) for task in self.material.pairs]
         rows: list[Row] = []
-        if "edit-distance" in requested:
+        if "edit-distance" in self.material.requested:
             for task, distances in zip(self.material.pairs, edits, strict=True):
                 rows += pairs.gold_figures(task, distances)
-        if not self.poolers:
-            return rows
+        if self.poolers:
+            rows += self._method_rows(edits)
+        return rows
+
+    def _method_rows(self, edits: list[np.ndarray | None]) -> list[Row]:
+        """Return the figures of each method; `edits` are the edit distances of each task."""
+        requested = self.material.requested
         texts = list(dict.fromkeys(self.material.texts))
         place = {text: at for at, text in enumerate(texts)}
         cosines_by_task: list[dict[str, np.ndarray]] = [{} for _ in self.material.pairs]
+        rows: list[Row] = []
         passes = len(groups(self.material.model, self.poolers))
         with progress.stage("embedding", len(texts) * passes, "texts"):
             for name, vectors in self._vectors(texts):

@@ -120,39 +120,55 @@ def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     """
     selection = Selection.of(store.manifest, where)
     selection.check_rows()
-    space = store.space
-    text = None
-    if store.manifest.options.keep_text:
-        text = "text"
-    columns = ["id", "row_hash"]
-    if text is not None:
-        columns.append(text)
-    if space.calibration:
-        columns.append("embedding")
     smallest: Smallest[_Drawn] = Smallest(want)
     for shard, path in enumerate(store.manifest.shard_paths):
         rows = selection.rows_of(shard)
         selected = None
         if rows is not None:
             selected = frozenset(rows.tolist())
-        start = 0
-        for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
-            hashes = as_hashes(batch.column("row_hash"))
-            keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
-            final = None
-            if space.calibration:
-                final = store.vectors(batch.column("embedding"))
-            for row, key in enumerate(keys):
-                if selected is None or start + row in selected:
-                    smallest.add(key, _draw(row, pooled, final, batch, text))
-            start += len(keys)
-    drawn = smallest.items()
-    name = store.manifest.options.pooler
-    vectors = {name: np.stack([pooled for pooled, _, _ in drawn])}
+        for key, drawn in _read_rows(store, path, selected):
+            smallest.add(key, drawn)
+    return _as_sampled(store, smallest)
+
+
+def _read_rows(
+    store: Store, path: str, selected: frozenset[int] | None
+) -> Iterator[tuple[int, _Drawn]]:
+    """Yield the key and the copy of each row of a shard, or of the `selected` rows."""
+    space = store.space
+    text = _text_column(store)
+    columns = ["id", "row_hash"]
+    if text is not None:
+        columns.append(text)
     if space.calibration:
-        calibrated = [final for _, final, _ in drawn if final is not None]
+        columns.append("embedding")
+    start = 0
+    for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
+        hashes = as_hashes(batch.column("row_hash"))
+        keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
+        final = None
+        if space.calibration:
+            final = store.vectors(batch.column("embedding"))
+        for row, key in enumerate(keys):
+            if selected is None or start + row in selected:
+                yield key, _draw(row, pooled, final, batch, text)
+        start += len(keys)
+
+
+def _text_column(store: Store) -> str | None:
+    if store.manifest.options.keep_text:
+        return "text"
+    return None
+
+
+def _as_sampled(store: Store, smallest: Smallest[_Drawn]) -> Sampled:
+    rows = smallest.items()
+    name = store.manifest.options.pooler
+    vectors = {name: np.stack([pooled for pooled, _, _ in rows])}
+    if store.space.calibration:
+        calibrated = [final for _, final, _ in rows if final is not None]
         vectors[f"{name}, calibrated"] = np.stack(calibrated)
     texts = None
-    if text is not None:
-        texts = [kept for _, _, kept in drawn if kept is not None]
+    if _text_column(store) is not None:
+        texts = [text for _, _, text in rows if text is not None]
     return Sampled(smallest.seen, texts, vectors)

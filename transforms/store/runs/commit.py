@@ -45,7 +45,7 @@ MORE_LANGUAGES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One execution that writes a snapshot: the fields of its manifest that are known at its start.
+    """A run that writes a snapshot: the fields of its manifest that are known at its start.
 
     `globs` name its input, `earlier_globs` the input of earlier runs whose files stay, `tables` the
     versions of the tables among them. `previous` is the run whose snapshot it replaces,
@@ -184,7 +184,7 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
 
 
 def check_rows_left(run: Run, rows: int) -> None:
-    """Raise DataGateError if so many rows are too few after those of the last snapshot."""
+    """Raise DataGateError if these rows are too few after those of the last snapshot."""
     check_deletes(run, run.previous_rows - rows)
 
 

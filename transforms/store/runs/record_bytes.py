@@ -310,6 +310,7 @@ class _ByteReader:
         self._at = 0
 
     def number(self) -> int:
+        """Read an unsigned integer: 7 bits a byte, the lowest first."""
         value = shift = 0
         while (byte := self._data[self._at]) > 127:
             value |= (byte & 127) << shift
@@ -323,6 +324,7 @@ class _ByteReader:
         return -value if is_negative else value
 
     def text(self) -> str | None:
+        """Read a text, which is stored as bytes if it is hex; None for none."""
         head = self.number()
         if not head:
             return None
@@ -333,6 +335,7 @@ class _ByteReader:
         return data.decode("utf-8", "surrogatepass")
 
     def optional(self) -> dict[str, Any]:
+        """Read the fields of OPTIONAL; those that were None have no bytes."""
         present = self.number()
         values: dict[str, Any] = {}
         for bit, (name, kind) in enumerate(OPTIONAL.items()):

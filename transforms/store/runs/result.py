@@ -47,7 +47,7 @@ def _ledger(value: Any, where: str) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Result(ShownOptions):
-    """How a run ended: `status` is "committed" or "failed", `message` one line.
+    """The end of a run: `status` is "committed" or "failed", `message` one line.
 
     Rows: `ledger` has the counts. `changes` are rows added, changed and deleted since the last
     snapshot (None: not known), `duplicate_ids` rows whose id an earlier row has (None: not known),

@@ -61,7 +61,6 @@ class Tally:
     def of(cls, units: list[UnitRecord], run: str) -> "Tally":
         """Return the sums over the units of a run."""
         made = [unit for unit in units if not unit.carried]
-        resumed = Counter(unit.run for unit in made if unit.run not in (run, ""))
         return cls(
             units=len(units),
             stored=sum(unit.rows for unit in units),
@@ -72,10 +71,10 @@ class Tally:
             whole=sum(unit.tokens - unit.lost for unit in units),
             made=len(made),
             own_rows=sum(unit.rows for unit in made if unit.run in (run, "")),
-            resumed=dict(resumed),
+            resumed=_count_resumed(made, run),
             moved=add_sums(unit.moved for unit in made),
             damaged=frozenset(path for unit in units for path in unit.damaged),
-            forms={unit.form: unit.path for unit in units if unit.form and unit.path},
+            forms=_one_shard_a_form(units),
         )
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -97,6 +96,15 @@ class Tally:
             damaged=self.damaged | other.damaged,
             forms=self.forms | other.forms,
         )
+
+
+def _count_resumed(made: list[UnitRecord], run: str) -> dict[str, int]:
+    """Count the units that earlier attempts made, by their run."""
+    return dict(Counter(unit.run for unit in made if unit.run not in (run, "")))
+
+
+def _one_shard_a_form(units: list[UnitRecord]) -> dict[str, str]:
+    return {unit.form: unit.path for unit in units if unit.form and unit.path}
 
 
 @dataclass(frozen=True)
@@ -169,8 +177,8 @@ class Settler:
             check_plan(plan.spans_in(number), units)
         figures = sketched(unit.figures for unit in units)
         made = SettledStretch(number, Tally.of(units, self._run), figures=figures)
-        # Twice what a stretch has of as many as the manifest itself takes: few parts are written
-        # for nothing.
+        # Twice a stretch's share of the units that fit into the manifest: few parts are written
+        # in vain.
         if len(units) > 2 * manifest.UNITS_IN_ONE_FILE // STRETCHES:
             return replace(made, parts=tuple(write_parts(self._root, units, plan.files_in(number))))
         return replace(

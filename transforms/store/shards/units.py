@@ -27,7 +27,7 @@ from transforms.store.shards.vectors import Vectors
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, tokens of the forward pass, damaged old shards."""
+    """Counts of a unit: rows by origin, tokens of the forward pass, damaged old shards."""
 
     embedded: int
     reused: int
