@@ -9,7 +9,6 @@ import numpy as np
 
 from transforms.encoder.tokenize import Tokenized
 
-
 MOST_TEXTS = 65_535  # texts of a batch are a dimension of FlashAttention's grid, limited by CUDA
 
 
