@@ -34,7 +34,7 @@ class Claims:
         """
         with self._lock:
             known = self.own.get(os.getpid())
-            if known in gpus:
+            if known is not None and known in gpus:
                 return known
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with _held(self.folder / "claiming"):

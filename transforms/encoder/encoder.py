@@ -413,7 +413,7 @@ class Encoder:
 
 def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Replica]) -> None:
     """Log once, for all devices, why texts are padded or the dtype is a slow one."""
-    found = []
+    found: list[str | None] = []
     for replica in replicas:
         if replica.forward.objection:
             found.append(f"texts of a batch are padded: {replica.forward.objection}")

@@ -9,12 +9,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from helpers.stub_device import stub_gpu
+from helpers.tiny_models import TEXTS, save_tiny_model
 
 from transforms.base.errors import OptionError
-from transforms.encoder import claims, devices
+from transforms.encoder import Encoder, claims, devices, replica
 from transforms.encoder.claims import Claims
+from transforms.encoder.memory import tokens_that_fit
 
 GPUS = [f"GPU-{number}" for number in range(8)]
 FORK = get_context("fork")
@@ -111,6 +115,31 @@ def test_the_device_is_the_gpu_that_the_process_claims() -> None:
     assert own == torch.device("cuda", 0), "the claims of ended processes are gone"
     assert devices.resolve_device("cuda:own") == own
     assert len(devices.resolve_devices("cuda")) == 8
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_an_encoder_has_one_lane_and_one_model_on_the_gpu_that_nobody_else_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = str(save_tiny_model("bert", tmp_path / "bert"))
+    expected = Encoder.load(model, dtype="float32", device="cpu").encode(TEXTS)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (6, 1))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu: f"GPU {gpu.index}")
+    free = {1: 10**9, 0: 10**12}
+    monkeypatch.setattr(replica, "free_memory", lambda gpu: free[gpu.index])
+    other = Processes(lambda: str(devices.resolve_devices("cuda:own")[0]))
+    try:
+        assert other.start() == "cuda:0"
+        with stub_gpu(monkeypatch), torch.no_grad():
+            encoder = Encoder.load(model, dtype="float32", device="cuda:own")
+            found = encoder.encode(TEXTS)
+            assert encoder.device_names == "GPU 1"
+    finally:
+        other.end()
+    assert [each.device for each in encoder.replicas] == [torch.device("cuda", 1)]
+    fitting = tokens_that_fit(free[1], encoder.replicas[0].forward.token_bytes, 65536)
+    assert encoder.tokens_per_batch == fitting, "the memory of its own GPU decides"
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.usefixtures("eight_gpus")
