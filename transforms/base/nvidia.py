@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-# The driver's files on Linux, and on Windows' Linux.
-NODES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+NODE = Path("/dev/nvidiactl")  # exists if a process may use a GPU of NVIDIA
 VERSION = Path("/proc/driver/nvidia/version")
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LIBRARY = "libcuda.so.1"
@@ -42,9 +41,9 @@ def sees_gpu() -> bool:
 
 
 def find_driver() -> Driver | None:
-    """Return the driver; None if this process finds neither its files nor a GPU."""
+    """Return the driver; None if this process finds neither its file nor a GPU."""
     cuda, gpus = _ask_library()
-    if not gpus and not any(node.exists() for node in NODES):
+    if not gpus and not NODE.exists():
         return None
     return Driver(_read_version(), _library() is not None, cuda, gpus)
 

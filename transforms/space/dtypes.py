@@ -14,7 +14,7 @@ from transforms.base.errors import OptionError
 DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 for any dtype of weights.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
-_DRIVER = nvidia.NODES[0]  # exists if a process may use a GPU of NVIDIA
+_DRIVER = nvidia.NODE
 # Prints what nvidia-smi would, of the GPUs that CUDA_VISIBLE_DEVICES leaves. It runs in its own
 # process, since a process that has used the driver must not fork.
 _ASK_DRIVER = """

@@ -34,7 +34,7 @@ class Library:
 
 @pytest.fixture
 def version_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(nvidia, "NODES", (tmp_path / "nvidiactl",))
+    monkeypatch.setattr(nvidia, "NODE", tmp_path / "nvidiactl")
     monkeypatch.setattr(nvidia, "VERSION", tmp_path / "version")
     (tmp_path / "version").write_text(
         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
