@@ -175,9 +175,15 @@ DECIDED = {
             f" ({', '.join(sorted(FLOAT32_ONLY))})",
             "float32",
         ),
+        ("`--accelerator` is given, with a T4 or a V100", "float16"),
         ("`--accelerator` is given", "bfloat16"),
         ("other machines do the work", "exit status 2: name it"),
         ("else", "bfloat16 if this machine's device multiplies it in hardware, else float32"),
+    ),
+    "--device": (
+        NAMED,
+        ("`--accelerator` is given, and other machines do the work", "cuda"),
+        ("else", "every GPU that the process sees, else the CPU"),
     ),
     "--metric": (
         NAMED,

@@ -25,7 +25,7 @@ from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
-from transforms.steps.options.resolve import Resolved, holding_lease, resolve
+from transforms.steps.options.resolve import Resolved, holding_lease, on_workers, resolve
 from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
@@ -146,6 +146,7 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
             version = current.version
         if version != resolved.job.run.version:
             resolved = resolve(options, current, run_id, local)
+        resolved = on_workers(resolved, options.accelerator)
         return resolved, run_embed(holding_lease(resolved), options, writer)
 
 

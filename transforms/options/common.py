@@ -113,9 +113,10 @@ DTYPE = Declared(
     choices=DTYPES_ASKED,
 )
 DEVICE = Declared(
-    "where the model runs (default: auto, every GPU that the process sees, else the CPU)",
+    "where the model runs; cuda:own: a GPU for each process (default: auto, every GPU that the"
+    " process sees, else the CPU)",
     kind=values.device,
-    metavar="auto|cpu|cuda|cuda:N",
+    metavar="auto|cpu|cuda|cuda:N|cuda:own",
 )
 TOKENS_PER_BATCH = Declared(
     "tokens in one forward pass, padding included (default: 65536 on a GPU, less if its memory is"

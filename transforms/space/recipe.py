@@ -108,11 +108,26 @@ def _parsed(name: str, value: Any) -> Any:
 class Machine:
     """The device of an encoder, and its batches.
 
-    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU) or `cuda:1`.
-    `tokens_per_batch` None: as fits the device. `deterministic`: a text's vector has the same bits
-    with any neighbours and any number of threads.
+    `device` is `auto` (every GPU, else the CPU), `cpu`, `cuda` (every GPU), `cuda:1` or `cuda:own`
+    (one that the process claims). `tokens_per_batch` None: as fits the device. `deterministic`: a
+    text's vector has the same bits with any neighbours and any number of threads.
+    `refuses_unseen_gpu`: with `auto`, a GPU that torch does not see is an error.
     """
 
     device: str = "auto"
     tokens_per_batch: int | None = None
     deterministic: bool = False
+    refuses_unseen_gpu: bool = False
+
+    def on_workers(self, engine: bool, accelerator: bool) -> "Machine":
+        """Return the machine of a run's workers, which may have been given an accelerator.
+
+        `engine` says that they are other processes than the submitting one. What `auto` means is
+        then `cuda` with an accelerator; without one, or in this process, a GPU must not be left
+        unused in silence.
+        """
+        if self.device != "auto":
+            return self
+        if engine and accelerator:
+            return replace(self, device="cuda")
+        return replace(self, refuses_unseen_gpu=engine or accelerator)

@@ -68,7 +68,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     chosen = _chosen_options(asked, stored.options)
     files = resolve_model(chosen["model"], chosen["revision"])
     index = _index(asked, previous)
-    workers = Workers(asked.accelerator is not None, asked.device, local)
+    workers = Workers(asked.accelerator, asked.device, local)
     metric = stored.options.metric
     chosen["dtype"] = decide_dtype(asked.dtype, stored.dtype, files.family, workers)
     chosen["metric"] = decide_metric(asked.metric, metric, files.modules, index is not None)

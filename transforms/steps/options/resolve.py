@@ -147,6 +147,13 @@ def _job(
     )
 
 
+def on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
+    """Return the run as its workers do it, on the GPUs of `--accelerator` if it is given."""
+    job = resolved.job
+    machine = job.machine.on_workers(job.retried, accelerator is not None)
+    return replace(resolved, job=replace(job, machine=machine))
+
+
 def holding_lease(resolved: Resolved) -> Resolved:
     """Return the run as one that holds the store's lease and commits only while it holds it."""
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))

@@ -99,6 +99,7 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
         resumed=tally.resumed,
         made=tally.made,
         own_rows=tally.own_rows,
+        devices=sorted(tally.devices),
         moved=moved_json,
     )
 

@@ -45,6 +45,7 @@ OPTIONAL: dict[str, type] = {
     "fallbacks": int,
     "oom_splits": int,
     "unknown": int,
+    "device": str,
 }
 _AS_THEY_ARE = (
     "checksum",
@@ -115,6 +116,7 @@ def unpack(data: bytes) -> UnitRecord:
         damaged=damaged,
         moved=moved,
         measures=reader.figures(),
+        device=sys.intern(optional["device"] or ""),  # that of most units of a run
         **_values_as_they_are(optional),
         **counts,
     )
@@ -171,6 +173,7 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
         "rejects_path": rejects_path,
     }
     values |= {"damaged": len(record.damaged) or None, "moved": len(record.moved) or None}
+    values["device"] = record.device or None
     return values
 
 

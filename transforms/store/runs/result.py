@@ -58,6 +58,7 @@ class Result(ShownOptions):
     an interrupted run. `spared` are tokens of rows that already had vectors. `made` counts the
     units to make, `resumed` those that unfinished runs had made, by run. `measures` are the figures
     of its stages (`measures.STAGES`), `limit` names the part of Embed that held up the others.
+    `devices` are the names of those that computed vectors.
 
     Shards: `damaged` are shards of the last snapshot that were missing or changed, so that their
     rows were embedded again. `checked` counts the carried shards that were checked, compared and
@@ -99,6 +100,7 @@ class Result(ShownOptions):
     own_rows: int = 0
     moved: dict[str, float] | None = None
     command: str = ""
+    devices: list[str] = field(default_factory=list)
 
 
 def record_result(root: str, result: Result) -> None:

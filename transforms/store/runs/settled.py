@@ -40,7 +40,7 @@ class Tally:
     their rows, and `resumed` counts those of earlier attempts, by their run. `tokens` went through
     the model in this run, `whole` are all tokens of the rows that were not cut off. `moved` are
     sums as in a unit's record, `damaged` shards that could not be reused. `forms` has a shard of
-    each form.
+    each form, `devices` the names of the devices that computed vectors.
     """
 
     units: int = 0
@@ -56,6 +56,7 @@ class Tally:
     moved: tuple[float, ...] = ()
     damaged: frozenset[str] = frozenset()
     forms: dict[str, str] = field(default_factory=dict)
+    devices: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, units: list[UnitRecord], run: str) -> "Tally":
@@ -75,6 +76,7 @@ class Tally:
             moved=add_sums(unit.moved for unit in made),
             damaged=frozenset(path for unit in units for path in unit.damaged),
             forms=_one_shard_a_form(units),
+            devices=frozenset(unit.device for unit in made if unit.device),
         )
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -95,6 +97,7 @@ class Tally:
             moved=add_sums((self.moved, other.moved)),
             damaged=self.damaged | other.damaged,
             forms=self.forms | other.forms,
+            devices=self.devices | other.devices,
         )
 
 
