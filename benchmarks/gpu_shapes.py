@@ -17,6 +17,8 @@ from benchmarks.gpu_machine import Place
 from benchmarks.gpu_speed import Shapes, run_units, units_of
 from benchmarks.random_models import VOCABULARY, alike
 from transforms.encoder import Encoder
+from transforms.encoder.batches import Batch
+from transforms.encoder.replica import Replica
 from transforms.encoder.tokenize import Tokenized
 
 LENGTH = 128  # tokens of the texts
@@ -84,7 +86,8 @@ def _tokenized(ids: np.ndarray) -> Tokenized:
 def _parts(what: str, shapes: Shapes, name: str, place: Place) -> Finding:
     encoder = shapes.encoder(name, place)
     tokens = min(shapes.load.tokens[name], encoder.tokens_per_batch)
-    work = partial(encoder.embed, alike(max(1, tokens // LENGTH), LENGTH, VOCABULARY))
+    batches = encoder.plan(alike(max(1, tokens // LENGTH), LENGTH, VOCABULARY)).batches
+    work = partial(_pass, encoder.replicas[0], batches[0])
     work()
     took = time_of_operators(work, on_gpu=place.peak is not None)
     if not took:
@@ -95,6 +98,14 @@ def _parts(what: str, shapes: Shapes, name: str, place: Place) -> Finding:
     others = total - sum(each for _, each in named)
     shares.append(f"others {100 * others / total:.0f} %")
     return Finding(what, ", ".join(shares), "which operators to join")
+
+
+@torch.inference_mode()
+def _pass(replica: Replica, batch: Batch) -> None:
+    """Pool a batch in this thread, the only one whose operators the profiler sees."""
+    parts = replica(batch)
+    for part in parts:
+        part.vectors.cpu()
 
 
 def time_of_operators(work: Callable[[], Any], on_gpu: bool) -> Counter[str]:
