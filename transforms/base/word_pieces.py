@@ -27,6 +27,7 @@ from tokenizers.models import BPE, Unigram, WordPiece
 
 # Words that are kept, some 100 MB; text of random letters would make them grow for ever.
 MOST_WORDS = 500_000
+_MANY_WORDS = 1000  # of texts that are tokenized together
 _BLANK, _LINE_END, _PUNCTUATION, _LETTER, _OTHER = range(5)
 # Normalizers that leave ASCII texts, or their words, as they are (lower-cased).
 _BERT_NORMALIZERS = frozenset(("BertNormalizer", "Lowercase"))
@@ -166,7 +167,10 @@ class WordPieces:
         """The ids of texts for which `has_words_of` holds."""
         words = self._split(texts)
         encoded = words.words.dictionary_encode()
-        starts, lengths, table = self._look_up(encoded.dictionary.to_pylist())
+        distinct = encoded.dictionary.to_pylist()
+        if self._are_mostly_new(distinct, len(words.words)):
+            return self._by_tokenizer(texts.to_pylist())
+        starts, lengths, table = self._look_up(distinct)
         places = encoded.indices.to_numpy()
         length_of_words = lengths[places]
         ends = np.concatenate([[0], np.cumsum(length_of_words)])
@@ -184,6 +188,23 @@ class WordPieces:
         encodings = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
         return counts
+
+    def _are_mostly_new(self, distinct: Sequence[str], words: int) -> bool:
+        """Return whether most of many words are new: numbers and hashes, which do not come again.
+
+        To learn a word takes up to three times as long as to encode it in its text.
+        """
+        if words < _MANY_WORDS or 2 * len(distinct) < words:
+            return False
+        with self._lock:
+            known = sum(word in self._places for word in distinct)
+        return 2 * (len(distinct) - known) > words
+
+    def _by_tokenizer(self, texts: Sequence[str]) -> OwnTokens:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
+        return OwnTokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(lengths)]))
 
     def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return where the ids of each word begin in a table, how many they are, and the table."""

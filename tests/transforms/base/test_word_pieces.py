@@ -118,6 +118,18 @@ def test_a_full_memory_begins_again() -> None:
         assert found.ids.tolist() == own.encode(text, add_special_tokens=False).ids
 
 
+def test_many_words_that_are_nearly_all_new_are_not_kept() -> None:
+    own = tokenizer()
+    words = WordPieces(own)
+    numbers = [f"{n} the {n + 1_000_000}" for n in range(1000)]
+    for texts, kept in ((numbers, 0), (["the cat"] * 1000, 2)):
+        found = words(pa.array(texts))
+        expected = own.encode_batch(texts, add_special_tokens=False)
+        assert found.ids.tolist() == [token for each in expected for token in each.ids]
+        assert np.diff(found.offsets).tolist() == [len(each) for each in expected]
+        assert len(words._places) == kept
+
+
 @pytest.mark.parametrize("direction", ["left", "right"])
 @pytest.mark.parametrize("limit", [None, 3, 6])
 def test_a_frame_is_the_tokenizers(direction: str, limit: int | None) -> None:
