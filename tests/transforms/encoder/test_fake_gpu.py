@@ -60,8 +60,8 @@ PADDED: dict[str, tuple[dict[str, Any], int]] = {
     "mistral": (PACKED["mistral"][0], 37),
     "gemma": (PACKED["gemma"][0], 37),
     "gemma3_text": (PACKED["gemma3_text"][0], 67),
-    "gemma2": ({**_SHARED, "sliding_window": 8}, 62),
-    "mpnet": ({}, 23),
+    "gemma2": ({**_SHARED, "sliding_window": 8}, 61),
+    "mpnet": ({}, 21),
     "t5": ({}, 26),
 }
 # transformers' mask of its bidirectional attention is made of a scalar in main memory
