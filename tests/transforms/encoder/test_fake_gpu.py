@@ -27,6 +27,7 @@ from transforms.encoder.varlen import varlen_attn
 from transforms.pooling import TokenStatistics
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
+from transforms.training.cnn_module import CNN003
 
 if varlen_attn is None:
     pytest.skip("this torch has no kernel for texts of different lengths", allow_module_level=True)
@@ -206,15 +207,21 @@ def test_a_pooler_with_token_statistics(
     assert record.waits == []
 
 
-def test_layers_before_and_after_the_pooling(
-    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modules = [
-        st.Transformer(str(bert)),
+LAYERS = {
+    "before and after the pooling": lambda: [
         st.CNN(64, 16, [1, 3]),
         st.Pooling(32),
         st.Dense(32, 8),
-    ]
+    ],
+    "a CNN as the pooling": lambda: [CNN003(64)],
+}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+def test_trained_layers(
+    layers: str, bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = [st.Transformer(str(bert)), *LAYERS[layers]()]
     SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path))
     with fake_gpu(monkeypatch) as record:
         encoder = load(record, tmp_path, dtype="bfloat16")
