@@ -135,10 +135,14 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
         place = Place("cuda:0", "cpu", None, gpus=2) if args.cpu else gpu_place()
         if not place.packs:
             extent = extent.smaller()
-        report = Report(args.output, args.cpu, place, facts_of_gpus())
+        gpus = facts_of_gpus()
         if not args.cpu:
             place = replace(place, peak=args.peak_tflops or measure_peak(place.peer, place.dtype))
-            report.add(_peak_line(args.peak_tflops, place))
+        report = Report(args.output, args.cpu, place, gpus)
+        if place.peak is not None:
+            peak = _peak_line(args.peak_tflops, place)
+            print(_line(peak), flush=True)
+            report.add(peak)
         scarce = _scarce_on_cpu if args.cpu else _scarce_on_gpu
         for finding in _printed(_parts(extent, place, Path(folder), scarce), until):
             report.add(finding)  # after each, for whoever has to end it
@@ -269,6 +273,7 @@ class Report:
             "gpus": self.gpus,
             "gpus_now": facts_of_gpus(),  # clocks, power and heat under load
             "dtype": self.place.dtype,
+            "peak_tflops": self.place.peak,
             "cpu_stand_in": self.stand_in,
         }
         findings = [asdict(finding) for finding in self.found]

@@ -226,6 +226,23 @@ def test_operators_are_timed_apart() -> None:
     assert took["gelu"] > 0
 
 
+def test_the_measured_peak_is_the_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_check, "facts_of_gpus", list)
+    monkeypatch.setattr(gpu_check, "gpu_place", lambda: Place("cuda:0", "cuda:0", None))
+    monkeypatch.setattr(gpu_check, "measure_peak", lambda *_: 701.4)
+    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter([]))
+    for given, peak, how in (([], 701.4, "measured"), (["--peak-tflops", "790"], 790, "given")):
+        assert gpu_check.main([*given, "--output", str(tmp_path / "found")], EXTENT) == 0
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert found["machine"]["peak_tflops"] == peak
+        assert found["findings"][0]["measured"] == f"{peak:.0f} TFLOP/s"
+        assert found["findings"][0]["bar"] == how
+        assert f"{peak:.0f} TFLOP/s" in capsys.readouterr().out
+
+
 def test_without_a_gpu_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
