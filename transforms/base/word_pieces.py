@@ -1,38 +1,55 @@
 """Token ids of ASCII texts from a cache of words, so that the tokenizer reads each word once.
 
-BERT's normalizer and pre-tokenizer read one character at a time and split at blanks and around
-punctuation. Therefore the ids of a text are the ids of its words, joined in order. The words are
-found in the bytes of all texts at once. The tokenizer itself must read texts with other characters
-or with special tokens.
+A tokenizer cuts a text before it looks for pieces, so that the ids of a text are those of its
+words, one after the other. Words are found in the bytes of all texts at once, by one of three
+rules. A text with other characters, or with the tokenizer's special tokens in it, goes the
+tokenizer's own way.
+
+| tokenizer | words |
+|---|---|
+| BERT's normalizer and pre-tokenizer, WordPiece | runs of letters and digits, single marks |
+| byte-level BPE with the pattern of GPT-2, Llama 3 or Qwen | see `split_parts` |
+| Unigram behind a split at blanks (T5, XLM-RoBERTa) | what is between blanks |
 """
 
+import json
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer, Lowercase
-from tokenizers.normalizers import Sequence as NormalizerSequence
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
 
 # Most words in the cache, about 100 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
-_BLANK, _PUNCTUATION, _LETTER, _OTHER = range(4)
+_MANY_WORDS = 1000  # of texts that are tokenized together
+_BLANK, _LINE_END, _PUNCTUATION, _LETTER, _OTHER = range(5)
+# Normalizers that leave ASCII texts, or their words, as they are (lower-cased).
+_BERT_NORMALIZERS = frozenset(("BertNormalizer", "Lowercase"))
+_NORMALIZERS = frozenset(("NFC", "NFD", "NFKC", "NFKD", "Lowercase"))
+_SPM_NORMALIZERS = _NORMALIZERS | {"Precompiled", "Nmt", "Strip"}
+_ONE_BLANK = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+# The patterns of Llama 3 (with `{1,3}`) and Qwen.
+_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_PATTERNS = (_PATTERN % "{1,3}", _PATTERN % "")
 
 
 def _kinds_of_bytes() -> np.ndarray:
-    """Return the kind of every byte for BERT's pre-tokenizer, [256] uint8."""
+    """Return the kind of every byte, [256] uint8."""
     kinds = np.full(256, _OTHER, np.uint8)
     kinds[33:127] = _PUNCTUATION
     for letters in (b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
         kinds[list(letters)] = _LETTER
-    kinds[list(b" \t\n\r")] = _BLANK
+    kinds[list(b" \t")] = _BLANK
+    kinds[list(b"\r\n")] = _LINE_END
     return kinds
 
 
@@ -58,16 +75,57 @@ class OwnTokens:
     offsets: np.ndarray
 
 
+Splitter = Callable[[pa.StringArray], SplitTexts]
+
+
 def is_split_at_words(tokenizer: Tokenizer) -> bool:
-    """Return whether the ids of any ASCII text are the ids of its words, joined in order."""
-    steps: list[Any] = [tokenizer.normalizer]
-    if isinstance(tokenizer.normalizer, NormalizerSequence):
-        steps = list(cast("Iterable[Any]", tokenizer.normalizer))
-    return (
-        isinstance(tokenizer.model, WordPiece)
-        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
-        and all(step is None or isinstance(step, BertNormalizer | Lowercase) for step in steps)
-    )
+    """Whether a tokenizer gives to an ASCII text the ids of its words, one after the other."""
+    return splitter_of(tokenizer) is not None
+
+
+def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
+    """Return the function that finds words of ASCII texts; None if ids are not those of words."""
+    normalizers = _steps(tokenizer.normalizer, "normalizers")
+    splits = _steps(tokenizer.pre_tokenizer, "pretokenizers")
+    kinds = [step["type"] for step in splits]
+    model = tokenizer.model
+    if isinstance(model, WordPiece) and kinds == ["BertPreTokenizer"]:
+        return split_words if _only(normalizers, _BERT_NORMALIZERS) else None
+    if isinstance(model, BPE) and _splits_bytes(splits) and not model.dropout:
+        return split_parts if _only(normalizers, _NORMALIZERS) else None
+    if isinstance(model, Unigram) and kinds == ["WhitespaceSplit", "Metaspace"]:
+        if splits[1]["prepend_scheme"] == "first":  # the first word of a text alone
+            return None
+        others = [step for step in normalizers if step != _ONE_BLANK]
+        return split_at_blanks if _only(others, _SPM_NORMALIZERS) else None
+    return None
+
+
+def _steps(part: Any, name: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer or a pre-tokenizer, as tokenizers writes them."""
+    if part is None:
+        return []
+    state = json.loads(part.__getstate__())
+    if state["type"] != "Sequence":
+        return [state]
+    return list(state[name])
+
+
+def _only(steps: list[dict[str, Any]], kinds: frozenset[str]) -> bool:
+    return all(step["type"] in kinds for step in steps)
+
+
+def _splits_bytes(steps: list[dict[str, Any]]) -> bool:
+    """Whether the steps split a text by the pattern of GPT-2, Llama 3 or Qwen, then write bytes."""
+    if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
+        return False
+    if len(steps) == 1:
+        return bool(steps[0]["use_regex"])
+    if len(steps) != 2 or steps[-1]["use_regex"] or steps[0]["type"] != "Split":
+        return False
+    pattern = steps[0]["pattern"].get("Regex")
+    is_isolated = steps[0]["behavior"] == "Isolated" and not steps[0]["invert"]
+    return is_isolated and pattern in _PATTERNS
 
 
 class WordPieces:
@@ -79,6 +137,9 @@ class WordPieces:
     def __init__(self, tokenizer: Tokenizer, most_words: int = MOST_WORDS) -> None:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
+        split = splitter_of(tokenizer)
+        assert split is not None, "a tokenizer whose ids are not those of words"
+        self._split = split
         self._most_words = most_words
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._added = "|".join(re.escape(content) for content in added if content)
@@ -105,10 +166,13 @@ class WordPieces:
         return found
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
-        """Return the ids of texts that pass `has_words_of`."""
-        words = split_words(texts)
+        """The ids of texts for which `has_words_of` holds."""
+        words = self._split(texts)
         encoded = words.words.dictionary_encode()
-        starts, lengths, table = self._look_up(encoded.dictionary.to_pylist())
+        distinct = encoded.dictionary.to_pylist()
+        if self._are_mostly_new(distinct, len(words.words)):
+            return self._by_tokenizer(texts.to_pylist())
+        starts, lengths, table = self._look_up(distinct)
         places = encoded.indices.to_numpy()
         length_of_words = lengths[places]
         ends = np.concatenate([[0], np.cumsum(length_of_words)])
@@ -126,6 +190,23 @@ class WordPieces:
         encodings = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
         return counts
+
+    def _are_mostly_new(self, distinct: Sequence[str], words: int) -> bool:
+        """Return whether most of many words are new: numbers and hashes, which do not come again.
+
+        To learn a word takes up to three times as long as to encode it in its text.
+        """
+        if words < _MANY_WORDS or 2 * len(distinct) < words:
+            return False
+        with self._lock:
+            known = sum(word in self._places for word in distinct)
+        return 2 * (len(distinct) - known) > words
+
+    def _by_tokenizer(self, texts: Sequence[str]) -> OwnTokens:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
+        return OwnTokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(lengths)]))
 
     def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the start and number of each word's ids in the table, [W] each, and the table."""
@@ -163,15 +244,58 @@ def split_words(texts: pa.StringArray) -> SplitTexts:
     is_letter = kinds == _LETTER
     begins = np.ones(len(data), bool)
     begins[1:] = ~(is_letter[1:] & is_letter[:-1])
-    begins[offsets[:-1][offsets[:-1] < len(data)]] = True
-    is_shown = kinds != _BLANK
+    return _cut_shown(data, offsets, begins, kinds > _LINE_END)
+
+
+def split_at_blanks(texts: pa.StringArray) -> SplitTexts:
+    """Return the words of ASCII texts: all that is between blanks."""
+    data, offsets = _bytes_of(texts)
+    is_shown = _KINDS[data] > _LINE_END
+    begins = np.ones(len(data), bool)
+    begins[1:] = ~is_shown[:-1]
+    return _cut_shown(data, offsets, begins, is_shown)
+
+
+def split_parts(texts: pa.StringArray) -> SplitTexts:
+    """Return parts of ASCII texts that no match of the byte-level patterns reaches across.
+
+    A part begins before a run of blanks, before a line end behind a letter or a digit, and before
+    a mark behind one. In the patterns nothing but a blank stands before a blank, no mark is behind
+    a letter, and only blanks look at what follows. Other borders depend on the pattern: `.` and a
+    line end are one match of Qwen's, `(` and a word too, `'` and an s everywhere.
+    """
+    data, offsets = _bytes_of(texts)
+    kinds = _KINDS[data]
+    before = np.empty_like(kinds)
+    before[:1] = _BLANK
+    before[1:] = kinds[:-1]
+    begins = (kinds == _BLANK) & (before > _LINE_END)
+    begins |= (before == _LETTER) & ((kinds == _LINE_END) | (kinds == _PUNCTUATION))
+    begins[_first_bytes(data, offsets)] = True
+    counts = np.concatenate([[0], np.cumsum(begins)])
+    return SplitTexts(_words_of(data, begins), counts[offsets])
+
+
+def _cut_shown(
+    data: np.ndarray, offsets: np.ndarray, begins: np.ndarray, is_shown: np.ndarray
+) -> SplitTexts:
+    """Cut texts where words begin, and leave out the bytes that are not shown."""
+    begins[_first_bytes(data, offsets)] = True
     begins &= is_shown
-    starts = np.flatnonzero(begins[is_shown]).astype(np.int32)
-    letters = data[is_shown]
+    counts = np.concatenate([[0], np.cumsum(begins)])
+    return SplitTexts(_words_of(data[is_shown], begins[is_shown]), counts[offsets])
+
+
+def _first_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the places of the first byte of each text that has one."""
+    return offsets[:-1][offsets[:-1] < len(data)]
+
+
+def _words_of(letters: np.ndarray, begins: np.ndarray) -> pa.StringArray:
+    """Return the words that begin at these letters, each up to the next one."""
+    starts = np.flatnonzero(begins).astype(np.int32)
     ends = np.append(starts, np.int32(len(letters)))
-    words = pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
-    before = np.concatenate([[0], np.cumsum(begins)])
-    return SplitTexts(words, before[offsets])
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
 
 
 def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
