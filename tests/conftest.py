@@ -21,8 +21,8 @@ from helpers import postgres
 from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
 from helpers.cases import tried
-from helpers.plain_runner import plain_runner
 from helpers.gcs import BUCKET, SERVER, Gcs, running
+from helpers.plain_runner import plain_runner
 from hypothesis import settings
 
 # how long an example takes says how busy the machine is

@@ -22,8 +22,8 @@ from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions
 from apache_beam.pipeline import AppliedPTransform, PipelineVisitor
 from apache_beam.runners.common import DoFnRunner, DoFnSignature, Receiver
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner, RunnerResult
 from apache_beam.runners.pipeline_utils import group_by_key_input_visitor
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner, RunnerResult
 from apache_beam.runners.runner import PipelineState
 from apache_beam.transforms import core
 from apache_beam.transforms.sideinputs import SideInputMap

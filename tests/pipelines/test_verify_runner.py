@@ -16,6 +16,7 @@ from transforms.store.entries import IndexRequest
 from transforms.store.manifest import Manifest
 from transforms.store.verify import Extent, faults
 
+
 @pytest.fixture(scope="module", autouse=True)
 def _plain_beam(cached_beam_options: None) -> None:
     """Beam's own runner: it is part of what is tested."""
