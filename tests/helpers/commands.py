@@ -94,6 +94,19 @@ def child_process(arguments: list[str], err: str | os.PathLike[str] = os.devnull
     return Forked(target=_in_child, args=(arguments, os.fspath(err), dict(os.environ)))
 
 
+def code_process(code: str, err: str | os.PathLike[str]) -> Any:
+    """A process, not started yet, that runs Python code with stderr in a file; it has imported what
+    `embed` imports.
+    """
+    return Forked(target=_code_in_child, args=(code, os.fspath(err)))
+
+
+def _code_in_child(code: str, err: str) -> None:
+    with open(err, "w") as out:
+        os.dup2(out.fileno(), 2)
+    exec(code, {})
+
+
 def _in_child(arguments: list[str], err: str, environment: dict[str, str]) -> None:
     os.environ.clear()  # that of the test which had the first child
     os.environ.update(environment)

@@ -12,7 +12,7 @@ Beam's own runner.
 
 import contextlib
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import apache_beam as beam
@@ -52,6 +52,7 @@ def plain_runner() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FnApiRunner, "run_pipeline", run_pipeline)
+        patch.setattr(pickler, "roundtrip", _packing_once(pickler.roundtrip))
         yield
 
 
@@ -144,7 +145,7 @@ def _processed(
         for side in applied.side_inputs
     ]
     runner = DoFnRunner(
-        _packed_once(step.fn),
+        step.fn,
         step.args,
         step.kwargs,
         sides,
@@ -163,14 +164,20 @@ def _processed(
     return {tag: kept.elements for tag, kept in outputs.items()}
 
 
-def _packed_once(fn: core.DoFn) -> core.DoFn:
-    """The DoFn; a copy by packing and unpacking if it is the first of its code."""
-    code = _code_of(fn)
-    if code in _packed:
-        return fn
-    copy = pickler.roundtrip(fn)
-    _packed.add(code)
-    return copy
+def _packing_once(roundtrip: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Beam's copies by packing and unpacking; of DoFns only the first of each code."""
+
+    def copied(what: Any) -> Any:
+        if not isinstance(what, core.DoFn):
+            return roundtrip(what)
+        code = _code_of(what)
+        if code in _packed:
+            return what
+        copy = roundtrip(what)
+        _packed.add(code)
+        return copy
+
+    return copied
 
 
 def _code_of(fn: core.DoFn) -> Hashable:
