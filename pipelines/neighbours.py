@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags as flags
 from pipelines.common import command, engines, options
-from pipelines.common.library import as_function, options_of
+from pipelines.common.library import as_function
 from pipelines.common.lines import line
 from pipelines.common.output import TABLES, check_output, write_tables
 from pipelines.common.progress import aside, unheard
@@ -23,6 +23,7 @@ from pipelines.common.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.keywords import options_of
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.beam.neighbours import Conclude, Neighbours

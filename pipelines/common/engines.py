@@ -28,9 +28,8 @@ from pipelines.common.options import RUNNER
 from pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.beam.graph import ends_with_process
 
-HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
-FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
 # So long a worker is kept without a stage: longer than one waits for the next, shorter than an
 # engine pauses before it tries again, since until then it asks a worker that died.
@@ -124,13 +123,7 @@ MEANINGS = (
 
 def in_process(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
-    runner = runner_of(options)
-    portable = options.view_as(PortableOptions)
-    if runner == "flinkrunner" and not portable.environment_type:
-        return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
-    if runner in HERE[:3]:
-        return True
-    return (portable.environment_type or ("LOOPBACK" if runner in HERE else "")) == "LOOPBACK"
+    return ends_with_process(runner_of(options), options)
 
 
 def waits(options: PipelineOptions) -> bool:

@@ -20,6 +20,8 @@ from apache_beam.options.pipeline_options import (
     DebugOptions,
     DirectOptions,
     FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
     WorkerOptions,
 )
 from apache_beam.pvalue import TaggedOutput
@@ -32,6 +34,11 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.lease import kept_alive
 from transforms.store.runs.record_bytes import pack, unpack
 
+# Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
+IN_PROCESS = ("fnapirunner", "directrunner", "inprocessrunner")
+CLASSES_IN_PROCESS = ("switchingdirectrunner", "bundlebaseddirectrunner")
+PRISM = "prismrunner"
+FLINK_HERE = ("[local]", "[auto]")
 PROBLEMS = "problems"
 CARRIED = "carried"
 
@@ -192,6 +199,22 @@ def slots_of(pipeline: beam.Pipeline) -> int | None:
     workers = options.view_as(WorkerOptions).max_num_workers
     threads = options.view_as(DebugOptions).number_of_worker_harness_threads
     return workers * threads if workers and threads else None
+
+
+def ends_with_process(runner: str, options: PipelineOptions) -> bool:
+    """Return whether a pipeline's work ends with this process, by its runner's name in lower case.
+
+    The workers may be processes that die with this one.
+    """
+    environment = options.view_as(PortableOptions).environment_type
+    if runner == "flinkrunner" and not environment:
+        return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
+    if runner in (*IN_PROCESS, *CLASSES_IN_PROCESS):
+        return True
+    default = ""
+    if runner == PRISM:
+        default = "LOOPBACK"
+    return (environment or default) == "LOOPBACK"
 
 
 class UnitRecordCoder(beam.coders.Coder):
