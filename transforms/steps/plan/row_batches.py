@@ -6,9 +6,6 @@ all rows have been read. Columns of Arrow tables keep their types.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -19,7 +16,7 @@ from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, InputFile, Span, UnitRows
 from transforms.corpus.batch_rows import batch_rows
-from transforms.corpus.column_types import can_read, is_string
+from transforms.corpus.column_types import can_read, is_string, word_for_value
 from transforms.corpus.column_values import KEPT_NOT_UTF8, NOT_UTF8, Reasons, first_reasons
 from transforms.corpus.columns import can_be_kept, is_id
 from transforms.corpus.files import is_utf8
@@ -41,8 +38,7 @@ NAMES = 50  # of fields, for messages
 LANES = 2  # of 64 bits each, in a digest
 # The name of a column with the reasons against rows of a batch.
 AGAINST = "reason against the row"
-LEAST_INT = -(1 << 63)
-MOST_INT = (1 << 63) - 1
+PLAIN = frozenset((str, int, float, bool, type(None)))
 Row = dict[str, Any]
 
 
@@ -244,8 +240,8 @@ def _ids(rows: list[Row], name: str) -> tuple[list[str | None], Reasons]:
             row_id = _encodable(value)
             if row_id != value:
                 reason = NOT_UTF8
-        elif isinstance(value, Integral) and not isinstance(value, bool):
-            row_id = str(int(value))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            row_id = str(value)
         elif value is None:
             reason = NULL_ID
         else:
@@ -287,6 +283,8 @@ def _encodable(text: str) -> str:
 
 def _plain(value: Any) -> Any:
     """Return a value as a type of Python's own; times of Beam, which JDBC gives, as moments."""
+    if type(value) in PLAIN:
+        return value
     if hasattr(value, "to_utc_datetime"):
         return value.to_utc_datetime(has_tz=True)
     if isinstance(value, UUID):
@@ -296,25 +294,6 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "_asdict"):
         return value._asdict()
     return value
-
-
-def word_of(value: Any) -> str:
-    """Return the word for the type as which a value of a row is kept.
-
-    >>> [word_of(value) for value in (True, 2**70, 1.5, Decimal("1.5"), date.min, [1])]
-    ['bool', 'str', 'float', 'float', 'date', 'str']
-    """
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, Integral):
-        return "int" if LEAST_INT <= value <= MOST_INT else "str"  # text keeps all digits
-    if isinstance(value, Real | Decimal):
-        return "float"
-    if isinstance(value, datetime):
-        return "timestamp"
-    if isinstance(value, date):
-        return "date"
-    return "str"
 
 
 def found_in(rows: list[Row], columns: Columns) -> RowsSummary:
@@ -327,7 +306,7 @@ def found_in(rows: list[Row], columns: Columns) -> RowsSummary:
             seen.add(name)
     for name in (name for name in columns.keep if name not in columns.kinds):
         values = (_plain(value_at(row, name)) for row in rows)
-        words |= {(name, word_of(value)) for value in values if value is not None}
+        words |= {(name, word_for_value(value)) for value in values if value is not None}
     named = frozenset(map(str, names))
     return RowsSummary(words=frozenset(words), seen=frozenset(seen), names=named)
 
