@@ -4,6 +4,7 @@ files with them.
 
 import datetime
 import random
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.utils.timestamp import Timestamp
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
@@ -24,6 +26,7 @@ from transforms.store.runs import lease
 from transforms.store.runs.result import read_result
 
 Row = dict[str, Any]
+RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes"
 
 
 @pytest.fixture(autouse=True)
@@ -269,6 +272,23 @@ def test_a_template_makes_the_text(writing: Writing) -> None:
         "a": "Dog. It ran.",
         "b": "Cat. ",
     }
+
+
+@pytest.mark.slow
+def test_the_pipeline_in_yaml(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("docstring_parser", reason="Beam's extra yaml is not installed")
+    from apache_beam.yaml import main as beam_yaml
+
+    monkeypatch.chdir(tmp_path)
+    text = (RECIPES / "write-store.yaml").read_text()
+    Path("write-store.yaml").write_text(text.replace("model: minilm", f"model: {model}"))
+    shutil.copy(RECIPES / "providers.yaml", "providers.yaml")
+    Path("reviews").mkdir()
+    rows = {"id": ["a", "b"], "body": ["a dog", "a cat"], "lang": ["en", "de"]}
+    pq.write_table(pa.table(rows), "reviews/a.parquet")
+    beam_yaml.run(["--yaml_pipeline_file=write-store.yaml", "--runner=FnApiRunner"])
+    found = {row["id"]: (row["text"], row["lang"]) for row in rows_of(Path("reviews-store"))}
+    assert found == {"a": ("a dog", "en"), "b": ("a cat", "de")}
 
 
 # --- what ends a run, or is refused
