@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
-from typing import Any
+from typing import Any, Unpack
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import GoogleCloudOptions
@@ -10,7 +10,6 @@ from apache_beam.pvalue import AsList, TaggedOutput
 from apache_beam.transforms.window import GlobalWindows
 
 from transforms.base.errors import OptionError, SentenceBeamError
-from transforms.base.keywords import options_of
 from transforms.base.python_names import parameters_of, python_names
 from transforms.base.values import StrPath, as_text
 from transforms.beam.chunks import fields_of
@@ -29,38 +28,21 @@ from transforms.beam.graph import (
 from transforms.corpus.blocks import PackedRows
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.keywords import WriteKeywords
 from transforms.steps.options.resolve import Resolved
+from transforms.steps.options.rows import options_for_rows, resolve_for_rows
 from transforms.steps.plan.collection import (
-    BY_CONTENT,
     CollectionPacker,
     Engine,
     ToPack,
     begin_collection,
     check_named,
-    resolve_for_rows,
     result_or_error,
 )
-from transforms.steps.plan.row_batches import SOURCE, RowBatch, RowBatcher, RowsSummary
+from transforms.steps.plan.row_batches import RowBatch, RowBatcher, RowsSummary
 from transforms.store.calibrations import keep_calibration
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.lease import Renewal, kept_alive
-
-# Options of `embed` that a PCollection has no use for, and what to do instead.
-OF_FILES = dict.fromkeys(
-    (
-        "input", "input_version", "input_filter", "hidden", "format", "delimiter", "limit",
-        "max_bad_files", "dry_run",
-    ),
-    "it is an option for files; leave it out",
-)  # fmt: skip
-REFUSED = OF_FILES | {
-    "append": (
-        "the PCollection is the whole collection, and rows that it lacks leave the store; add the"
-        " other rows to it"
-    ),
-    "text_column": "say text='...'",
-    "id_column": "say id='...'",
-}
 
 
 class WriteStore(beam.PTransform):
@@ -80,27 +62,15 @@ class WriteStore(beam.PTransform):
     """
 
     def __init__(
-        self, store: StrPath, *, text: str | None = None, id: str | None = None, **options: Any
+        self,
+        store: StrPath,
+        *,
+        text: str | None = None,
+        id: str | None = None,
+        **options: Unpack[WriteKeywords],
     ):
         super().__init__()
-        for name, mend in REFUSED.items():
-            if options.get(name):
-                raise OptionError(f"{name}: {mend}")
-            options.pop(name, None)
-        partition = options.pop("partition", None) or BY_CONTENT
-        if partition != BY_CONTENT:
-            raise OptionError(
-                f"partition {partition!r}: rows of a PCollection are cut into units by content;"
-                " leave it out"
-            )
-        given = {
-            "input": (SOURCE,),
-            "store": as_text(store),
-            "text_column": text,
-            "id_column": id,
-            "partition": partition,
-        }
-        self._asked = options_of(EmbedOptions, "WriteStore", given | options)
+        self._asked = options_for_rows(as_text(store), text, id, options)
 
     def expand(self, rows: beam.PCollection) -> beam.PCollection:
         if not rows.is_bounded:

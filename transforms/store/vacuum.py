@@ -58,7 +58,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     stay if the run began within a day. Raises SentenceBeamError if a manifest that has to be kept
     cannot be read.
     """
-    listed = _Listed(root)
+    listed = _StoreFiles(root)
     entries = listed.others
     current = read_manifest(root)
     if current is None:
@@ -88,7 +88,7 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     )
 
 
-class _Listed:
+class _StoreFiles:
     """The files of a store, as they were listed: `others` by relative path, and those of units.
 
     Iteration gives all. Of units' files, of which there may be millions, only path, size and age

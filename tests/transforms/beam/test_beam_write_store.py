@@ -15,15 +15,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.utils.timestamp import Timestamp
+from helpers import eager
 from helpers.corpora import ids_of, manifest_of, rejects_of, rows_of, sentences, write_parquet
 from helpers.jobs import embed_job
 
 import sentence_beam as sb
 from pipelines.cli import main
+from transforms.beam.write_store import PackRowsFn
+from transforms.corpus.buckets import Buckets
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import row_batches
+from transforms.steps.plan.collection import Engine, ToPack, begin_collection
+from transforms.steps.plan.row_batches import KeptTypes
 from transforms.store.runs import lease
-from transforms.store.runs.result import read_result
+from transforms.store.runs.result import Result
 
 Row = dict[str, Any]
 RECIPES = Path(__file__).resolve().parents[3] / "docs" / "recipes"
@@ -67,17 +72,21 @@ class Writing:
             "keep_columns": "lang,n",
         }  # fmt: skip
 
+    def transform(self, **said: Any) -> sb.WriteStore:
+        """The PTransform, with some other options."""
+        return sb.WriteStore(self.store, **{**self.options, **said})
+
     def built(self, rows: list[Any], **said: Any) -> beam.Pipeline:
         """A pipeline that writes the rows, not executed yet."""
         pipeline = beam.Pipeline("FnApiRunner")
-        transform = sb.WriteStore(self.store, **{**self.options, **said})
-        _ = pipeline | beam.Create(rows, reshuffle=False) | transform
+        _ = pipeline | beam.Create(rows, reshuffle=False) | self.transform(**said)
         return pipeline
 
-    def write(self, rows: list[Any], **said: Any) -> Any:
-        """Execute a pipeline that writes the rows; return its Result."""
-        self.built(rows, **said).run().wait_until_finish()
-        return read_result(str(self.store), manifest_of(self.store)["run"])
+    def write(self, rows: list[Any], **said: Any) -> Result:
+        """Execute a pipeline that writes the rows; return its Result, the one element."""
+        (result,) = eager.run(self.transform(**said), rows)
+        assert isinstance(result, Result)
+        return result
 
     def fails(self, rows: list[Any], error: type[Exception], match: str, **said: Any) -> None:
         """Check that such a pipeline fails with an error and leaves the snapshot alone."""
@@ -358,7 +367,7 @@ def test_an_unbounded_collection_is_refused(writing: Writing) -> None:
     rows = pipeline | beam.Create([("a", "a dog")])
     rows.is_bounded = False
     with pytest.raises(sb.OptionError, match="unbounded PCollection has no end"):
-        rows | sb.WriteStore(writing.store, **writing.options)
+        rows | writing.transform()
 
 
 def test_more_text_than_memory_may_group_is_refused(
@@ -389,9 +398,8 @@ def test_a_second_execution_with_other_rows_fails(writing: Writing, tmp_path: Pa
     source = tmp_path / "source.txt"
     source.write_text("a dog")
     pipeline = beam.Pipeline("FnApiRunner")
-    options = {**writing.options, "keep_columns": ""}
     lines = pipeline | beam.io.ReadFromText(str(source)) | beam.Map(lambda text: (1, text))
-    _ = lines | sb.WriteStore(writing.store, **options)
+    _ = lines | writing.transform(keep_columns="")
     pipeline.run().wait_until_finish()
     first = manifest_of(writing.store)
     source.write_text("a cat")
@@ -434,6 +442,33 @@ def test_a_failed_step_is_done_again_by_the_next_pipeline(
     assert sum(result.resumed.values()) == len(units_of(writing.store))
 
 
+def test_a_plan_that_is_made_again_is_the_same(store: Path, model: Path) -> None:
+    """As by an engine that does a bundle again; the lease is the run's own then."""
+    job = embed_job(store, model, "", partition="content")
+    here = Engine("FnApiRunner", "job", in_process=True)
+    summary = summed(batches(collection(50), job))
+    (first,) = begin_collection(summary, job, here)
+    assert isinstance(first, ToPack)
+    assert lease.holds(str(store), job.run.id)
+    assert list(begin_collection(summary, job, here)) == [first]
+    other = summed(batches(collection(40), job))
+    (problem,) = begin_collection(other, job, here)
+    assert "executed before, with other rows" in problem.message
+
+
+def test_a_bundle_that_is_done_again_packs_its_rows_once(store: Path, model: Path) -> None:
+    job = embed_job(store, model, "", partition="content")
+    found = batches(collection(50), job)
+    work = ToPack(Buckets.choose(51, 1000, 300), KeptTypes((("lang", "str"),)))
+    step = PackRowsFn(job)
+    step.setup()
+    for _ in range(2):
+        step.start_bundle()
+        blocks = [block for batch in found for block in step.process(batch, [work])]
+        blocks += [packed.value for packed in step.finish_bundle()]
+    assert sum(sum(rows.counts) for _, rows in blocks) == 51
+
+
 # --- batches, and sums that do not depend on them
 
 
@@ -442,6 +477,14 @@ def batches(rows: list[Any], job: EmbedJob) -> list[row_batches.RowBatch]:
     batcher = row_batches.RowBatcher(job)
     found = [batch for row in rows for batch in batcher.add(row)]
     return [*found, *batcher.finish()]
+
+
+def summed(found: list[row_batches.RowBatch]) -> row_batches.RowsSummary:
+    """The sums over batches."""
+    summary = row_batches.RowsSummary()
+    for batch in found:
+        summary = summary.merge(batch.summary)
+    return summary
 
 
 def test_half_characters_are_rejected(store: Path, model: Path) -> None:
@@ -474,10 +517,7 @@ def test_the_sums_are_the_same_in_any_order_and_batches(
 
     def total(some: list[Row], size: int) -> row_batches.RowsSummary:
         monkeypatch.setattr(row_batches, "BATCH_ROWS", size)
-        summary = row_batches.RowsSummary()
-        for batch in batches(some, job):
-            summary = summary.merge(batch.summary)
-        return summary
+        return summed(batches(some, job))
 
     whole = total(rows, 1000)
     assert total(random.Random(3).sample(rows, len(rows)), 7) == whole

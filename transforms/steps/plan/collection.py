@@ -6,7 +6,6 @@ Rows have been summed when the plan is made. Only then does the run take the sto
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from transforms.base.numbers import counted
@@ -18,7 +17,6 @@ from transforms.corpus.column_types import STR, word_for
 from transforms.steps.embed.cutting import pieces_of
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
-from transforms.steps.options.resolve import Resolved, holding_lease, resolve
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
 from transforms.steps.plan.footers import templates
 from transforms.steps.plan.kept_types import stored_types
@@ -38,10 +36,7 @@ from transforms.store.runs.plan import PlannedFile, has_plan, read_plan
 from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
 from transforms.store.runs.result import Result, read_result
-from transforms.store.runs.run_ids import new_run
 
-BY_CONTENT = "content"
-ID = "id"  # the field with the ids, unless the store remembers another
 AGAIN = "build the pipeline again, which makes a new run"
 
 
@@ -63,26 +58,6 @@ class Engine:
     runner: str
     job: str
     in_process: bool
-
-
-def resolve_for_rows(asked: EmbedOptions, in_process: bool) -> Resolved:
-    """Resolve options to a run whose input is a PCollection, over the store's current snapshot.
-
-    Raises OptionError for options that do not fit each other or the store.
-    """
-    root = storage.absolute(asked.store)
-    previous = read_manifest(root)
-    if previous is not None and previous.partition != BY_CONTENT and not asked.reembed:
-        raise OptionError(
-            f"{root} has its units by file (partition 'file'), and rows of a PCollection have no"
-            " files; choose another store, or embed everything anew with reembed=True"
-        )
-    if asked.id_column is None:
-        remembered = None
-        if previous is not None:
-            remembered = previous.options.id_column
-        asked = replace(asked, id_column=remembered or ID)
-    return holding_lease(resolve(asked, previous, new_run(root), in_process))
 
 
 def begin_collection(

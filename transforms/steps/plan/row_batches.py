@@ -12,7 +12,6 @@ from uuid import UUID
 import numpy as np
 import pyarrow as pa
 
-from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.corpus import Columns, InputFile, Span, UnitRows
 from transforms.corpus.batch_rows import batch_rows
@@ -28,10 +27,9 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
 from transforms.space import row_hashes
 from transforms.steps.embed.row_shapes import NoField, faults, no_row
 from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.rows import NAME, SOURCE
 from transforms.store.records import Problem
 
-NAME = "collection"  # of the one file as which the rows are on record
-SOURCE = storage.ROWS + NAME
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
 NAMES = 50  # of fields, for messages
