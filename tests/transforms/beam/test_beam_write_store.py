@@ -122,11 +122,11 @@ def content_of(store: Path) -> list[Any]:
     return [tuple(row[name] for name in names) for row in rows_of(store)]
 
 
-def embedded_by_command(tmp_path: Path, rows: list[Row], model: Path) -> Path:
-    """The store that the command makes of a file with these rows."""
+def embedded_by_command(tmp_path: Path, rows: list[Row], model: Path, name: str = "other") -> Path:
+    """The store that the command makes, or brings up to date, of a file with these rows."""
     table = {name: [row[name] for row in rows] for name in ("id", "lang", "n")}
     write_parquet(tmp_path / "in.parquet", [row["text"] for row in rows], **table)
-    store = tmp_path / "by-command"
+    store = tmp_path / name
     options = ["--partition", "content", "--id-column", "id", "--keep-columns", "lang,n"]
     options += ["--unit-tokens", "200", "--max-rejects", "1", "--dtype", "float32"]
     options += ["--model", str(model), "--index", "Flat"]
@@ -170,6 +170,22 @@ def test_rows_that_stay_are_carried_and_others_are_embedded_or_deleted(writing: 
     assert night.ledger["reused"] > 0
     assert "new" in ids_of(writing.store)
     assert "i1" not in ids_of(writing.store)
+
+
+def test_the_command_and_pipelines_take_turns(
+    writing: Writing, model: Path, tmp_path: Path
+) -> None:
+    """Vectors are reused both ways; only the names of rejected rows' file differ."""
+    rows = collection(60)
+    writing.write(rows, index="Flat")
+    first = units_of(writing.store)
+    assert embedded_by_command(tmp_path, rows, model, writing.store.name) == writing.store
+    second = manifest_of(writing.store)
+    assert second["work"]["embedded"] == 0
+    assert units_of(writing.store).keys() == first.keys()
+    third = writing.write(rows)
+    assert (third.previous, third.ledger["embedded"]) == (second["run"], 0)
+    assert len(ids_of(writing.store)) == 55
 
 
 @pytest.mark.parametrize("shape", ["rows", "named", "tables", "mixed"])
