@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import overload
 
 from pipelines.common import command, options
-from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_file, check_output, write_table
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.tables import Column, table, text_column
+from transforms.base.keywords import options_of
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.search import Selection

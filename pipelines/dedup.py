@@ -9,11 +9,12 @@ from typing import overload
 import pyarrow as pa
 
 from pipelines.common import command, options
-from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_output, write_tables
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.tables import Column, id_column, one_line, table, text_column
+from transforms.base.keywords import options_of
 from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath

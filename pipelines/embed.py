@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import command, engines
 from pipelines.common.beam_flags import hints, options_of_list, parse
 from pipelines.common.embed_options import parser
-from pipelines.common.library import as_function, options_of
+from pipelines.common.library import as_function
 from pipelines.common.progress import watched
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
@@ -21,7 +21,9 @@ from pipelines.common.tables import wrapped
 from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.base.errors import OptionError
-from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
+from transforms.base.keywords import options_of
+from transforms.beam import Embed, Plan
+from transforms.beam.finish import finished
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
@@ -181,16 +183,7 @@ def build(
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
     known = (embedded.units, planned.carried, embedded.problems, planned.problems)
-    settled = known | "Commit/Settle" >> Settle(job.run)
-    found = [settled]
-    if embedded.ranges:
-        found.append(embedded.ranges)
-    if resolved.index is not None:
-        index = BuildIndex(
-            job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
-        )
-        found.append(settled | "Index" >> index)
-    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
+    return finished(known, embedded.ranges, resolved, indexing, raises)
 
 
 def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:

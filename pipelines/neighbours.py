@@ -15,13 +15,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags as flags
 from pipelines.common import command, engines, options
-from pipelines.common.library import as_function, options_of
+from pipelines.common.library import as_function
 from pipelines.common.output import TABLES, check_output, write_tables
 from pipelines.common.progress import aside, unheard
 from pipelines.common.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.keywords import options_of
 from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath

@@ -82,7 +82,7 @@ ROOMS: dict[str, set[str]] = {
 }
 THIRD_PARTY = {
     "base": {"numpy", "pyarrow", "tokenizers", "torch"},
-    "storage": {"apache_beam", "google", "google_crc32c", "botocore"},
+    "storage": {"apache_beam", "google", "google_crc32c", "botocore", "requests"},
     "space": {"safetensors"},
     "pooling": {"torch", "numpy", "safetensors"},
     "calibration": {"numpy", "torch", "safetensors"},
