@@ -21,6 +21,8 @@ from tokenizers.normalizers import BertNormalizer, Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
+from transforms.base.arrow import mask_array, mask_of, string_array
+
 # Words that are kept, some 100 MB; text of random letters would make them grow for ever.
 MOST_WORDS = 500_000
 _BLANK, _PUNCTUATION, _LETTER, _OTHER = range(4)
@@ -96,7 +98,7 @@ class WordPieces:
         if self._added:
             tokens = pc.match_substring_regex(texts, self._added, ignore_case=True)
             plain = pc.and_not(plain, tokens)
-        found = plain.to_numpy(zero_copy_only=False)
+        found = mask_of(plain)
         data, offsets = _bytes_of(texts)
         others = np.flatnonzero(_KINDS[data] == _OTHER)
         found[np.searchsorted(offsets, others, side="right") - 1] = False
@@ -107,7 +109,7 @@ class WordPieces:
         words = split_words(texts)
         encoded = words.words.dictionary_encode()
         starts, lengths, table = self._look_up(encoded.dictionary.to_pylist())
-        places = encoded.indices.to_numpy()
+        places = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(encoded)]
         length_of_words = lengths[places]
         ends = np.concatenate([[0], np.cumsum(length_of_words)])
         tokens = np.repeat(starts[places] - ends[:-1], length_of_words)
@@ -116,10 +118,10 @@ class WordPieces:
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """The number of tokens of each text, whatever its characters, [B] int64."""
-        array = pa.array(texts, pa.string())
+        array = string_array(texts)
         has_words = self.has_words_of(array)
         counts = np.empty(len(texts), np.int64)
-        counts[has_words] = np.diff(self(array.filter(pa.array(has_words))).offsets)
+        counts[has_words] = np.diff(self(array.filter(mask_array(has_words))).offsets)
         others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
         encodings = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))

@@ -19,11 +19,6 @@ from transforms.encoder.texts_attention import Kernel, own_attention_of_texts
 from transforms.pooling.pooler import Needs
 from transforms.pooling.transfer import to_device
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # a torch without it uses the padded pass
-    varlen_attn = None  # type: ignore[assignment]
-
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 
@@ -33,9 +28,21 @@ def kernel_for(model: Any) -> Kernel | None:
     The probe at loading tests whether it works for the model.
     """
     weight = next(model.parameters())
-    if varlen_attn is None or weight.device.type != "cuda" or weight.dtype not in DTYPES:
+    if weight.device.type != "cuda" or weight.dtype not in DTYPES:
         return None
-    return _with_shared_keys(varlen_attn)
+    kernel = find_kernel()
+    if kernel is None:
+        return None
+    return _with_shared_keys(kernel)
+
+
+def find_kernel() -> Kernel | None:
+    """Return torch's kernel, None for a torch without it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # it imports torch's compiler
+    except ImportError:
+        return None
+    return varlen_attn
 
 
 def _with_shared_keys(kernel: Kernel) -> Kernel:
