@@ -56,7 +56,7 @@ def write_shards(folder: Path, vectors: np.ndarray) -> tuple[str, ...]:
 
 
 def one_pass(shards: tuple[str, ...], job: GatherJob) -> None:
-    """What one worker does with its shards."""
+    """Do one worker's part of the fit: read its shards and sum their moments."""
     found = gather((0, shards), job).moments
     assert found is not None
     found.covariance(sample=True)

@@ -1,4 +1,4 @@
-"""What the measurements share: the machine, the sentences, medians of interleaved runs, a table."""
+"""Helpers of all measurements: the machine, sentences, medians of interleaved runs, tables."""
 
 import contextlib
 import csv
@@ -73,10 +73,10 @@ def _sentences(folder: Path, count: int) -> list[str]:
 
 
 def real_texts(folder: Path | None, count: int) -> list[str]:
-    """`count` distinct texts: sentences, then first paragraphs of docstrings, the standard
+    """Return `count` distinct texts: sentences, then first paragraphs of docstrings, the standard
     library's and packages'.
 
-    Where an installation has too few of them, they come again with a number before them.
+    If an installation has too few of them, they are repeated with a number before them.
     """
     found = dict.fromkeys(_sentences(folder, count) if folder else [])
     more = _paragraphs()

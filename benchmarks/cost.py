@@ -1,4 +1,4 @@
-"""What a store takes, in quantities that tests have counted, and in money where prices are given.
+"""The cost of a store, in quantities that tests have counted, and in money if prices are given.
 
     python -m benchmarks.cost [--tokens-per-row 14.7] [--text-bytes 55] [--dim 384]
         [--unit-tokens 262144]
@@ -30,9 +30,9 @@ UNIT_WRITES = 2  # requests on an object store for a unit that is written
 # for a unit of a file that is new or was changed; one that is carried over takes none
 UNIT_READS = 5
 RUN_REQUESTS = 60  # beside those, and one for every thousand shards that are listed
-# of a row, where there is a column of ids: kept once, shuffled by each run that changes rows
+# of a row, if ids come from a column: kept once, shuffled by each run that changes rows
 ID_BYTES = 8
-ID_REQUESTS = 4  # more for a unit, where there is a column of ids, of a run that changes rows
+ID_REQUESTS = 4  # more for a unit, if ids come from a column, of a run that changes rows
 SHUFFLED = 1_200  # bytes of a unit's span and record; with --partition content the text travels too
 # shuffled for each row of a unit that is written again, and of the unit that it was
 CHANGED_BYTES = 16
@@ -122,7 +122,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def quantities(args: argparse.Namespace) -> str:
-    """What a first night and a later one take, by the size of the corpus."""
+    """Return the quantities of a first night and of a later one, by the size of the corpus."""
     corpora = [
         Corpus(rows, args.tokens_per_row, args.text_bytes, args.dim, args.unit_tokens)
         for rows in ROWS

@@ -1,8 +1,7 @@
-"""How well one process drives several devices: devices that sleep for as long as a GPU would
-compute.
+"""Measure how well one process drives several devices, which sleep as long as a GPU would compute.
 
-What is measured is all that stands before and behind them: batches from one queue, a thread each,
-vectors put into order, normalised. `python -m benchmarks.devices`
+Measured is the work before and after them: batches from one queue, a thread each, vectors put into
+order, normalised. `python -m benchmarks.devices`
 """
 
 import argparse

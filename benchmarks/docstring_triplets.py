@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-PACKAGES = ("numpy", "pandas", "torch", "ast")  # the last stands for the standard library's folder
+PACKAGES = ("numpy", "pandas", "torch", "ast")  # the last is in the standard library's folder
 NOT_PROSE = (">>>", "Parameters\n", "Args:", "Returns")
 LEAST, DEV, TRAIN = 30, 500, 3200  # characters of a paragraph; rows
 

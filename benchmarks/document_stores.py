@@ -54,7 +54,7 @@ class Document:
 
 
 def found_texts(chance: random.Random) -> Iterator[tuple[str, str, str]]:
-    """(package, id, text) of READMEs, then of modules in any order, whose docstrings stand below
+    """(package, id, text) of READMEs, then of modules in any order, whose docstrings are below
     their names.
     """
     for about in sorted(
@@ -158,7 +158,7 @@ def embed(source: Path, store: Path, spec: str) -> float:
 
 
 def scores(folder: Path, store: Path, spec: str) -> list[dict]:
-    """What `evaluate` says of a store."""
+    """Return the scores that `evaluate` gives a store."""
     tasks = [
         f"retrieval:{kind}={store},{folder / kind}.jsonl,{folder / kind}.tsv" for kind in QUERIES
     ]

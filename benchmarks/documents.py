@@ -1,12 +1,12 @@
-"""Documents cut into pieces: how fast, where, and what an edit costs, beside other libraries where
-they are installed.
+"""Documents cut into pieces: speed, places of cuts and the cost of an edit, beside other libraries.
 
     python -m benchmarks.documents [--documents FILE.jsonl] [--texts FOLDER] [--hard]
         [--output FILE.json]
 
 FILE has `text` and `ends`, the places after each sentence; FOLDER has Markdown and plain files,
-those of installed packages when it is not given. Processor seconds, one run each. Peers: chonkie,
-langchain-text-splitters and semantic-text-splitter (`pip install` them into a venv of their own).
+by default those of installed packages. Processor seconds, one run each. Peers that are measured if
+installed: chonkie, langchain-text-splitters and semantic-text-splitter (`pip install` them into a
+venv of their own).
 """
 
 import argparse
@@ -62,7 +62,7 @@ def byte_level(texts: list[str]) -> Tokenizer:
 
 
 def peers(tokens: Tokenizer, budget: int) -> Iterator[tuple[str, Split]]:
-    """What each installed library makes of a text, by the same tokenizer and budget."""
+    """Yield how each installed library cuts a text, by the same tokenizer and budget."""
 
     def count(text: str) -> int:
         return len(tokens.encode(text, add_special_tokens=False))
@@ -174,7 +174,7 @@ def speed(tokens: Tokenizer, texts: list[str]) -> Iterator[Row]:
 
 
 def quality(tokens: Tokenizer, documents: list[dict[str, Any]]) -> Iterator[Row]:
-    """Where sentences end, and how many cuts lie at the end of a sentence or paragraph."""
+    """Count the cuts at the end of a sentence or paragraph."""
     hits = found = wanted = 0
     for document in documents:
         text, ends = document["text"], text_ends(document["text"])

@@ -6,13 +6,14 @@ the bare forward.
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2). Texts in memory, vectors in memory,
 tokenising included. The peer's best setting is the fastest of its batch sizes in every type, and in
-ONNX Runtime and OpenVINO where these are installed (`pip install onnx onnxruntime openvino nncf`);
+ONNX Runtime and OpenVINO if these are installed (`pip install onnx onnxruntime openvino nncf`);
 beside it the cosine of its vectors with those of float32. By length: texts of 16 to 512 tokens
 through MiniLM-L6 and a BERT-base with random weights, as a share of the bare forward's best rate
 (CPU) or of --peak-tflops (GPU).
 
---tokenizer measures MiniLM's tokenizer alone: processor time of the token ids, with new words and
-with known ones, against `encode_batch_fast` with its ids as an array.
+--tokenizer measures tokenizers alone: processor time of the token ids, with new words and with
+known ones, against `encode_batch_fast` with its ids as an array. They are MiniLM's (WordPiece), and
+a byte-level BPE and a Unigram tokenizer made from the texts.
 """
 
 import argparse
@@ -33,17 +34,20 @@ from transformers import AutoModel
 from benchmarks.common import SENTENCES, interleaved, median_ratio, real_texts, report, seconds
 from benchmarks.exported import exported
 from benchmarks.poolers import bert_base
-from benchmarks.random_models import alike
+from benchmarks.random_models import alike, small, trained_bytes, trained_unigram
 from pipelines.common import command
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import TEXTS_AT_ONCE, TextTokenizer
 from transforms.space import resolve_model
 from transforms.space.dtypes import native_dtype
+from transforms.space.model_files import ModelFiles
 
 LENGTHS = (16, 32, 128, 512)
 BATCHES = (16, 32, 64, 128, 256)
 BARE_TOKENS = {"cpu": (1024, 4096), "cuda": (16384, 65536)}
 BARS = {"float32": "1.6x", "bfloat16": "3x"}
+TOKENIZER_BARS = {"WordPiece": {"new words": "bar 2.5x", "known words": "bar 4x"}}
+OTHER_TOKENIZERS_BARS = {"known words": "bar 2x"}
 CALIBRATION_TEXTS = 512
 
 Work = Callable[[], Any]
@@ -51,7 +55,7 @@ Row = tuple[str, str, str]
 
 
 def dtypes(device: str) -> list[str]:
-    """What is measured: float32, and what the device computes natively."""
+    """Return the types to measure: float32, and those that the device computes natively."""
     return list(dict.fromkeys(["float32", native_dtype(device)]))
 
 
@@ -129,7 +133,7 @@ def against_peers(texts: list[str], runs: int, device: str) -> tuple[list[Row], 
 
 
 def flops_per_token(config: Any, length: int) -> float:
-    """Of the blocks: products with weights, and attention over the text's own length."""
+    """Count operations of the blocks: products with weights, attention over the text's length."""
     width, inner = config.hidden_size, config.intermediate_size
     return config.num_hidden_layers * (8 * width**2 + 4 * width * inner + 4 * length * width)
 
@@ -184,9 +188,25 @@ def processor_seconds(work: Work) -> float:
     return time.process_time() - start
 
 
-def tokenizing(texts: list[str], runs: int) -> tuple[list[Row], dict[str, Any]]:
-    """The tokenizer's ids by words over those of its library, and whether they are equal."""
-    files = resolve_model("minilm")
+def tokenizing(texts: list[str], runs: int, where: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Every tokenizer's ids by words over those of its library, and whether they are equal."""
+    models = {"WordPiece": resolve_model("minilm")}
+    for name, train in (("byte-level BPE", trained_bytes), ("Unigram", trained_unigram)):
+        folder = small("bert", where / name)
+        train(texts).save_pretrained(folder)
+        models[name] = resolve_model(str(folder))
+    rows: list[Row] = []
+    data = {}
+    for name, files in models.items():
+        more, data[name] = tokenizing_by(name, files, texts, runs)
+        rows += more
+    return rows, data
+
+
+def tokenizing_by(
+    kind: str, files: ModelFiles, texts: list[str], runs: int
+) -> tuple[list[Row], dict[str, list[float]]]:
+    """The ids of a model's tokenizer by words over those of its library."""
     library = TextTokenizer(files).whole
 
     def by_library() -> np.ndarray:
@@ -205,12 +225,12 @@ def tokenizing(texts: list[str], runs: int) -> tuple[list[Row], dict[str, Any]]:
     ids = by_library()
     same = np.array_equal(ids, TextTokenizer(files)(texts).ids)
     rows = []
-    for name, bar in (("library", ""), ("new words", "bar 2.5x"), ("known words", "bar 4x")):
+    bars = TOKENIZER_BARS.get(kind, OTHER_TOKENIZERS_BARS)
+    for name in took:
         ratio = f"{median_ratio(took['library'], took[name]):.2f}x"
-        rows.append(
-            (f"{name}: {statistics.median(took[name]) / len(ids) * 1e9:,.0f} ns", ratio, bar)
-        )
-    rows.append((f"{len(ids):,} ids", "identical" if same else "DIFFERENT", ""))
+        each = statistics.median(took[name]) / len(ids) * 1e9
+        rows.append((f"{kind}, {name}: {each:,.0f} ns a token", ratio, bars.get(name, "")))
+    rows.append((f"{kind}: {len(ids):,} ids", "identical" if same else "DIFFERENT", ""))
     return rows, took
 
 
@@ -236,13 +256,15 @@ def main() -> None:
     p.add_argument(
         "--peak-tflops", type=float, default=790.0, help="what the GPU's matrix products reach"
     )
-    p.add_argument("--tokenizer", action="store_true", help="measure the tokenizer alone")
+    p.add_argument("--tokenizer", action="store_true", help="measure tokenizers alone")
     p.add_argument("--output")
     args = p.parse_args()
     command.quiet_logs()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     if args.tokenizer:
-        rows, data = tokenizing(real_texts(args.sentences, args.rows), args.runs)
+        with tempfile.TemporaryDirectory() as folder:
+            texts = real_texts(args.sentences, args.rows)
+            rows, data = tokenizing(texts, args.runs, Path(folder))
         report(f"tokenizing {args.rows:,} texts", rows, args.output, data)
         return
     rows, data = against_peers(real_texts(args.sentences, args.rows), args.runs, args.device)

@@ -38,7 +38,7 @@ def write_corpus(rows: list[str], folder: Path) -> str:
 
 
 def embed(glob: str, store: Path, *flags: str, threads: int = 1) -> None:
-    """One `embed` into a new store, in a process of its own."""
+    """Run `embed` into a new store, in a process of its own."""
     command = [
         sys.executable,
         "-m",

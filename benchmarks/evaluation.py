@@ -1,5 +1,4 @@
-"""What it costs to say how far scores can be believed: intervals and tests of 20 methods on the
-pairs of STS-B.
+"""The cost of intervals and tests of scores: 20 methods on the pairs of STS-B.
 
 python -m benchmarks.evaluation [--methods 20] [--pairs 1379] [--runs 3] [--output FILE]
 """

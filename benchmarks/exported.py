@@ -49,7 +49,7 @@ class ExportedModel:
 
 
 def tokens(tokenizer: Any, texts: list[str]) -> Inputs:
-    """What the exported model takes of a batch."""
+    """Return the inputs of the exported model for a batch."""
     found: Any = tokenizer(
         texts, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="np"
     )

@@ -38,9 +38,7 @@ class Actnorm(nn.Module):
 
 
 class Step(nn.Module):
-    """One step of the flow: actnorm, the components reversed, an additive coupling of their
-    halves.
-    """
+    """A step of the flow: actnorm, components reversed, additive coupling of their halves."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
@@ -67,7 +65,7 @@ class Plain(nn.Module):
         self.optimizer = torch.optim.AdamW(self.parameters(), lr=parameters.lr, eps=1e-6)
 
     def train_step(self, x: Tensor) -> None:
-        """One update of the weights by the likelihood of rows [n, dim]."""
+        """Update the weights once by the likelihood of rows [n, dim]."""
         done, log_det, rows = [], torch.zeros(()), x
         for number, level in enumerate(self.levels):
             if number:

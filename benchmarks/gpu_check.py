@@ -1,16 +1,17 @@
 """One command for a machine with a GPU: is what it computes right, what happens without memory, how
 fast is it?
 
-    python -m benchmarks.gpu_check [--peak-tflops 790] [--minutes 8] [--output gpu-check]
+    python -m benchmarks.gpu_check [--peak-tflops X] [--minutes 8] [--output gpu-check]
 
 Needs torch, transformers, this package and no network: all models have random weights. Every
 family, pooler and calibration beside the processor, `--deterministic`, batches too large for the
 memory; tokens a second by length for models of the shapes of MiniLM, BERT-base and Qwen3-0.6B, the
-share of the GPU's peak, the time in which the GPU waits for the host, beside sentence-transformers;
-`embed` end to end; an index trained on the GPU. Prints a table and writes it with `.md`, and
-everything with `.json`; the exit status is 1 where a line is not what it should be. `--cpu` does
-the same in a minute with two CPU devices and small models, whose kernel is a loop over texts: that
-the command works.
+share of the GPU's measured peak, the time in which the GPU waits for the host, the time of each
+operator, beside sentence-transformers; `embed` end to end; several GPUs; an index trained on the
+GPU. Each part gets a share of the minutes. Prints a table and writes it with `.md`, and everything
+with `.json`, after every line; the exit status is 1 where a line is not what it should be. `--cpu`
+does the same in a minute with two CPU devices and small models, whose kernel is a loop over texts:
+that the command works.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,18 +30,31 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.common import machine, real_texts
-from benchmarks.gpu_exact import Finding, Scope, exactness, out_of_memory, quiet, tried
+from benchmarks.gpu_exact import (
+    Finding,
+    Scope,
+    calibrations,
+    families,
+    narrow_poolers,
+    out_of_memory,
+    poolers,
+    quiet,
+    same_bits,
+    tried,
+)
+from benchmarks.gpu_machine import SIDE, Place, facts_of_gpus, gpu_place, measure_peak
+from benchmarks.gpu_shapes import parts_of_blocks, same_bits_anywhere, several_gpus
 from benchmarks.gpu_speed import (
     WHOLE,
     Load,
-    Place,
+    Shapes,
     bars,
     beside_peer,
     end_to_end,
     index,
     throughput,
 )
-from transforms.encoder import Encoder, encoder, forward
+from transforms.encoder import Encoder, encoder, forward, varlen
 from transforms.encoder.devices import resolve_devices
 from transforms.encoder.texts_attention import text_by_text
 from transforms.index import kmeans
@@ -56,6 +70,7 @@ _SMALL_SHAPES = {
     "bert": ("bert", _SMALL_SHAPE),
     "qwen3": ("qwen3", {**_SMALL_SHAPE, "num_key_value_heads": 2}),
 }
+SEGMENTS = "memory in segments that grow"
 ROOM = 64 << 20  # bytes of a GPU's memory beside what is taken, for batches that should not fit
 _MOST_ON_CPU = 2048  # tokens of a batch for which the stand-in for a GPU has memory
 
@@ -67,6 +82,22 @@ class Extent:
     scope: Scope
     load: Load
 
+    def smaller(self) -> "Extent":
+        """Return an eighth of what is timed."""
+        load = self.load
+        tokens = {name: count // _SMALLER for name, count in load.tokens.items()}
+        rows, texts = load.rows // _SMALLER, load.texts // _SMALLER
+        return replace(self, load=replace(load, tokens=tokens, rows=rows, texts=texts))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the check, and its share of the time that the parts before it leave."""
+
+    name: str
+    share: float
+    work: Callable[[], Iterable[Finding]]
+
 
 GPU = Extent(
     Scope(texts=64, sample=1000, crowd=8000),
@@ -74,10 +105,11 @@ GPU = Extent(
         {"MiniLM": 4_000_000, "BERT-base": 2_000_000, "Qwen3-0.6B": 500_000},
         LENGTHS,
         20_000,
-        400_000,
+        1_200_000,
         100_000,
     ),
 )
+_SMALLER = 8  # times smaller is what a GPU without bfloat16 gets
 CPU = Extent(
     Scope(texts=12, sample=400, crowd=1000),
     Load(
@@ -100,20 +132,23 @@ def main(argv: Sequence[str] | None = None, extent: Extent | None = None) -> int
     extent = extent or (CPU if args.cpu else GPU)
     until = time.monotonic() + 60 * args.minutes
     with tempfile.TemporaryDirectory() as folder, two_cpus() if args.cpu else ExitStack():
-        place = (
-            Place("cuda:0", "cpu", None)
-            if args.cpu
-            else Place("cuda:0", "cuda:0", args.peak_tflops)
-        )
+        place = Place("cuda:0", "cpu", None, gpus=2) if args.cpu else gpu_place()
+        if not place.packs:
+            extent = extent.smaller()
+        gpus = facts_of_gpus()
+        if not args.cpu:
+            place = replace(place, peak=args.peak_tflops or measure_peak(place.peer, place.dtype))
+        report = Report(args.output, args.cpu, place, gpus)
+        if place.peak is not None:
+            peak = _peak_line(args.peak_tflops, place)
+            print(_line(peak), flush=True)
+            report.add(peak)
         scarce = _scarce_on_cpu if args.cpu else _scarce_on_gpu
-        found: list[Finding] = []
-        _write(args, found)
-        for finding in _printed(_findings(extent, place, Path(folder), scarce), until):
-            found.append(finding)
-            _write(args, found)  # after each, for whoever has to end it
-    failed = [finding.what for finding in found if finding.holds is False]
+        for finding in _printed(_parts(extent, place, Path(folder), scarce), until):
+            report.add(finding)  # after each, for whoever has to end it
+    failed = [finding.what for finding in report.found if finding.holds is False]
     print(
-        f"{len(found)} lines, {len(failed)} not as they should"
+        f"{len(report.found)} lines, {len(failed)} not as they should"
         f" be{': ' if failed else ''}{'; '.join(failed)}"
     )
     return 1 if failed else 0
@@ -129,8 +164,7 @@ def _parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--peak-tflops",
         type=float,
-        default=790.0,
-        help="what the GPU's 16-bit matrix products reach",
+        help=f"what 16-bit matrix products reach (default: measured, {SIDE} x {SIDE})",
     )
     p.add_argument(
         "--minutes", type=float, default=8.0, help="what has not begun by then is left out"
@@ -139,49 +173,71 @@ def _parser() -> argparse.ArgumentParser:
     return p
 
 
-def _findings(
-    extent: Extent, place: Place, where: Path, scarce: Any
-) -> Iterator[Callable[[], Iterable[Finding]]]:
+def _peak_line(given: float | None, place: Place) -> Finding:
+    how = "measured" if given is None else "given"
+    return Finding(f"peak of products in {place.dtype}", f"{place.peak:.0f} TFLOP/s", how)
+
+
+def _parts(extent: Extent, place: Place, where: Path, scarce: Any) -> Iterator[Part]:
     """The parts of the check, the most important first."""
     for name in ("exact", "memory", "end", "index", "speed"):
         (where / name).mkdir()
     scope, load = extent.scope, extent.load
     texts = real_texts(None, max(scope.texts, scope.sample, load.texts))
-    yield partial(exactness, scope, texts, place.device, where / "exact")
-    yield lambda: [tried("memory in segments that grow", partial(_growing, place.device))]
+    shapes = Shapes(load, where / "speed")
     scarcely = partial(out_of_memory, scope, texts, place.device, where / "memory", scarce)
-    yield lambda: [tried("out of memory", scarcely)]
-    yield partial(throughput, load, texts, place, where / "speed")
-    yield lambda: [tried(WHOLE, partial(end_to_end, load, texts, place, where / "end"))]
-    yield partial(beside_peer, load, texts, place, where / "speed")
-    yield lambda: [tried("index trained on the GPU", partial(index, load, place, where / "index"))]
+    by_index = partial(index, load, place, where / "index")
+    ended = partial(end_to_end, load, texts, place, where / "end")
+    exact = (scope, texts, place, where / "exact")
+    yield Part("families", 0.2, partial(families, *exact))
+    yield Part("poolers in 16 bits", 0.15, partial(narrow_poolers, *exact))
+    yield Part("poolers", 0.15, partial(poolers, *exact))
+    yield Part("calibrations", 0.05, partial(calibrations, *exact))
+    yield Part("--deterministic", 0.1, partial(same_bits, *exact))
+    yield Part("segments", 0.1, lambda: [tried(SEGMENTS, partial(_growing, place.device))])
+    yield Part("out of memory", 0.2, lambda: [tried("out of memory", scarcely)])
+    yield Part("tokens a second", 0.4, partial(throughput, shapes, texts, place))
+    yield Part("parts of a pass", 0.2, partial(parts_of_blocks, shapes, place))
+    yield Part("embed", 0.5, lambda: [tried(WHOLE, ended)])
+    yield Part("places in a batch", 0.3, partial(same_bits_anywhere, shapes, place))
+    yield Part("several GPUs", 0.3, partial(several_gpus, shapes, place))
+    yield Part("sentence-transformers", 0.7, partial(beside_peer, shapes, texts, place))
+    yield Part("index", 1.0, lambda: [tried("index trained on the GPU", by_index)])
 
 
-def _printed(parts: Iterator[Callable[[], Iterable[Finding]]], until: float) -> Iterator[Finding]:
-    """All findings as they come, until there is no time left; a part that fails is one that does
-    not hold.
+def _printed(parts: Iterable[Part], until: float) -> Iterator[Finding]:
+    """All findings as they come; a part ends when its time is up, and one that fails does not
+    hold.
     """
-    begun = time.monotonic()
     for part in parts:
-        try:
-            for found in part():
-                finding, begun = (
-                    replace(found, seconds=round(time.monotonic() - begun, 1)),
-                    time.monotonic(),
-                )
-                print(_line(finding), flush=True)
-                yield finding
-                if time.monotonic() > until:
-                    late = Finding("what is left", "not measured", "there was no time left")
-                    print(_line(late))
-                    yield late
-                    return
-        except Exception as error:  # the other parts are worth having
-            failed = Finding(
-                f"{type(error).__name__}", " ".join(str(error).split())[:200], "no error", False
-            )
-            print(_line(failed), flush=True)
-            yield failed
+        now = time.monotonic()
+        for finding in _within(part, now + part.share * max(0.0, until - now)):
+            print(_line(finding), flush=True)
+            yield finding
+
+
+def _within(part: Part, until: float) -> Iterator[Finding]:
+    """The findings of a part with the seconds of each, until its time is up."""
+    begun = time.monotonic()
+    if begun >= until:
+        yield _left_out(part)
+        return
+    try:
+        for found in part.work():
+            ended = time.monotonic()
+            yield replace(found, seconds=round(ended - begun, 1))
+            begun = ended
+            if ended > until:
+                yield _left_out(part)
+                return
+    except Exception as error:  # the other parts are worth having
+        yield Finding(
+            f"{type(error).__name__}", " ".join(str(error).split())[:200], "no error", False
+        )
+
+
+def _left_out(part: Part) -> Finding:
+    return Finding(f"what is left of {part.name}", "not measured", "its time is up")
 
 
 def _line(finding: Finding) -> str:
@@ -189,57 +245,71 @@ def _line(finding: Finding) -> str:
     return f"  {mark:<3}  {finding.what:<44}  {finding.measured:<40}  {finding.bar}"
 
 
-def _write(args: argparse.Namespace, found: list[Finding]) -> None:
-    """The table in Markdown and everything in JSON."""
-    there = {
-        **machine(),
-        "gpus": _gpus(),
-        "peak_tflops": args.peak_tflops,
-        "cpu_stand_in": args.cpu,
-    }
-    values = {finding.what: (finding.value, finding.holds) for finding in found}
-    held = {
-        what: {"bar": bar, "measured": None, "holds": None} for what, bar in bars(LENGTHS).items()
-    }
-    for what, (value, holds) in values.items():
-        if what in held:
-            held[what] |= {"measured": value, "holds": None if value is None else holds}
-    told = {"machine": there, "bars": held, "findings": [asdict(finding) for finding in found]}
-    Path(f"{args.output}.json").write_text(json.dumps(told, indent=1) + "\n")
-    lines = [
-        f"{there['date']}, {', '.join(gpu['name'] for gpu in there['gpus']) or there['cpu']}",
-        "",
-    ]
-    lines += ["| | measured | should be | |", "|---|---|---|---|"]
-    for each in found:
-        held = {True: "yes", False: "**no**", None: ""}[each.holds]
-        lines.append(f"| {each.what} | {each.measured} | {each.bar} | {held} |")
-    Path(f"{args.output}.md").write_text("\n".join(lines) + "\n")
+@dataclass
+class Report:
+    """The findings so far, written anew with each: the table in Markdown, everything in JSON.
 
+    `output` is the files' name without their ends; `gpus` are the facts of the GPUs before.
+    """
 
-def _gpus() -> list[dict[str, Any]]:
-    if not torch.cuda.is_available():
-        return []
-    found = [
-        torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())
-    ]
-    return [
-        {"name": each.name, "bytes": each.total_memory, "cuda": torch.version.cuda}
-        for each in found
-    ]
+    output: str
+    stand_in: bool
+    place: Place
+    gpus: list[dict[str, Any]]
+    found: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._machine = machine()
+        self._write()
+
+    def add(self, finding: Finding) -> None:
+        """Add a line, and write all."""
+        self.found.append(finding)
+        self._write()
+
+    def _write(self) -> None:
+        there = {
+            **self._machine,
+            "gpus": self.gpus,
+            "gpus_now": facts_of_gpus(),  # clocks, power and heat under load
+            "dtype": self.place.dtype,
+            "peak_tflops": self.place.peak,
+            "cpu_stand_in": self.stand_in,
+        }
+        findings = [asdict(finding) for finding in self.found]
+        told = {"machine": there, "bars": self._bars(), "findings": findings}
+        Path(f"{self.output}.json").write_text(json.dumps(told, indent=1) + "\n")
+        names = ", ".join(gpu["name"] for gpu in self.gpus if "capability" in gpu)
+        lines = [f"{there['date']}, {names or there['cpu']}, {there['cores']} cores", ""]
+        lines += ["| | measured | should be | |", "|---|---|---|---|"]
+        for each in self.found:
+            held = {True: "yes", False: "**no**", None: ""}[each.holds]
+            lines.append(f"| {each.what} | {each.measured} | {each.bar} | {held} |")
+        Path(f"{self.output}.md").write_text("\n".join(lines) + "\n")
+
+    def _bars(self) -> dict[str, dict[str, Any]]:
+        """Every bar of speed with what was measured; None if it was not."""
+        values = {finding.what: (finding.value, finding.holds) for finding in self.found}
+        held: dict[str, dict[str, Any]] = {}
+        for what, bar in bars(LENGTHS).items():
+            value, holds = values.get(what, (None, None))
+            if value is None:
+                holds = None
+            held[what] = {"bar": bar, "measured": value, "holds": holds}
+        return held
 
 
 def _growing(device: str) -> Finding:
     """Whether torch's allocator has heard what it was told; it listens only before it is first
     used.
     """
-    what, bar = "memory in segments that grow", "unless the environment says otherwise"
+    bar = "unless the environment says otherwise"
     if not torch.cuda.is_available():
-        return Finding(what, "not measured", bar)
+        return Finding(SEGMENTS, "not measured", bar)
     kept = torch.empty(64 << 20, dtype=torch.uint8, device=device)
     grows = any(segment.get("is_expandable") for segment in torch.cuda.memory_snapshot())
     del kept
-    return Finding(what, "yes" if grows else "no", bar, grows or None)
+    return Finding(SEGMENTS, "yes" if grows else "no", bar, grows or None)
 
 
 @contextmanager
@@ -301,7 +371,7 @@ def two_cpus() -> Iterator[None]:
     def kernel(model: Any) -> Any:
         return (
             text_by_text
-            if asked[0] != "cpu" and next(model.parameters()).dtype == torch.bfloat16
+            if asked[0] != "cpu" and next(model.parameters()).dtype in varlen.DTYPES
             else None
         )
 

@@ -5,7 +5,7 @@ end, an index.
 import importlib.util
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ import torch
 
 from benchmarks.common import seconds
 from benchmarks.gpu_exact import Finding, tried
-from benchmarks.random_models import SHAPES, alike, save_model
+from benchmarks.gpu_machine import Place
+from benchmarks.random_models import SHAPES, RandomModel, alike, save_model
 from transforms.encoder import Encoder
 from transforms.encoder.tokenize import Tokenized
 from transforms.index import kmeans
@@ -30,7 +31,7 @@ BARS, FASTER, END_TO_END = {"MiniLM": 0.35, "BERT-base": 0.60, "Qwen3-0.6B": 0.5
 WHOLE, OVER_PEER = "embed, end to end", "real mix, over sentence-transformers"
 PEER_BATCHES = (64, 256, 1024)
 _UNIT_TOKENS = 500_000  # that are planned, and finished, in one go beside the computation
-_FEW = 100  # rows of a run that shows what a start takes
+_FEW = 100  # rows of a first run
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,34 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where it runs: the device as an option, that of the peer, the peak in TFLOP/s (None: no share
-    of it is said).
+class Shapes:
+    """Models of random weights of the shapes that are timed, each made in `where` when first
+    used; `made` are those that are there.
     """
 
-    device: str
-    peer: str
-    peak: float | None
+    load: Load
+    where: Path
+    made: dict[str, RandomModel] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the shapes, the smallest first."""
+        return list(self.load.shapes or SHAPES)
+
+    def model(self, name: str) -> RandomModel:
+        """Return the model of a shape."""
+        if name not in self.made:
+            family, settings = (self.load.shapes or SHAPES)[name]
+            where = self.where / name
+            self.made[name] = save_model(family, where, torch.bfloat16, **settings)
+        return self.made[name]
+
+    def encoder(self, name: str, place: Place, **options: Any) -> Encoder:
+        """Load the model of a shape with the pooler `mean`, in 16 bits."""
+        return Encoder.load(
+            str(self.model(name).folder),
+            **{"pooler": "mean", "dtype": place.dtype, "device": place.device, **options},
+        )
 
 
 def bars(lengths: tuple[int, ...]) -> dict[str, float]:
@@ -70,11 +91,11 @@ def bars(lengths: tuple[int, ...]) -> dict[str, float]:
     return {**shares, WHOLE: END_TO_END, **{f"{name}, {OVER_PEER}": FASTER for name in BARS}}
 
 
-def throughput(load: Load, found: list[str], place: Place, where: Path) -> Iterator[Finding]:
-    """Each shape by length and over the real mix; its models are left for `beside_peer`."""
-    for name, (family, settings) in (load.shapes or SHAPES).items():
-        model = save_model(family, where / name, torch.bfloat16, **settings)
-        encoder = _encoder(model.folder, place)
+def throughput(shapes: Shapes, found: list[str], place: Place) -> Iterator[Finding]:
+    """Each shape by length and over the real mix."""
+    load = shapes.load
+    for name in shapes.names:
+        encoder, model = shapes.encoder(name, place), shapes.model(name)
         for length in load.lengths:
             tokenized = alike(max(1, load.tokens[name] // length), length, 30_000)
             what, bar = f"{name}, {length} tokens", BARS.get(name) if length >= 128 else None
@@ -90,15 +111,12 @@ def throughput(load: Load, found: list[str], place: Place, where: Path) -> Itera
         del encoder
 
 
-def beside_peer(load: Load, found: list[str], place: Place, where: Path) -> Iterator[Finding]:
+def beside_peer(shapes: Shapes, found: list[str], place: Place) -> Iterator[Finding]:
     """Each shape over the real mix beside sentence-transformers."""
-    for name in load.shapes or SHAPES:
+    for name in shapes.names:
         what = f"{name}, {OVER_PEER}"
-        yield tried(what, partial(_beside_peer, what, where / name, found[: load.texts], place))
-
-
-def _encoder(folder: Path, place: Place) -> Encoder:
-    return Encoder.load(str(folder), pooler="mean", dtype="bfloat16", device=place.device)
+        work = partial(_beside_peer, what, shapes, name, found[: shapes.load.texts], place)
+        yield tried(what, work)
 
 
 def _rate(
@@ -107,7 +125,7 @@ def _rate(
     """Tokens a second of unit after unit in memory, the better of two; with a peak, its share and
     the host's.
     """
-    work = partial(_one_after_the_other, encoder, _units(tokenized))
+    work = partial(run_units, encoder, units_of(tokenized))
     work()
     took = min(seconds(work) for _ in range(2))
     rate = len(tokenized.ids) / took
@@ -123,7 +141,7 @@ def _rate(
     )
 
 
-def _units(tokenized: Tokenized) -> list[Tokenized]:
+def units_of(tokenized: Tokenized) -> list[Tokenized]:
     """The texts in parts as large as units are."""
     parts = min(len(tokenized.counts), -(-len(tokenized.ids) // _UNIT_TOKENS))
     return [
@@ -131,7 +149,7 @@ def _units(tokenized: Tokenized) -> list[Tokenized]:
     ]
 
 
-def _one_after_the_other(encoder: Encoder, units: list[Tokenized]) -> None:
+def run_units(encoder: Encoder, units: list[Tokenized]) -> None:
     """Units through an encoder as `embed` takes them: planned and finished while others are
     computed.
     """
@@ -157,8 +175,8 @@ def _busy(work: Callable[[], Any]) -> float | None:
     return sum(event.self_device_time_total for event in kernels) / 1e6 or None
 
 
-def _beside_peer(what: str, folder: Path, texts: list[str], place: Place) -> Finding:
-    """Ours over sentence-transformers in bfloat16 with its fastest attention and batch, from text
+def _beside_peer(what: str, shapes: Shapes, name: str, texts: list[str], place: Place) -> Finding:
+    """Ours over sentence-transformers in 16 bits with its fastest attention and batch, from text
     to vectors.
     """
     try:
@@ -168,15 +186,16 @@ def _beside_peer(what: str, folder: Path, texts: list[str], place: Place) -> Fin
     kinds = ["sdpa", *(["flash_attention_2"] if importlib.util.find_spec("flash_attn") else [])]
     best = {}
     for kind in kinds:
-        kwargs = {"dtype": torch.bfloat16, "attn_implementation": kind}
-        peer = SentenceTransformer(str(folder), device=place.peer, model_kwargs=kwargs)
+        kwargs = {"dtype": getattr(torch, place.dtype), "attn_implementation": kind}
+        folder = str(shapes.model(name).folder)
+        peer = SentenceTransformer(folder, device=place.peer, model_kwargs=kwargs)
         for batch in PEER_BATCHES:
             if batch <= max(PEER_BATCHES[0], len(texts)):
                 work = partial(peer.encode, texts, batch_size=batch)
                 peer.encode(texts[:batch], batch_size=batch)
                 best[seconds(work)] = f"{kind}, batches of {batch}"
     theirs = min(best)
-    encoder = _encoder(folder, place)
+    encoder = shapes.encoder(name, place)
     encoder.encode(texts[:64])
     faster = theirs / min(seconds(partial(encoder.encode, texts)) for _ in range(2))
     holds = faster >= FASTER if place.peak is not None else None
@@ -187,8 +206,10 @@ def _beside_peer(what: str, folder: Path, texts: list[str], place: Place) -> Fin
 
 
 def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Finding:
-    """`embed` from Parquet to shards, beside what its start takes, over the slower of encoder and
-    tokenizer.
+    """`embed` from Parquet to shards over the slower of encoder and tokenizer.
+
+    A run over a third of the rows is subtracted from one over all, and with it the start, the first
+    unit, for which nothing is computed yet, and the last one, beside which nothing is read.
     """
     from transforms.store import open_store
 
@@ -197,39 +218,38 @@ def end_to_end(load: Load, found: list[str], place: Place, where: Path) -> Findi
     turns = range(-(-load.rows // len(found)))
     texts = [f"{turn} {text}" for turn in turns for text in found][: load.rows]
     pq.write_table(pa.table({"text": texts}), where / "rows.parquet", row_group_size=5000)
-    options = [
-        "--model",
-        model,
-        "--pooler",
-        "mean",
-        "--dtype",
-        "bfloat16",
-        "--device",
-        place.device,
-        "--quiet",
-    ]
-    options += ["--input", str(where / "rows.parquet")]
-    few = ["--limit", str(min(_FEW, load.rows // 2)), "--store"]
-    # the first run imports what the second one has
-    start = min(
-        seconds(partial(_embed, [*options, *few, str(where / f"few{turn}")])) for turn in range(2)
-    )
-    whole = seconds(partial(_embed, [*options, "--store", str(where / "store")]))
-    took = max(whole - start, whole / 10)  # a run that is hardly more than its start says nothing
-    encoder = Encoder.load(model, pooler="mean", dtype="bfloat16", device=place.device)
-    tokenized = encoder.tokenize(texts)
-    embedded = partial(_one_after_the_other, encoder, _units(tokenized))
-    parts = [seconds(partial(encoder.tokenize, texts)), seconds(embedded)]
-    stored = open_store(str(where / "store")).dataset().head(64).column("embedding").to_pylist()
+    options = ["--model", model, "--pooler", "mean", "--dtype", place.dtype, "--device"]
+    options += [place.device, "--quiet", "--input", str(where / "rows.parquet")]
+    third = load.rows // 3
+    took = {}
+    # the first run imports what the others have
+    for name, rows in (("few", _FEW), ("third", third), ("all", load.rows)):
+        run = [*options, "--limit", str(rows), "--store", str(where / name)]
+        took[name] = seconds(partial(_embed, run))
+    # a difference that is hardly more than nothing says nothing
+    difference = max(took["all"] - took["third"], took["all"] / 10)
+    encoder = Encoder.load(model, pooler="mean", dtype=place.dtype, device=place.device)
+    tokenized = encoder.tokenize(texts[third:])
+    embedded = partial(run_units, encoder, units_of(tokenized))
+    apart = {
+        "tokenizer": seconds(partial(encoder.tokenize, texts[third:])),
+        "encoder": seconds(embedded),
+    }
+    stored = open_store(str(where / "all")).dataset().head(64).column("embedding").to_pylist()
     cosine = float((np.array(stored) * encoder.encode(texts[:64])).sum(axis=1).min())
-    share = max(parts) / took
-    measured = (
-        f"{share:.2f} ({len(tokenized.ids) / took:,.0f} tokens/s after {start:.1f} s), cosine"
-        f" {cosine:.4f}"
-    )
+    share = max(apart.values()) / difference
+    count = len(tokenized.ids)
+    rates = [f"{name} {count / each:,.0f}" for name, each in apart.items()]
+    measured = f"{share:.2f}: {count / difference:,.0f} tokens/s, {', '.join(rates)}"
     holds = cosine >= 0.999 and (share >= END_TO_END or place.peak is None)
     value = share if place.peak is not None else None
-    return Finding(WHOLE, measured, f">= {END_TO_END:g} on a GPU, cosine >= 0.999", holds, value)
+    return Finding(
+        WHOLE,
+        f"{measured}, cosine {cosine:.4f}",
+        f">= {END_TO_END:g} on a GPU, cosine >= 0.999",
+        holds,
+        value,
+    )
 
 
 def _embed(arguments: list[str]) -> None:

@@ -4,7 +4,7 @@
 
 Prints ratios within this run. Vectors are synthetic: Zipf-sized clusters on a decaying spectrum,
 normalized, in the order of their clusters (the worst order for whoever trains on the first rows).
-CPU seconds stand beside wall seconds because they bear a busy machine better.
+CPU seconds are beside wall seconds because a busy machine changes them less.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ def grown_by_training(folder: str, rows: int, plan: IndexPlan) -> int:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has held; 0 where the system does not say it."""
+    """Return the most bytes that this process has held; 0 if the system does not say."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)

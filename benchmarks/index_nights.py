@@ -1,8 +1,8 @@
-"""What a night costs an index that follows its store, against building it anew.
+"""The cost of a night for an index that follows its store, against building it again.
 
     python -m benchmarks.index_nights --rows 200000 --changed 0.01
 
-Made-up vectors (as in benchmarks.index) stand in a store of twenty shards. Three nights follow:
+Made-up vectors (as in benchmarks.index) are in a store of twenty shards. Three nights follow:
 rows edited in place in every shard, as many rows added in one new shard, and the rows of every
 shard in another order. Each night's index step runs as a Beam pipeline in this process, as in
 `embed`, and so does the rebuild; a pipeline over an unchanged store is timed beside them and taken
@@ -124,7 +124,7 @@ def main() -> None:
 def measure(
     folder: Path, vectors: np.ndarray, rows: Rows, new: int, args: argparse.Namespace
 ) -> None:
-    """Build, follow three nights, and build the last one anew in a store of its own."""
+    """Build, follow three nights, and build the last one again in a store of its own."""
     request, size = IndexRequest(args.index), args.rows
     first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
     step = size // new

@@ -170,9 +170,7 @@ def searcher_of(root: Path) -> Searcher:
 def updates(
     root: Path, vectors: np.ndarray, shards: list[Rows], spare: Rows
 ) -> list[tuple[str, str, str]]:
-    """What nights read in which more and more rows are added, beside the vectors of their
-    shards.
-    """
+    """Measure what nights read that add more and more rows, beside the vectors of their shards."""
     store, lines, some = Nights(root, vectors), [], len(spare) // 14
     store._count = 1
     for times in (1, 2, 4):

@@ -110,7 +110,7 @@ def alone(rows: int, dim: int, where: Path) -> None:
 
 
 def measured(rows: int, dim: int, where: str) -> list[float]:
-    """What `alone` prints, from a process of its own."""
+    """Run `alone` in a process of its own and return the figures that it prints."""
     with tempfile.TemporaryDirectory(dir=where) as folder:
         arguments = ["--alone", str(rows), str(dim), folder]
         done = subprocess.run(

@@ -1,9 +1,9 @@
-"""Joins of a store with itself against exact search: what they cost, and what they find.
+"""Joins of a store with itself against exact search: their cost and their recall.
 
     python -m benchmarks.joins --rows 200000
 
 Made-up vectors (as in benchmarks.index), a tenth of them near copies of others (cosine 0.9 to 1),
-stand in a store with the index that `auto` chooses. `neighbours` of all rows runs as a Beam
+are in a store with the index that `auto` chooses. `neighbours` of all rows runs as a Beam
 pipeline in this process, files and all; `dedup` needs none. Exact search compares `--exact` of the
 rows with all, by faiss, and its cost is taken in proportion. Ratios are of CPU seconds within this
 run.

@@ -5,8 +5,8 @@
 
 FOLDER holds STS sets (`*.tsv` with sentence1 and sentence2); docstrings of the standard library and
 of installed packages fill up to --rows. One process. From every time that of an empty run is taken
-off, which is printed beside. For the growth a stub stands in for the model, so that what is
-measured is everything but the forward pass.
+off, which is printed beside. For the growth a stub replaces the model, so that
+everything but the forward pass is measured.
 """
 
 import argparse
@@ -84,7 +84,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Night:
-    """What one run cost, and the manifest's counts of how rows came by their vectors."""
+    """The cost of a run, and the manifest's counts of rows by the origin of their vectors."""
 
     cost: Cost
     work: dict[str, int]
@@ -130,7 +130,7 @@ def nights(rows: Rows, where: Path, partition: str, *flags: str) -> dict[str, Ni
 
 
 def start_up(where: Path, partition: str, *flags: str) -> Cost:
-    """What a run over no row at all costs; the better of two."""
+    """Return the cost of a run without rows, the lower of two."""
     folder = where / "empty"
     folder.mkdir(exist_ok=True)
     pq.write_table(
@@ -193,8 +193,9 @@ def growth(sizes: list[int], where: Path) -> tuple[Table, dict[str, Any]]:
 
 
 def grown(sizes: list[int], where: Path, *flags: str) -> Grown:
-    """What every night costs, by rows and name; of no row, an empty run. The first of `flags` is
-    the partition.
+    """Return the cost of every night, by rows and name; 0 rows are an empty run.
+
+    The first of `flags` is the partition.
     """
     found = {(0, "full"): start_up(where, *flags)}
     for size in sizes:

@@ -1,5 +1,4 @@
-"""`embed` against what other libraries do with the same rows: speed, memory, and what is lost when
-killed at half.
+"""`embed` against other libraries on the same rows: speed, memory, and loss when killed at half.
 
     python -m benchmarks.peers [--sentences FOLDER] [--rows 30000] [--unit-tokens 26214]
         [--output FILE.json]
@@ -8,9 +7,8 @@ Each reads one Parquet file and writes vectors as Parquet, float32, with its def
 of its own: `embed`, sentence-transformers' `encode` in one process and with a pool of one process a
 core, and Beam's `MLTransform` with its Hugging Face handler on the in-process runner. What a run of
 64 rows takes (imports, the model) is taken off the rates. Then each is killed when half of its
-processor time is spent, vectors that can be read are counted, and where there are any the same
-command runs again. What `embed` loses is units that are not finished: they have a tenth of their
-default size here.
+processor time is spent, readable vectors are counted, and if there are any, the same command runs
+again. `embed` loses units that are not finished: they have a tenth of their default size here.
 """
 
 import argparse
@@ -36,9 +34,7 @@ LOOK_EVERY = 0.2  # seconds
 
 @dataclass(frozen=True)
 class Took:
-    """One run in a process of its own: processor seconds, seconds, and the most MB that its
-    processes held together.
-    """
+    """The cost of a run in its own process: processor seconds, seconds, peak MB in all."""
 
     cpu: float
     wall: float
@@ -72,7 +68,7 @@ def run(way: str, file: str, output: str, unit_tokens: int) -> None:
 
 
 def with_sentence_transformers(model: str, file: str, output: str, pool: bool) -> None:
-    """All texts by `encode`, then one file."""
+    """Encode all texts by `encode`, then write one file."""
     from sentence_transformers import SentenceTransformer
 
     texts = pq.read_table(file)["text"].to_pylist()
@@ -194,9 +190,7 @@ def all_runs(way: str, files: dict[int, Path], where: Path, unit_tokens: int) ->
 
 
 def main() -> None:
-    """Run each program over few rows and over all, print its figures, and write them where that is
-    asked for.
-    """
+    """Run each program over few rows and over all; print its figures, write them on request."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

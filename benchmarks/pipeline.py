@@ -98,7 +98,7 @@ def best_forward(dtype: str, budget: float = 1.5) -> tuple[float, tuple[int, int
 def measure(
     where: Path, texts: list[str], runs: int
 ) -> tuple[list[tuple[str, str, str]], dict[str, object]]:
-    """All rows of the table."""
+    """Measure all rows of the table."""
     peer = SentenceTransformer(str(resolve_model("minilm").root), device="cpu")
     peer.encode(texts[:WARM_UP])
     dtypes = ["float32"] + (["bfloat16"] if native_dtype("cpu") == "bfloat16" else [])

@@ -1,5 +1,4 @@
-"""What each pooler adds to a whole encode: seconds over those of `mean`, pair by pair in one
-process; peak memory.
+"""The cost of each pooler: seconds of a whole encode over those of `mean`, in pairs; peak memory.
 
     python -m benchmarks.poolers [--sentences FOLDER] [--rows 2000] [--base-rows 300] [--runs 5]
         [--output FILE.json]
@@ -108,7 +107,7 @@ def measure(
 
 
 def bar(spec: str) -> str:
-    """What a pooler's whole encode may take over that of `mean`."""
+    """Return the most time that a pooler's whole encode may take, as a ratio to that of `mean`."""
     return BARS.get(spec.partition(":")[0], "1.02x")
 
 

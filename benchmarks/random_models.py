@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.normalizers import NFKC, BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace, WhitespaceSplit
+from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 from tokenizers.processors import TemplateProcessing
-from tokenizers.trainers import WordPieceTrainer
+from tokenizers.trainers import BpeTrainer, UnigramTrainer, WordPieceTrainer
 from torch import nn
 from transformers import (
     CONFIG_MAPPING,
@@ -154,9 +155,7 @@ def save_model(
 
 @lru_cache(maxsize=1)
 def word_pieces() -> PreTrainedTokenizerBase:
-    """MiniLM's tokenizer; where its package is not installed one of the same kind, made from
-    docstrings.
-    """
+    """Return MiniLM's tokenizer, or one made from docstrings if its package is not installed."""
     try:
         return AutoTokenizer.from_pretrained(resolve_model("minilm").folder)
     except MissingExtraError:
@@ -171,6 +170,40 @@ def trained_pieces(texts: list[str]) -> PreTrainedTokenizerBase:
     pieces.train_from_iterator(
         texts, WordPieceTrainer(vocab_size=VOCABULARY, special_tokens=special)
     )
+    return _wrapped(pieces)
+
+
+def trained_bytes(texts: list[str]) -> PreTrainedTokenizerBase:
+    """A tokenizer of byte-level BPE that texts have, with GPT-2's pattern, as RoBERTa's."""
+    pieces = Tokenizer(BPE())
+    pieces.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    trainer = BpeTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(_SPECIAL.values()),
+        initial_alphabet=ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    pieces.train_from_iterator(texts, trainer)
+    return _wrapped(pieces)
+
+
+def trained_unigram(texts: list[str]) -> PreTrainedTokenizerBase:
+    """A Unigram tokenizer that texts have, split at blanks, as XLM-RoBERTa's and T5's."""
+    pieces = Tokenizer(Unigram())
+    pieces.normalizer = NFKC()
+    pieces.pre_tokenizer = PreTokenizers([WhitespaceSplit(), Metaspace()])
+    trainer = UnigramTrainer(
+        vocab_size=VOCABULARY,
+        special_tokens=list(_SPECIAL.values()),
+        unk_token=_SPECIAL["unk"],
+        show_progress=False,
+    )
+    pieces.train_from_iterator(texts, trainer)
+    return _wrapped(pieces)
+
+
+def _wrapped(pieces: Tokenizer) -> PreTrainedTokenizerBase:
+    """The tokenizer with special tokens around a text, as transformers saves it."""
     ends = [(token, pieces.token_to_id(token)) for token in ("[CLS]", "[SEP]")]
     pieces.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     said: dict[str, Any] = {f"{name}_token": token for name, token in _SPECIAL.items()}

@@ -5,13 +5,13 @@ embedding them.
         [--no-pipeline] [--output FILE]
 
 The files are real Parquet with real footers, of texts that compress to nothing; with --small they
-are text files of one line, which share units. Records of made-up shards stand in for the embedding;
+are text files of one line, which share units. Records of made-up shards replace the embedding;
 each shard is an empty file of the right size. Everything else is what `embed` runs: listing,
 footers, plan, ledger, manifest, the comparison with the last snapshot, a worker's first look into
 that, and the requests of 200 processes for an hour by a clock that is turned by hand. Every step
 runs in a process of its own, so that its peak memory is its own; importing the packages is in it,
 starting the interpreter is not in the seconds. Seconds are of the process's own work on the
-processor; how long it took stands beside.
+processor; wall time is beside.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def plan_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 
 def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
-    """What one process does before files are planned: list them."""
+    """Do the work of one process before files are planned: list them."""
     from transforms.steps.plan.files import file_batches
 
     job = resolved(where, unit_tokens).job
@@ -145,7 +145,7 @@ def list_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 
 def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
-    """What workers do side by side, done by one: find out what has changed, read footers, cut."""
+    """Do the work of all workers in one: compare with the last snapshot, read footers, cut."""
     from transforms.steps.plan.elements import ListedFiles
     from transforms.steps.plan.files import FilePlanner
     from transforms.store.runs.plan import PlannedFile
@@ -162,9 +162,7 @@ def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
 
 
 def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
-    """What the one process does to which all files come: check the whole plan, put it on record,
-    hand it out.
-    """
+    """Do the work of the process that gets all files: check, record and hand out the plan."""
     from transforms.steps.plan.files import record
 
     job, looked = (
@@ -221,7 +219,7 @@ def spans_again(where: Path, job: Any) -> Iterator[Any]:
 
 
 def open_for_search(where: Path, _: int) -> dict[str, float]:
-    """What `search` and `history` read: the manifest without its units."""
+    """Read the manifest without its units, as `search` and `history` do."""
     from transforms.store import open_store
 
     manifest = open_store(f"{where}/store").manifest
@@ -229,16 +227,14 @@ def open_for_search(where: Path, _: int) -> dict[str, float]:
 
 
 def open_all_units(where: Path, _: int) -> dict[str, float]:
-    """What `files` and `verify` read: every unit's record."""
+    """Read every unit's record, as `files` and `verify` do."""
     from transforms.store import open_store
 
     return {"units": len(open_store(f"{where}/store").manifest.shard_paths)}
 
 
 def first_unit(where: Path, _: int) -> dict[str, float]:
-    """What a worker reads of the last snapshot before it embeds its first unit: those of one
-    file.
-    """
+    """Read the units of one file, as a worker does before it embeds its first unit."""
     from transforms.store.manifest import read_manifest
     from transforms.store.runs.reuse import Known
 

@@ -1,5 +1,6 @@
-"""How many pairs of STS12 to STS16 are pairs of the STS benchmark: `python -m
-benchmarks.shared_pairs FOLDER`.
+"""Count the pairs of STS12 to STS16 that are pairs of the STS benchmark.
+
+    python -m benchmarks.shared_pairs FOLDER
 
 FOLDER holds the sets as docs/reproduce.md names them. Two pairs are the same if their texts are, in
 either order.
@@ -17,7 +18,7 @@ PARTS = ("train", "dev", "test")
 
 
 class SharedPairs(NamedTuple):
-    """Of the `pairs` of a set: how many are training, dev and test pairs of the STS benchmark."""
+    """Counts of a set: its pairs, and those that are training, dev and test pairs of STS-B."""
 
     name: str
     pairs: int

@@ -1,5 +1,4 @@
-"""What a query costs that is asked on a command line: processor seconds of whole processes, user
-and system.
+"""The cost of a query on the command line: processor seconds of whole processes, user and system.
 
     python -m benchmarks.start [--sentences FOLDER] [--rows 5000] [--runs 3] [--output FILE.json]
 
@@ -25,7 +24,7 @@ BAR = 1.0  # second beyond the imports
 
 
 def processor_seconds(*command: str) -> float:
-    """The processor seconds of a process and of those that it starts."""
+    """Return the processor seconds of a process and of its children."""
     before = os.times()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = os.times()

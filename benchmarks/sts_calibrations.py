@@ -1,5 +1,4 @@
-"""How calibrations score: each one fitted on STS-B's training sentences, without their labels, for
-each pooler.
+"""Scores of calibrations, each fitted on STS-B's training sentences without labels, by pooler.
 
     python -m benchmarks.sts_calibrations --sts FOLDER [--work FOLDER] [--pooler SPEC ...]
         [--method SPEC ...]

@@ -32,7 +32,7 @@ class Stub:
         )
 
     def words(self, tokenized: Tokenized) -> KnownTokens:
-        """All tokens are known."""
+        """Count all tokens as known."""
         return KnownTokens(tokenized.counts, np.zeros_like(tokenized.counts))
 
     def plan(self, tokenized: Tokenized) -> Tokenized:
@@ -44,7 +44,7 @@ class Stub:
         return tokenized
 
     def finish(self, tokenized: Tokenized) -> Embedded:
-        """What `embed` gives."""
+        """Return the vectors of `embed`."""
         return self.embed(tokenized)
 
     def embed(self, tokenized: Tokenized, progress: Any = None) -> Embedded:

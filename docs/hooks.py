@@ -1,6 +1,4 @@
-"""What mkdocs is told besides `mkdocs.yml`: files outside docs/ that pages link to are part of the
-site.
-"""
+"""Hooks for mkdocs, which add the files outside docs/ that pages link to."""
 
 import posixpath
 import re
@@ -34,7 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """A page whose links go to where files are on the site."""
+    """Point the links of a page at the places of files on the site."""
     source = page.file.src_uri
     folder = posixpath.dirname(in_repository(source))
 

@@ -11,6 +11,7 @@ from typing import Any
 from transforms.base.option import aliases_in, declared_in
 from transforms.steps.options.embed import EmbedOptions
 from transforms.steps.options.joins import NeighboursOptions
+from transforms.steps.options.rows import REFUSED
 
 MODULE = Path(__file__).parents[1] / "transforms/steps/options/keywords.py"
 HEAD = '''"""The options of commands as keywords of Python functions, for type checkers and editors.
@@ -45,9 +46,12 @@ def module() -> str:
     embed = keywords(EmbedOptions, "input", "store", "dry_run")
     neighbours = keywords(NeighboursOptions, "store", "output", "k")
     plan_class = typed_dict("PlanKeywords", "of `embed` and `plan`, without the store", embed)
+    refused = ("store", "partition", *REFUSED)
+    write = keywords(EmbedOptions, *refused)
+    write_class = typed_dict("WriteKeywords", "of `WriteStore`, beside store and fields", write)
     beside = "of `neighbours`, beside those that it needs"
     neighbours_class = typed_dict("NeighboursKeywords", beside, neighbours)
-    return f"{HEAD}{plan_class}{STORE}{neighbours_class}"
+    return f"{HEAD}{plan_class}{STORE}{write_class}{neighbours_class}"
 
 
 def typed_dict(name: str, keywords_of: str, lines: Iterator[str]) -> str:

@@ -16,7 +16,7 @@ from transforms.space import FLOAT32_ONLY
 from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 
 PAGE = Path(__file__).with_name("reference.md")
-# Where a command is explained, and an option where that is another page.
+# The page of each command, and of each option that has another page.
 PAGES = {
     "embed": "embedding.md",
     "plan": "embedding.md#before-the-first-run",
@@ -92,11 +92,11 @@ HEAD = """# Commands
 have no short forms.
 
 Flags that are not listed go to Beam's pipeline options, for example `--runner`, `--project` or
-`--temp_location`; one that Beam does not know either is refused. What only a runner's Java side
-knows goes after `--`. `--unit-tokens` and `--tokens-per-batch` may end in `k`, `M` or `G`.
+`--temp_location`; flags that Beam does not know either are refused. Flags that only a runner's Java
+side knows follow `--`. `--unit-tokens` and `--tokens-per-batch` may end in `k`, `M` or `G`.
 
-An option of `embed` that a store [remembers](embedding.md#the-next-run) has the store's value where
-it is not given. The defaults below are those of a new store.
+An option of `embed` that a store [remembers](embedding.md#the-next-run) keeps the store's value if
+you leave it out. The defaults below are those of a new store.
 
 [Exit statuses](nightly.md#exit-statuses) are the same for all commands.
 
@@ -109,10 +109,10 @@ ALL = """
 ## Every command
 
 `sentence-beam help COMMAND` is the same as `sentence-beam COMMAND --help`. `sentence-beam
---version` says the version, `sentence-beam completion bash|zsh|fish` a script that completes
-commands and options ([install it](options.md#completion)). How a [file of
-options](options.md#a-file-of-options) is written, and [what `--json`
-prints](options.md#output-for-programs).
+--version` prints the version, `sentence-beam completion bash|zsh|fish` a script that completes
+commands and options ([install it](options.md#completion)). [Options](options.md) explains the [file
+of options](options.md#a-file-of-options) and [the output of
+`--json`](options.md#output-for-programs).
 
 | option | meaning | default |
 |---|---|---|
@@ -121,17 +121,17 @@ EVERY = {action.dest for action in every_command()._actions}
 AUTOMATIC = """
 ## What auto comes to
 
-The first line of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for rows of
-any length.
+The first condition of an option that holds decides. `SQ8` is for rows of length 1, `SQbf16` for
+rows of any length.
 
-| option | when | what it is then |
+| option | if | value |
 |---|---|---|
 """
 SPECS = """
 ## SPECs
 
-As `--help` shows them. [What the poolers are](poolers.md#poolers), [what the calibrations
-are](calibration.md#methods), [what documents are cut by](documents.md#which-spec-for-which-use).
+As `--help-all` shows them. See [poolers](poolers.md#poolers),
+[calibrations](calibration.md#methods) and [chunks](documents.md#which-spec-for-which-use).
 
 """
 INDEX_ROWS = (0, FLAT_BELOW, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000)
@@ -162,8 +162,8 @@ def of_every_command() -> Iterator[tuple[str, str, str]]:
         yield f"{action.option_strings[0]} {action.metavar or ''}".strip(), meaning, default
 
 
-NAMED = ("it is named", "what is named")
-GIVEN = ("it is given", "what is given")
+NAMED = ("it is named", "the named one")
+GIVEN = ("it is given", "the given one")
 STORE = ("the store has one", "the store's")
 # The rules of transforms/steps/options/auto.py, in their order: when one holds, and what it gives.
 DECIDED = {
@@ -175,17 +175,23 @@ DECIDED = {
             f" ({', '.join(sorted(FLOAT32_ONLY))})",
             "float32",
         ),
+        ("`--accelerator` is given, with a T4 or a V100", "float16"),
         ("`--accelerator` is given", "bfloat16"),
-        ("other machines do the work", "exit status 2: it has to be named"),
-        ("else", "bfloat16 where this machine's device multiplies it in hardware, else float32"),
+        ("other machines do the work", "exit status 2: name it"),
+        ("else", "bfloat16 if this machine's device multiplies it in hardware, else float32"),
+    ),
+    "--device": (
+        NAMED,
+        ("`--accelerator` is given, and other machines do the work", "cuda"),
+        ("else", "every GPU that the process sees, else the CPU"),
     ),
     "--metric": (
         NAMED,
         ("it is not given, and the store has one", "the store's"),
         (
-            "the model says nothing, or what an index can have (`similarity_fn_name`), or an index"
-            " is built",
-            "the model's; cosine where it says nothing; exit status 2 for one that no index has",
+            "the model names no similarity, or one that an index can have (`similarity_fn_name`),"
+            " or an index is built",
+            "the model's; cosine if it names none; exit status 2 for one that no index has",
         ),
         ("else", "cosine"),
     ),
@@ -229,9 +235,7 @@ def indexed(rows: int) -> str:
 
 
 def section(command: str) -> str:
-    """A command: what it does, where that is explained, and a table for each group of its
-    options.
-    """
+    """Return a command's section: its purpose, its page, and a table for each group of options."""
     parser = parser_of(command)
     text = (
         f"\n## {command}\n\n{parser.description} See [{title(PAGES[command])}]({PAGES[command]}).\n"
@@ -246,7 +250,7 @@ def section(command: str) -> str:
 
 
 def table(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> str:
-    """A table of options; nothing where there are none."""
+    """Return a table of options, or nothing if there are none."""
     rows = list(options(parser, actions))
     return (
         "\n".join(["", "| option | meaning | default |", "|---|---|---|", *rows, ""])
@@ -277,7 +281,7 @@ def options(parser: argparse.ArgumentParser, actions: list[argparse.Action]) -> 
 
 
 def name(action: argparse.Action) -> str:
-    """An option as it is written, with a link where it has a page."""
+    """Return an option as it is written, linked to its page if it has one."""
     values = "|".join(map(str, action.choices)) if action.choices else action.metavar or ""
     written = [" ".join([flag, str(values)]).strip() for flag in action.option_strings or [""]]
     where = next(

@@ -14,11 +14,11 @@ from transforms.base.values import nearest
 if TYPE_CHECKING:
     import argparse
 
-# The commands and what they do, by what people want; this is their order wherever they are listed.
+# The commands by purpose, in the order of every list of them.
 GROUPS = {
     "make a store": {
         "embed": "embed a collection into a store, or bring the store up to date",
-        "plan": "what embed would do: files, rows, tokens, units, bytes, time",
+        "plan": "estimate what embed would do: files, rows, tokens, units, bytes, time",
         "index": "build the FAISS index of a store",
         "fit": "fit a calibration on a store's vectors, or count the tokens of a corpus",
         "recalibrate": "apply a calibration to the vectors of a store",
@@ -27,32 +27,32 @@ GROUPS = {
         "search": "find the rows nearest to a query",
         "serve": "search a store in a browser, or by HTTP as JSON",
         "neighbours": "find the nearest rows of many queries, or of every row of a store",
-        "dedup": "find the rows of a store that say nearly the same",
-        "cluster": "put the rows of a store into groups by what they are about",
+        "dedup": "find near-duplicate rows of a store",
+        "cluster": "group the rows of a store by topic",
         "pairs": "find the most similar pairs of texts in a collection",
         "export": "write a store's encoder as a folder, for sentence-transformers too",
         "push": "bring a table of PostgreSQL, Qdrant or LanceDB up to a store",
-        "files": "print or link a store's current shards",
+        "files": "list or link a store's current shards",
     },
     "choose and train": {
         "evaluate": "score models, poolers and calibrations on tasks with labels",
-        "diagnose": "figures of vectors, tokens and a model, mostly without labels",
+        "diagnose": "compute figures of vectors, tokens and a model, mostly without labels",
         "train": "fine-tune a sentence encoder on pairs or triplets of texts",
-        "distill": "make a table of token embeddings of a model, which embeds without running it",
+        "distill": "turn a model into a lookup table of token vectors, which embeds faster",
     },
     "keep it": {
         "info": "show what a store is: model, rows, columns, bytes, index, last run",
         "history": "list every run of a store and how it ended",
         "diff": "list the rows in which two snapshots differ",
         "report": "write the nights of a store as a page with plots",
-        "verify": "re-hash and re-count everything a store names",
-        "vacuum": "remove old snapshots and what no kept one names",
+        "verify": "check every file of a store: hashes and counts",
+        "vacuum": "remove old snapshots, and files that no kept snapshot needs",
         "rollback": "make an earlier snapshot the current one again",
         "rejects": "list the rows that could not be embedded, with the reasons",
     },
 }
 COMMANDS = {name: what for commands in GROUPS.values() for name, what in commands.items()}
-# What people call a command elsewhere.
+# Names of these commands in other programs.
 MEANT = {
     "encode": "embed", "run": "embed", "query": "search", "find": "search", "ls": "files",
     "list": "files", "check": "verify", "fsck": "verify", "log": "history", "status": "history",
@@ -165,12 +165,12 @@ def complete(arguments: list[str]) -> int:
 
 
 def run() -> int:
-    """The exit status of `main`, for a process that ends with it."""
-    gc.freeze()  # nor does it look through what commands import, see transforms/base/imports.py
+    """Return the exit status of `main`, with which the process ends."""
+    gc.freeze()  # no search for garbage in what commands import, see transforms/base/imports.py
     if sys.argv[1:2] and sys.argv[1] in WITHOUT_PANDAS:
         hide("pandas")
     code = main()
-    # or Python looks through all that was imported for garbage once more, which takes seconds
+    # without it Python searches all imported objects for garbage at the end, which takes seconds
     gc.freeze()
     return code
 

@@ -1,4 +1,4 @@
-"""`sentence-beam cluster`: the rows of a store in groups by what they are about."""
+"""`sentence-beam cluster`: group the rows of a store by topic."""
 
 import argparse
 import sys
@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import overload
 
 from pipelines.common import command, options
-from pipelines.common.library import as_function, options_of, without_none
+from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_file, check_output, write_table
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.tables import Column, table, text_column
+from transforms.base.keywords import options_of
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.search import Selection
@@ -27,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `cluster`."""
     return options.command(
         "cluster",
-        "Put the rows of a store into groups by what they are about.",
+        "Group the rows of a store by topic.",
         "sentence-beam cluster --store store --clusters 8 --output clusters.parquet",
         "sentence-beam cluster --store store --min-score 0.6 --output groups.parquet",
         kind=ClusterOptions,
@@ -72,7 +73,7 @@ def cluster(
     output: StrPath | None = None,
     threshold: float | None = None,
 ) -> Clustered | str:
-    """Return the rows of a store in so many clusters, or in as many as a least score gives.
+    """Return the rows of a store in `clusters` groups, or merged down to `min_score`.
 
     `threshold` is an earlier name of `min_score`. With an `output` the rows are written there, and
     its path is returned. Raises the errors with which `sentence-beam cluster` ends.

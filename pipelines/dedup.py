@@ -1,4 +1,4 @@
-"""`sentence-beam dedup`: the rows of a store that say nearly the same."""
+"""`sentence-beam dedup`: find near-duplicate rows of a store."""
 
 import argparse
 import sys
@@ -9,12 +9,13 @@ from typing import overload
 import pyarrow as pa
 
 from pipelines.common import command, options
-from pipelines.common.library import as_function, options_of, without_none
-from pipelines.common.lines import line
+from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_output, write_tables
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
 from pipelines.common.tables import Column, id_column, one_line, table, text_column
+from transforms.base.keywords import options_of
+from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.search import Selection
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `dedup`."""
     return options.command(
         "dedup",
-        "Find the rows of a store that say nearly the same, and which one of each group to keep.",
+        "Find near-duplicate rows of a store, and which row of each group to keep.",
         "sentence-beam dedup --store store --min-score 0.95 --output duplicates.parquet",
         "sentence-beam dedup --store store --min-score 0.9 --output duplicates.csv --json",
         kind=DedupOptions,
@@ -123,7 +124,7 @@ def _dedup(asked: DedupOptions) -> Said:
 
 
 def shown(rows: pa.Table) -> list[str]:
-    """The largest groups as a table, and an empty line; nothing if no group is."""
+    """Return the largest groups as a table with an empty line after it; nothing without groups."""
     if not len(rows):
         return []
     columns = [

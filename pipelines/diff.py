@@ -30,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
 
 def _diff(asked: DiffOptions) -> Said:
     check_output(asked.output)
-    old, new = (open_store(asked.store, run).manifest for run in (asked.old, asked.new))
+    old = open_store(asked.store, asked.old).manifest
+    new = open_store(asked.store, asked.new).manifest
     counts = Counter[str]()
     shown = list[tuple[str, str]]()
 
@@ -53,15 +54,19 @@ def _diff(asked: DiffOptions) -> Said:
     if asked.output:
         return Said([f"{total} in {asked.output}"], {**values, "output": asked.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
+    lines += _first_rows(shown, counts.total())
+    rows = [{"change": change, "id": row_id} for change, row_id in shown]
+    return Said(lines, {**values, "rows": rows}, asked=True)
+
+
+def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
+    """Return a table of the first of `total` rows, and how many more there are."""
+    lines = []
     if shown:
         lines += table([Column("change"), Column("id", middle)], shown)
-    if counts.total() > SHOWN:
-        lines += [f"and {counts.total() - SHOWN:,} more; --output FILE has all"]
-    return Said(
-        lines,
-        {**values, "rows": [{"change": change, "id": name} for change, name in shown]},
-        asked=True,
-    )
+    if total > SHOWN:
+        lines.append(f"and {total - SHOWN:,} more; --output FILE has all")
+    return lines
 
 
 diff = function("diff", DiffOptions, _diff)

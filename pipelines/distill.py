@@ -6,10 +6,10 @@ from typing import Any
 
 from pipelines.common import command, options
 from pipelines.common.library import function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.training.distill_options import WORDS, DistillOptions, check_installed, output_of
 
 

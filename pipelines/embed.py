@@ -12,7 +12,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import command, engines
 from pipelines.common.beam_flags import hints, options_of_list, parse
 from pipelines.common.embed_options import parser
-from pipelines.common.library import as_function, options_of
+from pipelines.common.library import as_function
 from pipelines.common.progress import watched
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
@@ -21,18 +21,20 @@ from pipelines.common.tables import wrapped
 from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.base.errors import OptionError
-from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
+from transforms.base.keywords import options_of
+from transforms.beam import Embed, Plan
+from transforms.beam.finish import finished
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
-from transforms.steps.options.resolve import Resolved, holding_lease, resolve
+from transforms.steps.options.resolve import Resolved, holding_lease, on_workers, resolve
 from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.result import Result
 from transforms.store.runs.run_ids import new_run
 
-# the batch that a call without append makes, so that the next rows take the place of these
+# the batch of a call without append, so that the next rows replace these
 ROWS = "rows"
 
 
@@ -96,7 +98,7 @@ def embed(
 
 
 def _batch(name: str | None, append: bool) -> str | None:
-    """The name of a batch of rows; None for a batch that is named by what it holds."""
+    """The name of a batch of rows; None for a batch that is named by its content."""
     if name is not None and not append:
         raise OptionError(
             "batch: it names rows that are appended; say append=True too, or leave batch out"
@@ -146,6 +148,7 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
             version = current.version
         if version != resolved.job.run.version:
             resolved = resolve(options, current, run_id, local)
+        resolved = on_workers(resolved, options.accelerator)
         return resolved, run_embed(holding_lease(resolved), options, writer)
 
 
@@ -180,24 +183,15 @@ def build(
     planned = globs | "Plan" >> Plan(job)
     embedded = planned.spans | "Embed" >> Embed(job, embedding)
     known = (embedded.units, planned.carried, embedded.problems, planned.problems)
-    settled = known | "Commit/Settle" >> Settle(job.run)
-    found = [settled]
-    if embedded.ranges:
-        found.append(embedded.ranges)
-    if resolved.index is not None:
-        index = BuildIndex(
-            job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
-        )
-        found.append(settled | "Index" >> index)
-    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
+    return finished(known, embedded.ranges, resolved, indexing, raises)
 
 
 def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
     with with_stdin(asked, engines.in_process(beam_options)) as options:
         if options.dry_run:
-            from pipelines.plan import told
+            from pipelines.plan import run_plan
 
-            return told(options, beam_options)
+            return run_plan(options, beam_options)
         resolved, result = run(options, beam_options)
     root = resolved.job.root
     if result is None:

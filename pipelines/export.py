@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pipelines.common import command, options
 from pipelines.common.library import function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
 from transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors

@@ -9,12 +9,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options, pictures, specs
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.extras import pip_line
+from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.beam.fit import FitCalibration, FitTokenStatistics
 from transforms.steps.fit.fit import parts_of

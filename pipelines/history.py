@@ -57,30 +57,35 @@ def _history(asked: HistoryOptions) -> Said:
     check_output(asked.output)
     root = storage.absolute(asked.store)
     current = read_manifest(root)
-    found = run_summaries(root, known_summaries(root))
-    if not found:
-        open_store(root)  # says that there is no store
+    summaries = run_summaries(root, known_summaries(root))
+    if not summaries:
+        open_store(root)  # raises: there is no store
     kept = dict.fromkeys(snapshots(root), "kept")
     if current:
         kept[current.run] = "current"
-    states = [_state(summary, kept) for summary in found]
-    runs = [columns(summary, state) for summary, state in zip(found, states, strict=True)]
+    states = [_state(summary, kept) for summary in summaries]
+    runs = [columns(summary, state) for summary, state in zip(summaries, states, strict=True)]
     if asked.output:
         write_rows(asked.output, runs)
-        values = {"store": root, "output": asked.output, "runs": len(found)}
-        return Said([f"{counted(len(found), 'run')} in {asked.output}"], values)
-    rows = [cells(summary, state) for summary, state in zip(found, states, strict=True)]
+        values = {"store": root, "output": asked.output, "runs": len(runs)}
+        return Said([f"{counted(len(runs), 'run')} in {asked.output}"], values)
+    return Said(_table(summaries, states), {"store": root, "runs": runs}, asked=True)
+
+
+def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
+    """Return a line for each run; pieces and table versions are columns if a run has any."""
+    rows = [cells(summary, state) for summary, state in zip(summaries, states, strict=True)]
     shown = list(COLUMNS)
-    if any(summary.pieces is not None for summary in found):
+    if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
-        rows = [with_pieces(row, summary) for row, summary in zip(rows, found, strict=True)]
-    if any(summary.tables for summary in found):
+        rows = [with_pieces(row, summary) for row, summary in zip(rows, summaries, strict=True)]
+    if any(summary.tables for summary in summaries):
         shown.insert(-1, Column("table version", spare=8))
         rows = [
             (*row[:-1], versions(summary), row[-1])
-            for row, summary in zip(rows, found, strict=True)
+            for row, summary in zip(rows, summaries, strict=True)
         ]
-    return Said(table(shown, rows), {"store": root, "runs": runs}, asked=True)
+    return table(shown, rows)
 
 
 def _state(summary: RunSummary, kept: dict[str, str]) -> str:

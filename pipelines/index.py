@@ -9,11 +9,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.summary import index_lines
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.space import resolve_model
 from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like

@@ -9,6 +9,7 @@ from pipelines.common import command, options
 from pipelines.common.library import function
 from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
+from transforms.base.lines import line
 from transforms.base.numbers import amount, counted
 from transforms.base.progress import duration
 from transforms.report.snapshot import facts
@@ -18,7 +19,6 @@ from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest
 from transforms.store.runs.result import COMMITTED
 
-KEY = 12  # columns before a value
 DIGITS = 16  # of a space's id
 OF_THE_MODEL = (
     "model",
@@ -64,7 +64,7 @@ def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:
     told += [(name, value) for name, value in facts(manifest) if name in ("input", "index")]
     told.append(("last run", _last_run(info["last_run"])))
     told += [("damaged", fault) for fault in info["faults"]]
-    return [f"{name:{KEY}}{value}" for name, value in told if value]
+    return [line(name, value) for name, value in told if value]
 
 
 def _snapshot(info: dict[str, Any]) -> str:

@@ -15,20 +15,22 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags as flags
 from pipelines.common import command, engines, options
-from pipelines.common.library import as_function, options_of
-from pipelines.common.lines import line
+from pipelines.common.library import as_function
 from pipelines.common.output import TABLES, check_output, write_tables
 from pipelines.common.progress import aside, unheard
 from pipelines.common.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.keywords import options_of
+from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.base.values import StrPath
 from transforms.beam.neighbours import Conclude, Neighbours
 from transforms.corpus import Span
 from transforms.corpus.queries import QueryFiles
 from transforms.corpus.reading import plan_reading
+from transforms.options.common import NEIGHBOURS
 from transforms.search import NO_QUERY_PROMPT, Searcher
 from transforms.steps.joins.neighbours import NeighboursJob, StoredBlock, blocks_of
 from transforms.steps.joins.neighbours_result import (
@@ -39,7 +41,6 @@ from transforms.steps.joins.neighbours_result import (
     schema_of,
     tables_of,
 )
-from transforms.steps.options.common import NEIGHBOURS
 from transforms.steps.options.joins import NeighboursOptions
 from transforms.steps.options.keywords import NeighboursKeywords
 from transforms.store import open_store
@@ -47,7 +48,7 @@ from transforms.store.open import Store
 from transforms.store.records import Problem
 from transforms.store.runs.run_ids import new_run
 
-PARTS = ".parts"  # the folder beside a file in which its job goes on if it was interrupted
+PARTS = ".parts"  # the folder beside a file in which an interrupted job resumes
 SHOWN = 3  # queries, and rows of each, that are printed of a file
 
 
@@ -84,9 +85,7 @@ def neighbours(
 
 
 def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
-    """What a job says of itself when it has ended; of one that nobody waits for, its `output` and
-    `run` alone.
-    """
+    """Run a job and return its counts; only `output` and `run` if nobody waits for the job."""
     if asked.output.endswith(TABLES):
         return run_into_file(asked, beam_options)[0]
     return run_into(asked, storage.absolute(asked.output), beam_options)
@@ -95,9 +94,9 @@ def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, An
 def run_into_file(
     asked: NeighboursOptions, beam_options: PipelineOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same of a job whose rows are put into one file, and the first of these rows.
+    """Run a job whose rows are put into one file; return its counts, and the first of these rows.
 
-    The job works in a folder beside the file, where it goes on if it was interrupted.
+    The job works in a folder beside the file, and resumes there if it was interrupted.
     """
     if not storage.is_local(storage.absolute(asked.output)):
         raise OptionError(
@@ -126,7 +125,7 @@ def run_into_file(
 def run_into(
     asked: NeighboursOptions, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
-    """The same of a job whose files are in a folder."""
+    """Run a job that writes its files into a folder; return its counts."""
     store = open_store(asked.store, asked.snapshot)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = _job(asked, store, output)
@@ -195,7 +194,7 @@ def _of_stored_queries(job: NeighboursJob, store: Store, other: Store) -> Neighb
 
 
 def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, Any]]:
-    """The rows of the other store in blocks, and what says which these are."""
+    """The rows of the other store in blocks, and what identifies them."""
     what = f"--of {other.root} has vectors of another space than {store.root}"
     store.space.check(other.space, what, "embed both alike", ignoring=("prompt", "precision"))
     blocks = blocks_of(other.manifest)
@@ -205,7 +204,7 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
 
 
 def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
-    """The files of queries in spans, and what says which these are."""
+    """The files of queries in spans, and what identifies them."""
     queries = _query_files(asked)
     files = queries.list()
     if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:

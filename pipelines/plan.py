@@ -10,12 +10,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.summary import bad_lines, beside_lines
 from pipelines.common.tables import wrapped
 from transforms import storage
+from transforms.base.lines import line
 from transforms.base.numbers import amount
 from transforms.base.option import narrowed
 from transforms.base.progress import duration
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     return embed_options.parser("plan")
 
 
-def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = True) -> Said:
+def run_plan(options: EmbedOptions, beam_options: PipelineOptions, store: bool = True) -> Said:
     """Return the plan of a run that is not started; nothing is written.
 
     `store` says whether the store is named.
@@ -59,7 +59,7 @@ def told(options: EmbedOptions, beam_options: PipelineOptions, store: bool = Tru
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:
-    """Return the lines about a plan, one fact a line; "about" stands before an estimate."""
+    """Return the lines about a plan, one fact a line; estimates follow "about"."""
     space = found.resolved.space
     return [
         _files_line(found.plan),
@@ -164,7 +164,7 @@ def _index_size_lines(found: Prediction) -> list[str]:
 def _plan(asked: PlanOptions, beam_options: PipelineOptions) -> Said:
     is_named = asked.store != ""
     with with_stdin(with_store(asked), engines.in_process(beam_options)) as options:
-        return told(options, beam_options, store=is_named)
+        return run_plan(options, beam_options, store=is_named)
 
 
 def with_store(asked: PlanOptions) -> EmbedOptions:

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 from pipelines.common import command, options
 from pipelines.common.library import function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
+from transforms.base.lines import line
 from transforms.push import Pushed, PushRequest, open_target, redact
 from transforms.push import push as push_changes
 from transforms.steps.options.store import PushOptions

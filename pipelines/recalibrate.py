@@ -9,15 +9,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.summary import index_lines, moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
+from transforms.base.lines import line
 from transforms.beam import BuildIndex, Commit, Settle
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration
+from transforms.options.common import NO_CALIBRATION
 from transforms.steps.fit.recalibrate import RecalibrateJob, check_fits, recalibrating_run
-from transforms.steps.options.common import NO_CALIBRATION
 from transforms.steps.options.from_snapshot import record_plan, units_of
 from transforms.steps.options.index import RecalibrateOptions
 from transforms.store import open_store

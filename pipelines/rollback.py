@@ -9,10 +9,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
+from transforms.base.lines import line
 from transforms.beam import Commit, Settle
 from transforms.steps.commit.restore import check_shards, restoring_run, snapshot_to_restore
 from transforms.steps.options.from_snapshot import carried_units, record_plan

@@ -35,6 +35,7 @@ from transforms.store.manifest import Manifest
 from transforms.store.shards.vector_files import read_vectors
 
 if TYPE_CHECKING:
+    from transforms.search import Searcher
     from transforms.search.rows import SnapshotRows
 
 
@@ -53,14 +54,10 @@ def parser() -> argparse.ArgumentParser:
 def _search(asked: SearchOptions) -> Said:
     check_output(asked.output)
     store = open_store(asked.store, asked.snapshot)
-    from transforms.search import NO_QUERY_PROMPT, Searcher, unknown_queries
+    from transforms.search import Searcher
 
     searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
     queries, what = _queries(asked, store.space)
-    texts = what.get("texts", [])
-    named = {}
-    if asked.id_column is not None:
-        named = {"query_text": texts}
     results = searcher.search(
         k=asked.k,
         exact=asked.exact,
@@ -70,48 +67,62 @@ def _search(asked: SearchOptions) -> Said:
         rerank=asked.rerank,
         **what,
     )
-    if "texts" in what and searcher.queries.lacks_prompt:
-        aside(f"note: {NO_QUERY_PROMPT}")
-    if unknown := searcher.queries.unknown(texts):
-        aside(f"note: {unknown_queries(unknown)}")
-    wanted = searcher.matches(asked.where)
-    if wanted is not None and not wanted.count:
-        aside(f"note: no row matches --where {asked.where}")
-    if asked.output:
-        write_results(asked.output, {"query": queries, **named}, results)
-        found = sum(map(len, results))
-        values = {"output": asked.output, "rows": found, "queries": len(queries)}
-        return Said(
-            [
-                f"{counted(found, 'row')} for {counted(len(queries), 'query', 'queries')} in"
-                f" {asked.output}"
-            ],
-            values,
-        )
-    text = searcher.rows.text_field
-    if searcher.rows.has_pieces:
-        text = "passage"
-    columns = [
-        searcher.rows.field_of(name) for name in shown_columns(asked, store.manifest, searcher.rows)
-    ]
+    _print_notes(asked.where, searcher, what)
+    about = {"query": queries}
     titles = queries
-    if named:
-        titles = [f"{name}: {query}" for name, query in zip(queries, texts, strict=True)]
-    tables = "\n\n".join(
-        hits(title, rows, text, asked.full, columns)
-        for title, rows in zip(titles, results, strict=True)
-    )
-    each = [
-        {**about, "rows": rows}
-        for about, rows in _with_queries({"query": queries, **named}, results)
-    ]
+    if asked.id_column is not None:
+        about["query_text"] = what.get("texts", [])
+        titles = [f"{name}: {text}" for name, text in zip(*about.values(), strict=True)]
+    if asked.output:
+        return _write_into(asked.output, about, results)
+    tables = _tables(asked, store.manifest, searcher.rows, titles, results)
+    each = [{**values, "rows": rows} for values, rows in _with_queries(about, results)]
     return Said([tables], {"store": store.root, "results": each}, asked=True)
 
 
+def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) -> None:
+    """Print what a reader of the results should know: prompt, unknown words, no matching row."""
+    from transforms.search import NO_QUERY_PROMPT, unknown_queries
+
+    if "texts" in what and searcher.queries.lacks_prompt:
+        aside(f"note: {NO_QUERY_PROMPT}")
+    unknown = searcher.queries.unknown(what.get("texts", []))
+    if unknown:
+        aside(f"note: {unknown_queries(unknown)}")
+    matches = searcher.matches(where)
+    if matches is not None and not matches.count:
+        aside(f"note: no row matches --where {where}")
+
+
+def _write_into(output: str, about: dict[str, list[str]], results: "Results") -> Said:
+    """Write the results into a file; `about` has what is known of each query, by column."""
+    write_results(output, about, results)
+    rows = sum(map(len, results))
+    queries = len(about["query"])
+    summary = f"{counted(rows, 'row')} for {counted(queries, 'query', 'queries')} in {output}"
+    return Said([summary], {"output": output, "rows": rows, "queries": queries})
+
+
+def _tables(
+    asked: SearchOptions,
+    manifest: Manifest,
+    rows: "SnapshotRows",
+    titles: Sequence[str],
+    results: "Results",
+) -> str:
+    """Return a table for each query."""
+    text = rows.text_field
+    if rows.has_pieces:
+        text = "passage"
+    columns = [rows.field_of(name) for name in shown_columns(asked, manifest, rows)]
+    return "\n\n".join(
+        hits(title, found, text, asked.full, columns)
+        for title, found in zip(titles, results, strict=True)
+    )
+
+
 def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
-    """The columns that are shown beside id and text: with --full all kept ones, and those that
-    --where names.
-    """
+    """Return the columns beside id and text: those in --where; with --full all kept ones."""
     if not manifest.shard_paths:
         return []
     kept = list(manifest.options.keep_columns) if asked.full else []
@@ -122,7 +133,7 @@ def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows"
 
 
 def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
-    """What each query is called, and the queries as `Searcher.search` takes them."""
+    """Return the name of each query, and the queries as arguments of `Searcher.search`."""
     if asked.id is not None:
         return list(asked.id), {"ids": list(asked.id)}
     if asked.query_vectors is not None:
@@ -135,8 +146,7 @@ def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, A
 
 
 def _read_queries(asked: SearchOptions, path: str) -> TextQueries:
-    """The queries of `--queries`: of standard input and of names without the ending of a table,
-    lines of text.
+    """Read `--queries`; standard input, and names without a table's ending, are lines of text.
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
@@ -180,45 +190,44 @@ def hits(
     full: bool = False,
     kept: Sequence[str] = (),
 ) -> str:
-    """The hits of a query as text: rank, scores, id, `kept` columns, and of the column `text` where
-    the query is.
+    """Return the hits of a query as text: rank, scores, id, `kept` columns, and the part of the
+    column `text` that matches the query.
     """
-    said = f"query: {one_line(query)}"
-    scores = [name for name in ("score", "rerank") if name == "score" or (rows and name in rows[0])]
-    columns = [
-        Column("rank"),
-        *map(Column, scores),
-        id_column(full),
-        *(_kept_column(name, full) for name in kept),
-    ]
-    cells = [
-        [
-            str(row["rank"]),
-            *(f"{row[name]:.4f}" for name in scores),
-            row["id"],
-            *(one_line(row.get(name)) for name in kept),
-        ]
-        for row in rows
-    ]
-    if any(row.get(text or "") for row in rows):
+    scores = _score_names(rows)
+    columns = [Column("rank"), *map(Column, scores), id_column(full)]
+    columns += [_kept_column(name, full) for name in kept]
+    cells = [_cells(row, scores, kept) for row in rows]
+    if text is not None and any(row.get(text) for row in rows):
         columns.append(text_column("text", full, lambda cell, width: excerpt(cell, width, query)))
-        cells = [
-            [*line, one_line(row.get(text or ""))] for line, row in zip(cells, rows, strict=True)
-        ]
-    width = None if full else terminal_width()
-    return "\n".join(
-        [
-            end(said, width) if width else said,
-            *table(columns, cells),
-            *([] if rows else ["no rows"]),
-        ]
-    )
+        for line, row in zip(cells, rows, strict=True):
+            line.append(one_line(row.get(text)))
+    title = f"query: {one_line(query)}"
+    width = terminal_width()
+    if width and not full:
+        title = end(title, width)
+    lines = [title, *table(columns, cells)]
+    if not rows:
+        lines.append("no rows")
+    return "\n".join(lines)
+
+
+def _score_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    if rows and "rerank" in rows[0]:
+        return ["score", "rerank"]
+    return ["score"]
+
+
+def _cells(row: dict[str, Any], scores: Sequence[str], kept: Sequence[str]) -> list[str]:
+    """Return the cells of a hit, all but its text."""
+    cells = [str(row["rank"])]
+    cells += [f"{row[name]:.4f}" for name in scores]
+    cells.append(row["id"])
+    cells += [one_line(row.get(name)) for name in kept]
+    return cells
 
 
 def _kept_column(name: str, full: bool) -> Column:
-    """A column of kept values: on a terminal at most a fifth of it, unless they are wanted in
-    `full`.
-    """
+    """Return a column of kept values, on a terminal at most a fifth of its width unless `full`."""
     width = terminal_width()
     if full or width is None:
         return Column(name)
@@ -239,7 +248,7 @@ def write_results(path: str, queries: dict[str, list[str]], results: Results) ->
 def _with_queries(
     queries: dict[str, list[str]], results: Results
 ) -> Iterator[tuple[dict[str, str], Any]]:
-    """For each query its columns and its hits."""
+    """Yield the columns and the hits of each query."""
     for values, found in zip(zip(*queries.values(), strict=True), results, strict=True):
         yield dict(zip(queries, values, strict=True)), found
 

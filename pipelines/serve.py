@@ -1,4 +1,4 @@
-"""`sentence-beam serve`: a store as a page to try it, and as answers in JSON."""
+"""`sentence-beam serve`: a search page for a store, and answers in JSON."""
 
 import argparse
 import sys

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, config_file, options
 from pipelines.common.library import function
-from pipelines.common.lines import line
 from pipelines.common.progress import news
 from pipelines.common.said import Said
+from transforms.base.lines import line
 from transforms.base.option import narrowed
 from transforms.base.progress import duration
 from transforms.training import TrainOptions, recipes

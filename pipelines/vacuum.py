@@ -9,10 +9,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engine_jobs, options
 from pipelines.common.library import pipeline_function
-from pipelines.common.lines import line
 from pipelines.common.said import Said
 from pipelines.common.writing import writing
 from transforms.base import values
+from transforms.base.lines import line
 from transforms.base.numbers import amount, counted
 from transforms.steps.options.store import OLDER_THAN, VacuumOptions
 from transforms.store import open_store
@@ -41,16 +41,16 @@ def _vacuum(asked: VacuumOptions, beam_options: PipelineOptions) -> Said:
         older_than = values.duration(OLDER_THAN)
     if asked.dry_run:
         lease.check(root, engine_jobs.state_of)
-        return told(
+        return list_removed(
             root, find_rubbish(root, asked.keep or 1, older_than, time.time()), "would be removed"
         )
     with writing(root, new_run(), beam_options):
         rubbish = find_rubbish(root, asked.keep or 1, older_than, time.time())
         remove(rubbish)
-    return told(root, rubbish, "removed")
+    return list_removed(root, rubbish, "removed")
 
 
-def told(root: str, rubbish: Rubbish, what: str) -> Said:
+def list_removed(root: str, rubbish: Rubbish, what: str) -> Said:
     """Return the message that lists what is removed."""
     sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
     names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
@@ -60,7 +60,7 @@ def told(root: str, rubbish: Rubbish, what: str) -> Said:
 
 
 def lines(rubbish: Rubbish, what: str) -> list[str]:
-    """The lines about what goes: snapshots by name, files by kind, and the sum."""
+    """The lines about what is removed: snapshots by name, files by kind, and the sum."""
     removed = f"{len(rubbish.snapshots):,} {what}{_named(rubbish.snapshots)}"
     found = [line("snapshots", f"{removed}, {len(rubbish.kept):,} kept")]
     found += [

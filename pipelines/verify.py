@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
-    """Our options, and Beam's if a runner is named: without one nothing of Beam is loaded."""
+    """Parse our options, and Beam's if a runner is named; only then Beam is loaded."""
     if not any(word.split("=")[0] == "--runner" for word in argv):
         return (*command.own_flags(parser, argv), None)
     from pipelines.common import beam_flags
@@ -99,7 +99,7 @@ def _sound(manifest: Manifest, extent: Extent) -> Said:
 
 
 def _called(asked: VerifyOptions) -> Said:
-    """Verify as a function of Python: without flags for Beam nothing of it is loaded."""
+    """Verify from Python; Beam is loaded only if flags for it are given."""
     if not asked.beam_flags:
         return _verify(asked, None)
     from pipelines.common.beam_flags import options_of_list

@@ -19,14 +19,14 @@ from apache_beam.runners.job.utils import struct_to_dict
 from apache_beam.runners.worker import sdk_worker_main
 
 SECONDS = 60.0  # for an answer on the same machine
-# Of a worker that cannot start an engine passes on the exit status alone.
+# An engine passes on only the exit status of a worker that cannot start.
 NO_PACKAGE = 78
 OTHER_BEAM = 79
-BEAM_WANTED = "SENTENCE_BEAM_APACHE_BEAM"  # what the machine has that submitted the job
+BEAM_WANTED = "SENTENCE_BEAM_APACHE_BEAM"  # the version on the submitting machine
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options that engines give."""
+    """Return the parser of the options that engines give."""
     p = argparse.ArgumentParser(
         prog="sentence-beam-worker",
         description=(
@@ -50,11 +50,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def provision(endpoint: str, worker: str) -> provision_api.ProvisionInfo:
-    """The engine's description of the job. Raises grpc.RpcError if nobody answers."""
+    """Return the engine's description of the job. Raises grpc.RpcError if nobody answers."""
     with grpc.insecure_channel(endpoint) as channel:
         service = provision_service.ProvisionServiceStub(channel)
         request = provision_api.GetProvisionInfoRequest()
-        # An engine knows who asks by the call's metadata.
+        # The call's metadata tells the engine which worker calls.
         return service.GetProvisionInfo(
             request, timeout=SECONDS, metadata=[("worker_id", worker)]
         ).info
@@ -76,7 +76,7 @@ def environment(args: argparse.Namespace, info: provision_api.ProvisionInfo) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Be the worker until the engine needs it no longer; returns the exit status.
+    """Run the worker until the engine no longer needs it; return the exit status.
 
     1: the engine does not answer. `NO_PACKAGE`, `OTHER_BEAM`: the worker would find no
     sentence-beam, or has another Beam than the job wants, and its engine would wait long either

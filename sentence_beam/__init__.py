@@ -1,4 +1,4 @@
-"""What people import: `from sentence_beam import Encoder, open_store, ...`.
+"""The public names: `from sentence_beam import Encoder, open_store, ...`.
 
 A name is looked up when it is first used, so that importing this package loads neither torch nor
 Beam.
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Neighbours,
         Plan,
         Settle,
+        WriteStore,
     )
     from transforms.beam.ml import EncoderModelHandler, TextEmbeddings
     from transforms.encoder import Encoder
@@ -105,6 +106,7 @@ else:  # a checker that saw this function would take every name for one of the p
             "Neighbours",
             "Plan",
             "Settle",
+            "WriteStore",
         ),
         "transforms.beam.ml": ("EncoderModelHandler", "TextEmbeddings"),
         "transforms.encoder": ("Encoder",),
@@ -179,6 +181,7 @@ __all__ = [
     "SpaceMismatchError",
     "Store",
     "TextEmbeddings",
+    "WriteStore",
     "__version__",
     "cluster",
     "dedup",

@@ -17,11 +17,11 @@ class HiddenPackageError(ImportError):
 
 
 def check_packages() -> None:
-    """Raise HiddenPackageError where Python finds another `pipelines` or `transforms` than those
+    """Raise HiddenPackageError if Python finds another `pipelines` or `transforms` than those
     beside this package.
 
-    Where nobody catches it, Python prints the one line and no traceback: the mistake is in no line
-    of any program.
+    If nobody catches it, Python prints the one line without a traceback, because no line of any
+    program is wrong.
     """
     for name in PACKAGES:
         found = _place_of(name)
@@ -34,9 +34,7 @@ def check_packages() -> None:
 
 
 def _place_of(name: str) -> Path | None:
-    """The folder of a package, or the file of a module; None where there is none, or Python does
-    not know where.
-    """
+    """Return the folder of a package or the file of a module; None if Python cannot find it."""
     try:
         spec = importlib.util.find_spec(name)
     except ValueError:  # made up by a program, from no file

@@ -22,6 +22,7 @@ from helpers import s3 as s3_server
 from helpers.cached_beam import cached_beam
 from helpers.cases import tried
 from helpers.gcs import BUCKET, SERVER, Gcs, running
+from helpers.plain_runner import plain_runner
 from hypothesis import settings
 
 # how long an example takes says how busy the machine is
@@ -85,6 +86,15 @@ def cached_beam_options() -> Iterator[None]:
     is kept.
     """
     with cached_beam():
+        yield
+
+
+@pytest.fixture(scope="module")
+def plain_beam(cached_beam_options: None) -> Iterator[None]:
+    """For modules of many small pipelines whose subject is not how Beam runs them: a plain runner
+    calls their steps.
+    """
+    with plain_runner():
         yield
 
 

@@ -16,7 +16,7 @@ from helpers.corpora import check_ledger, files_in, rows_of
 
 from transforms.store import open_store
 
-pytestmark = pytest.mark.usefixtures("cached_beam_options")
+pytestmark = pytest.mark.usefixtures("plain_beam")
 FIXTURES = Path(__file__).parent / "fixtures"
 VERSIONS = ["0_1_0"]
 # processors differ in a vector's last bits; the scores of neighbouring ranks are farther apart

@@ -3,19 +3,22 @@
 import ast
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers.corpora import sentences
 
 import pipelines
-from benchmarks import common, gpu_check, gpu_speed, random_models
+from benchmarks import common, gpu_check, gpu_machine, gpu_shapes, gpu_speed, random_models
+from benchmarks.gpu_check import Part
 from benchmarks.gpu_exact import Finding, Scope, tried
+from benchmarks.gpu_machine import Place, measure_peak
 from transforms.base.errors import MissingExtraError
 from transforms.encoder import Encoder
 
@@ -56,10 +59,17 @@ def test_it_runs_through_and_writes_a_table_and_json(
     wanted = [
         "bert, without padding",
         "t5, padded: it takes no positions",
+        "pooler ditto:1-2, bert, without padding",
+        "late pieces, without padding",
+        "bert in float16, without padding",
+        "CNN over the tokens, without padding",
+        "LSTM over the tokens, without padding",
         "pooler ditto:1-2",
         "calibration whitening",
     ]
     wanted += ["bert --deterministic", "out of memory"]
+    wanted += ["small --deterministic, first, middle, last", "small, 2 GPUs over one"]
+    wanted += ["small, parts of a pass, 128 tokens"]
     wanted += [
         "small, 16 tokens",
         "small, real mix, over sentence-transformers",
@@ -91,14 +101,146 @@ def test_what_is_wrong_is_named_and_ends_with_1(
     def broken() -> list[Finding]:
         raise RuntimeError("no kernel image is available")
 
-    parts = [
-        broken,
-        lambda: [Finding("one", "3", "<= 2", False), Finding("two", "1", "<= 2", True)],
-    ]
-    monkeypatch.setattr(gpu_check, "_findings", lambda *_: iter(parts))
+    def two() -> list[Finding]:
+        return [Finding("one", "3", "<= 2", False), Finding("two", "1", "<= 2", True)]
+
+    parts = [Part("broken", 0.5, broken), Part("two", 1.0, two)]
+    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter(parts))
     assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
     assert "3 lines, 2 not as they should be: RuntimeError; one" in capsys.readouterr().out
     assert "| one | 3 | <= 2 | **no** |" in (tmp_path / "found.md").read_text()
+
+
+def test_each_part_has_its_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(gpu_check.time, "monotonic", lambda: now[0])
+
+    def lines(name: str, each: float) -> Callable[[], Iterator[Finding]]:
+        def work() -> Iterator[Finding]:
+            for number in range(9):
+                now[0] += each
+                yield Finding(f"{name} {number}", "1", "")
+
+        return work
+
+    parts = [
+        Part("slow", 0.5, lines("slow", 20)),  # half of sixty seconds
+        Part("quick", 0.5, lines("quick", 1)),
+        Part("last", 1.0, lines("last", 10)),
+        Part("late", 1.0, lines("late", 1)),
+    ]
+    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter(parts))
+    gpu_check.main(["--cpu", "--minutes", "1", "--output", str(tmp_path / "found")], EXTENT)
+    found = json.loads((tmp_path / "found.json").read_text())["findings"]
+    assert [each["what"] for each in found] == [
+        *("slow 0", "slow 1", "what is left of slow"),
+        *(f"quick {number}" for number in range(9)),
+        *("last 0", "last 1", "what is left of last", "what is left of late"),
+    ]
+    assert (found[0]["seconds"], found[3]["seconds"]) == (20, 1)
+
+
+def test_without_time_every_part_is_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_check, "real_texts", lambda _, count: sentences(20))
+    code = gpu_check.main(
+        ["--cpu", "--minutes", "0.0001", "--output", str(tmp_path / "found")], EXTENT
+    )
+    found = json.loads((tmp_path / "found.json").read_text())["findings"]
+    left = {each["what"] for each in found if each["what"].startswith("what is left of")}
+    assert code == 0
+    assert {"what is left of embed", "what is left of several GPUs"} <= left
+
+
+def test_a_gpu_without_bfloat16_gets_float16_and_an_eighth_of_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gpu_machine, "resolve_devices", lambda _: [])
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    capabilities = {"T4": (7, 5), "L4": (8, 9)}
+    found = {}
+    for name, capability in capabilities.items():
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, it=capability: it)
+        found[name] = gpu_machine.gpu_place()
+    assert (found["T4"].dtype, found["T4"].packs) == ("float16", False)
+    assert (found["L4"].dtype, found["L4"].packs, found["L4"].gpus) == ("bfloat16", True, 2)
+    smaller = gpu_check.GPU.smaller().load
+    assert smaller.rows == gpu_check.GPU.load.rows // 8
+    assert smaller.tokens["Qwen3-0.6B"] == gpu_check.GPU.load.tokens["Qwen3-0.6B"] // 8
+
+
+def test_the_machine_is_described_by_torch_and_by_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    properties = SimpleNamespace(name="NVIDIA H200", total_memory=141 << 30, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda _: 5)
+    printed = "0, NVIDIA H200, 580.65.06, 9.0, 1980 MHz, 1980 MHz, 612.30 W, 700.00 W, 61"
+    monkeypatch.setattr(
+        gpu_machine.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=f"{printed}\n")
+    )
+    by_torch, by_driver = gpu_machine.facts_of_gpus()
+    assert (by_torch["name"], by_torch["capability"]) == ("NVIDIA H200", "9.0")
+    assert by_driver["driver_version"] == "580.65.06"
+    assert (by_driver["clocks.sm"], by_driver["power.draw"]) == ("1980 MHz", "612.30 W")
+    monkeypatch.setattr(gpu_machine.subprocess, "run", _not_installed)
+    assert gpu_machine.facts_of_gpus() == [by_torch]
+
+
+def _not_installed(*_: Any, **__: Any) -> None:
+    raise FileNotFoundError("nvidia-smi")
+
+
+def test_the_peak_is_that_of_products_of_known_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = iter([0.1, 0.5, 0.4])  # one product, then five of them twice
+    monkeypatch.setattr(gpu_machine, "seconds", lambda work: work() or next(took))
+    peak = measure_peak("cpu", "float32", side=64, least=0.5)
+    assert peak == pytest.approx(2 * 64**3 * 5 / 0.4 / 1e12)
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_vector_that_depends_on_its_place_in_the_batch_is_found(moves: bool) -> None:
+    def embed(tokenized: Any) -> Any:
+        ids = tokenized.ids.reshape(len(tokenized.counts), -1).astype(np.float32)
+        vectors = ids / 7
+        if moves:
+            vectors[-1] *= 1 + 2e-7
+        return SimpleNamespace(vectors=vectors)
+
+    encoder: Any = SimpleNamespace(tokens_per_batch=64, embed=embed)
+    if moves:
+        assert not gpu_shapes._is_same_anywhere(encoder, 16)
+    else:
+        assert gpu_shapes._is_same_anywhere(encoder, 16)
+
+
+def test_operators_are_timed_apart() -> None:
+    one = torch.randn(64, 64)
+    took = gpu_shapes.time_of_operators(lambda: torch.nn.functional.gelu(one @ one), on_gpu=False)
+    assert took["mm"] > 0
+    assert took["gelu"] > 0
+
+
+def test_the_measured_peak_is_the_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(gpu_check, "facts_of_gpus", list)
+    monkeypatch.setattr(gpu_check, "gpu_place", lambda: Place("cuda:0", "cuda:0", None))
+    monkeypatch.setattr(gpu_check, "measure_peak", lambda *_: 701.4)
+    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter([]))
+    for given, peak, how in (([], 701.4, "measured"), (["--peak-tflops", "790"], 790, "given")):
+        assert gpu_check.main([*given, "--output", str(tmp_path / "found")], EXTENT) == 0
+        found = json.loads((tmp_path / "found.json").read_text())
+        assert found["machine"]["peak_tflops"] == peak
+        assert found["findings"][0]["measured"] == f"{peak:.0f} TFLOP/s"
+        assert found["findings"][0]["bar"] == how
+        assert f"{peak:.0f} TFLOP/s" in capsys.readouterr().out
 
 
 def test_without_a_gpu_it_says_so(
@@ -174,7 +316,7 @@ def test_a_line_that_fails_costs_itself_alone(
         written.append(json.loads((tmp_path / "found.json").read_text()))
         yield Finding("embed, end to end", "0.85", ">= 0.8", True, 0.85)
 
-    monkeypatch.setattr(gpu_check, "_findings", lambda *_: iter([then]))
+    monkeypatch.setattr(gpu_check, "_parts", lambda *_: iter([Part("then", 1.0, then)]))
     assert gpu_check.main(["--cpu", "--output", str(tmp_path / "found")], EXTENT) == 1
     assert [each["what"] for each in written[0]["findings"]] == ["MiniLM, 128 tokens"]
     assert "no kernel image" in written[0]["findings"][0]["measured"]
@@ -215,7 +357,7 @@ def test_vectors_and_speed_need_no_more_than_the_encoder_does(
     monkeypatch.delattr(pipelines, "embed", raising=False)  # where another test has imported it
     for gone in ("benchmarks.index", "pipelines.embed", "transforms.beam"):
         monkeypatch.setitem(sys.modules, gone, None)
-    place = gpu_speed.Place("cpu", "cpu", None)
+    place = Place("cpu", "cpu", None)
     ended = tried("one", lambda: gpu_speed.end_to_end(EXTENT.load, ["a"], place, tmp_path))
     indexed = tried("two", lambda: gpu_speed.index(EXTENT.load, place, tmp_path))
     assert (ended.measured, ended.holds, indexed.measured, indexed.holds) == (
@@ -269,7 +411,7 @@ def test_units_are_finished_beside_the_computation_and_a_profiler_that_sees_noth
 
     monkeypatch.setattr(torch.profiler, "profile", _refused)
     encoder: Any = SimpleNamespace(plan=step("plan"), start=step("start"), finish=step("finish"))
-    place = gpu_speed.Place("cuda:0", "cuda:0", 790.0)
+    place = Place("cuda:0", "cuda:0", 790.0)
     finding = gpu_speed._rate("MiniLM, 128 tokens", encoder, tokenized, 1e9, place, 0.35)
     assert sorted(size for name, size in seen if name == "finish")[-1] <= 3
     assert {

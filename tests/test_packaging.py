@@ -226,7 +226,7 @@ def test_an_import_a_spec_and_a_space_load_neither_torch_nor_faiss() -> None:
         "for module in pkgutil.iter_modules(pipelines.__path__):\n"
         "    importlib.import_module(f'pipelines.{module.name}')\n"
         "from transforms.space import parse_pooler, resolve_model, resolve_space\n"
-        "resolve_space(resolve_model('minilm'), pooler=str(parse_pooler('mean+max:count=no-special')))\n"
+        "resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max:count=no-special'))\n"
         "print(sorted({'torch', 'faiss', 'transformers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

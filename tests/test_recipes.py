@@ -1,10 +1,12 @@
 """Recipes that need a database or another tool, as their page has them."""
 
+import datetime
 import importlib
 import inspect
 import pkgutil
 import textwrap
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.utils.timestamp import Timestamp
 from helpers.lakes import iceberg_catalog
 from helpers.nights import vector_of
 from helpers.pages import ROOT, Page
 from helpers.pushes import Kept, files_of
 
 from pipelines.cli import main
-from sentence_beam import EmbedRows
+from sentence_beam import EmbedRows, WriteStore, open_store
 
 
 @pytest.mark.slow
@@ -126,6 +129,16 @@ def test_a_store_in_other_tools(
         np.testing.assert_array_equal(np.array(vector, np.float32), vector_of(f"text {name[1:]}"))
 
 
+class PricedDoc(NamedTuple):
+    """A row of PostgreSQL with columns of more types, as JDBC gives it."""
+
+    id: int
+    text: str | None
+    lang: str
+    price: Decimal
+    changed: Timestamp
+
+
 class Doc(NamedTuple):
     """A row as JDBC gives it."""
 
@@ -133,11 +146,11 @@ class Doc(NamedTuple):
     text: str
 
 
-def snippet(heading: str) -> str:
+def snippet(heading: str, page: str = "tables") -> str:
     """The code below a heading that is not in a block, since a part of it is not on this
     machine.
     """
-    section = Page(ROOT / "docs/recipes/tables.md").section(heading)
+    section = Page(ROOT / f"docs/recipes/{page}.md").section(heading)
     return textwrap.dedent(
         "\n".join(line for line in section.splitlines() if line.startswith("    "))
     )
@@ -199,3 +212,30 @@ def test_rows_of_jdbc(monkeypatch: pytest.MonkeyPatch) -> None:
     check_embedded(
         snippet("## From other databases"), "apache_beam.io.jdbc.ReadFromJdbc", rows, monkeypatch
     )
+
+
+def test_rows_of_postgresql_in_a_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    beam.coders.registry.register_coder(PricedDoc, beam.coders.RowCoder)
+    moment = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    rows = [
+        PricedDoc(n, f"a coat of wool {n}", "en", Decimal("9.5"), Timestamp.of(moment))
+        for n in range(4)
+    ]
+    rows.append(PricedDoc(9, None, "en", Decimal("1"), Timestamp.of(moment)))
+    code = snippet("## From PostgreSQL", "write-store")
+    read = "apache_beam.io.jdbc.ReadFromJdbc"
+    real = inspect.signature(pkgutil.resolve_name(read))
+
+    def source(**options: Any) -> beam.PTransform:
+        real.bind(**options)
+        return beam.Create(rows).with_output_types(PricedDoc)
+
+    monkeypatch.setattr(read, source)
+    store = str(tmp_path / "store")
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        beside = {"WriteStore": WriteStore, "pipeline": pipeline, "store": store, "password": ""}
+        exec(compile(code, "write-store.md", "exec"), beside)
+    found = open_store(store).dataset().to_table().to_pylist()
+    wanted = [(str(row.id), row.text, "en", 9.5, moment) for row in rows[:4]]
+    names = ("id", "text", "lang", "price", "changed")
+    assert sorted(tuple(row[name] for name in names) for row in found) == wanted

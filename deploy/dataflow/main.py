@@ -1,4 +1,4 @@
-"""What a Flex Template's launcher runs: `sentence-beam embed` with the template's parameters."""
+"""Entry point of the Flex Template's launcher: `sentence-beam embed` with its parameters."""
 
 import sys
 

@@ -9,7 +9,7 @@ set -euo pipefail
 : "${PROJECT:?the Google Cloud project}" "${REGION:?a Dataflow region}" "${BUCKET:?a bucket for the template and staging}"
 : "${IMAGE:?the worker image, made from deploy/docker/Dockerfile}"
 # the GPU of the embedding step and the machine that it is in; empty: CPU workers alone
-accelerator=${ACCELERATOR-type:nvidia-l4;count:1;machine_type:g2-standard-8;install-nvidia-driver}
+accelerator=${ACCELERATOR-type:nvidia-l4;count:1;machine_type:g2-standard-8;install-nvidia-driver:5xx}
 machine=${MACHINE:-n2-highmem-8} # of all other steps
 workers=${MAX_WORKERS:-10}
 start=${NUM_WORKERS:-1}
@@ -29,7 +29,11 @@ if [ "${BUILD:-0}" = 1 ] || ! gcloud storage ls "$template" >/dev/null 2>&1; the
 fi
 
 # gcloud splits parameters at commas unless told another separator; globs and hints may hold either of its usual ones.
-parameters="^~^sdk_container_image=$IMAGE~dtype=bfloat16~disk_size_gb=$disk"
+case $accelerator in
+*-t4* | *-v100*) dtype=float16 ;; # these have no bfloat16
+*) dtype=bfloat16 ;;
+esac
+parameters="^~^sdk_container_image=$IMAGE~dtype=$dtype~disk_size_gb=$disk"
 [ -z "$accelerator" ] || parameters+="~accelerator=$accelerator"
 while [ $# -gt 0 ]; do
     case $1 in

@@ -181,7 +181,7 @@ def _words(parser: argparse.ArgumentParser, argv: list[str]) -> list[str]:
 
 
 def _most_values(action: argparse.Action | None) -> float:
-    """How many values may follow a flag; of Beam's flags that is not known."""
+    """Return how many values may follow a flag; Beam's flags do not say."""
     if action is None or action.nargs == "+":
         return math.inf
     if action.nargs is None:

@@ -1,7 +1,7 @@
-"""A parser of all of Beam's flags, which tells those that Beam knows from misspelt ones.
+"""A parser of all of Beam's flags, to recognise misspelt ones.
 
-Beam has none that it offers. It is put together here as Beam does for itself, from the private
-names `_BeamArgumentParser` and `_add_argparse_args`; checked with Beam 2.77.0, by
+Beam has no public one. This module builds it as Beam does, from the private names
+`_BeamArgumentParser` and `_add_argparse_args`; checked with Beam 2.77.0, by
 tests/pipelines/test_beam_parser.py.
 """
 

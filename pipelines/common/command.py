@@ -56,14 +56,15 @@ def main(
 ) -> Callable[..., int]:
     """Return the `main` of a command: arguments (None: those of the process) -> exit status.
 
-    `parse` gives the arguments, which become options of the class `kind`, and what else the job
-    takes.
+    `parse` returns the arguments, which become options of the class `kind`, and further arguments
+    of the job.
 
-    What the job says is printed as the options of every command have it. An error is one line on
+    The options of every command decide how the job's output is printed. An error is one line on
     stderr; with the environment variable SENTENCE_BEAM_DEBUG its traceback is printed too.
     """
 
     def run(argv: Sequence[str] | None = None) -> int:
+        """Run the command and return its exit status."""
         options = parser()
         quiet_logs()
         any_text_printable()
@@ -93,7 +94,7 @@ def main(
 
 
 def show(said: Said, name: str, front: argparse.Namespace) -> None:
-    """Print what a command says. Raises SentenceBeamError if its output cannot be written."""
+    """Print the output of a command. Raises SentenceBeamError if its output cannot be written."""
     try:
         said.show(name, front.quiet, front.json)
         sys.stdout.flush()
@@ -155,9 +156,7 @@ def _text(error: BaseException) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return the line for an error: our message; of others the type and the first line, and that
-    a rerun continues.
-    """
+    """Return the line for an error: our message, or the type and first line of another's."""
     text = _text(error)
     if isinstance(error, SentenceBeamError):
         return printable(text)

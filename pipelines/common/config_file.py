@@ -1,7 +1,7 @@
-"""The options of a command from a TOML file, as the arguments that they stand for.
+"""The options of a command from a TOML file, as command-line arguments.
 
-Keys are the names of flags. Those at the top and in the command's own table count, other commands'
-tables do not.
+Keys are the names of flags. Keys at the top and in the command's own table count; the tables of
+other commands are ignored.
 """
 
 import argparse

@@ -9,7 +9,7 @@ KINDS = {"embed": EmbedOptions, "plan": PlanOptions}
 WHAT = {
     "embed": "Embed a collection of sentences into a store, or bring the store up to date.",
     "plan": (
-        "Say what embed would do with the same options, and how long it should take; nothing is"
+        "Estimate what embed would do with the same options, and how long it takes; nothing is"
         " written."
     ),
 }

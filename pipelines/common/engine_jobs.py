@@ -1,4 +1,4 @@
-"""Jobs on engines: the name by which one is found again, and what its engine says of it."""
+"""Jobs on engines: their names, and their states according to the engines."""
 
 import json
 import urllib.request
@@ -58,7 +58,7 @@ def state_of(lease: Lease) -> JobState:
             jobs = _on_dataflow(lease)
         since = timestamp(start_of(lease.run)) - LAUNCH_SECONDS
         ended = [over for name, start, over in jobs if name == lease.job and start >= since]
-    except Exception:  # an engine that is gone says no more than one that does not answer
+    except Exception:  # a missing engine looks like one that does not answer
         return JobState.UNKNOWN
     if not ended:
         return JobState.UNLISTED

@@ -28,17 +28,15 @@ from pipelines.common.options import RUNNER
 from pipelines.worker import BEAM_WANTED, NO_PACKAGE, OTHER_BEAM
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.beam.runners import works_in_process
 
-HERE = ("fnapirunner", "directrunner", "inprocessrunner", "prismrunner")
-FLINK_HERE = ("[local]", "[auto]")
 WORKER = "sentence-beam-worker"
-# So long a worker is kept without a stage: longer than one waits for the next, shorter than an
-# engine pauses before it tries again, since until then it asks a worker that died.
+# How long an idle worker is kept: longer than the gap between two stages, but shorter than an
+# engine's pause before a retry, because until then the engine calls a worker that died.
 CACHE_MILLIS = 5000
 ANSWER_SECONDS = 15
 ONE_PROCESS = "no_use_multiple_sdk_containers"
-# an element overlaps reading, encoding and writing by itself; a second one fills its beginning and
-# end
+# one element overlaps reading, encoding and writing; a second one fills its beginning and end
 GPU_THREADS = 2
 
 REFUSED = "Pipeline has validations errors:"
@@ -124,13 +122,7 @@ MEANINGS = (
 
 def in_process(options: PipelineOptions) -> bool:
     """Whether the pipeline runs inside the submitting process (or in workers that die with it)."""
-    runner = runner_of(options)
-    portable = options.view_as(PortableOptions)
-    if runner == "flinkrunner" and not portable.environment_type:
-        return options.view_as(FlinkRunnerOptions).flink_master in FLINK_HERE
-    if runner in HERE[:3]:
-        return True
-    return (portable.environment_type or ("LOOPBACK" if runner in HERE else "")) == "LOOPBACK"
+    return works_in_process(runner_of(options), options)
 
 
 def waits(options: PipelineOptions) -> bool:

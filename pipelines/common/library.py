@@ -2,17 +2,15 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pipelines.common.progress import unheard
 from pipelines.common.said import Said
-from transforms.base.errors import OptionError
+from transforms.base.keywords import options_of
 from transforms.base.logs import keep_root_logger
-from transforms.base.option import aliases_in, is_required
 from transforms.base.python_names import parameters_of, python_names
-from transforms.base.values import nearest
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -77,31 +75,6 @@ def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., An
     return call
 
 
-def options_of(
-    kind: type[Asked], function: str, given: Mapping[str, Any], arguments: Sequence[Any] = ()
-) -> Asked:
-    """Return the options from keywords, or from `arguments` without a keyword.
-
-    Raises TypeError for an unknown or missing keyword, as Python does, OptionError for a wrong
-    value.
-    """
-    required = {item.name: is_required(item) for item in fields(kind)}
-    given = {**_by_name(kind, function, arguments), **_without_aliases(kind, given)}
-    for name in given:
-        if name not in required:
-            near = nearest(name, required)
-            hint = ""
-            if near:
-                hint = f"; did you mean {near}?"
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
-    missing = next(
-        (name for name, needed in required.items() if needed and name not in given), None
-    )
-    if missing is not None:
-        raise TypeError(f"{function}() missing 1 required keyword-only argument: {missing!r}")
-    return kind(**given)
-
-
 def object_or_keywords(
     kind: type[Asked], function: str, given: "DataclassInstance | None", keywords: Mapping[str, Any]
 ) -> Asked:
@@ -129,30 +102,3 @@ def signature_of(kind: type["DataclassInstance"], given: str) -> inspect.Signatu
 def without_none(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keywords that have a value."""
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _by_name(
-    kind: type["DataclassInstance"], function: str, arguments: Sequence[Any]
-) -> dict[str, Any]:
-    """Return the arguments without a keyword by the names of their fields."""
-    names = [item.name for item in fields(kind) if not item.kw_only]
-    if len(arguments) > len(names):
-        raise TypeError(
-            f"{function}() takes {len(names)} positional arguments but {len(arguments)} were given"
-        )
-    return dict(zip(names, arguments, strict=False))
-
-
-def _without_aliases(kind: type["DataclassInstance"], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keywords by the names of fields.
-
-    Raises OptionError if one option is given by two of its names with different values.
-    """
-    names = aliases_in(kind)
-    by_field: dict[str, Any] = {}
-    for name, value in given.items():
-        field = names.get(name, name)
-        if by_field.get(field, value) != value:
-            raise OptionError(f"{name} is another name of {field}, with another value; give one")
-        by_field[field] = value
-    return by_field

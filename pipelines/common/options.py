@@ -77,7 +77,7 @@ class _HelpAll(argparse._HelpAction):
 
 
 class _Help(argparse.HelpFormatter):
-    """Help texts whose examples, and words of SPECs, stand a line each."""
+    """A formatter that keeps the lines of examples and of the words of SPECs."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if EXAMPLES in text:
@@ -99,7 +99,7 @@ def every_command() -> argparse.ArgumentParser:
         metavar="FILE",
         help="TOML file of options; flags win (default: none)",
     )
-    quiet = "no progress and no summary; mistakes are told all the same (default: no)"
+    quiet = "no progress, no summary; errors are still printed (default: no)"
     p.add_argument("--quiet", action="store_true", help=quiet)
     p.add_argument(
         "--json", action="store_true", help="the summary as one JSON object (default: no)"
@@ -201,7 +201,7 @@ def _action_of(item: "Field[Any]", declared: Declared) -> dict[str, Any]:
 
 
 def _checked(kind: values.Kind) -> values.Kind:
-    """Return the kind as a type of argparse that checks a text and leaves it as it is."""
+    """Return the kind as a type of argparse, which checks a text and returns it unchanged."""
     check = value(kind)
 
     def checked(text: str) -> str:

@@ -90,7 +90,7 @@ def _write_dicts(path: str, names: list[str], rows: Iterable[dict[str, Any]]) ->
 
 
 def _write_csv(file: TextIO, names: list[str], rows: Iterable[dict[str, Any]]) -> None:
-    """Write CSV; values that it has no words for are JSON."""
+    """Write CSV; values that CSV cannot represent are JSON."""
     writer = csv.DictWriter(file, names, lineterminator="\n")
     writer.writeheader()
     for row in rows:

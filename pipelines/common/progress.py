@@ -1,4 +1,4 @@
-"""How far a run is: a bar or a clock if a line can move, and else a line a minute."""
+"""Progress of a run: a bar or a clock on a terminal, else a line a minute."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def watched(out: TextIO | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unwatched() -> Iterator[None]:
-    """Nothing of how far it is is shown inside: for what goes on until somebody ends it."""
+    """Show no progress inside: for commands that run until somebody ends them."""
     global _silent
     _silent = True
     try:
@@ -53,7 +53,7 @@ def unwatched() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
-    """Print none of the lines that the body has for a person."""
+    """Suppress the lines that the body prints for a person."""
     token = _unheard.set(True)
     try:
         yield
@@ -139,7 +139,7 @@ def bar(state: Progress, seconds: float, width: int, blocks: bool = True) -> str
 
 
 def line(state: Progress, seconds: float) -> str:
-    """The line after so many seconds of encoding, or of the stage under way.
+    """Return the line after some seconds of encoding, or of the current stage.
 
     >>> line(Progress(rows=1200, tokens=30000, expected=90000), 10.0)
     '1,200 rows, 3,000 tokens/s, about 20s left'
@@ -184,7 +184,7 @@ def _erased(out: TextIO) -> str:
 
 
 def _blocks(out: TextIO) -> bool:
-    """Whether the terminal's encoding has the characters of which a smooth bar is made."""
+    """Whether the terminal's encoding has the characters of a smooth bar."""
     try:
         "█▏".encode(out.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

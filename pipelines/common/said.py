@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Said:
-    """The lines of a command's end, and the same as values for `--json`.
+    """The closing lines of a command, and the same facts as values for `--json`.
 
-    `asked` says that the lines are what the command is run for, so that --quiet does not silence
-    them. `error` ended the command after what is said here was computed.
+    `asked` marks lines that the command exists for, which --quiet does not silence. `error` ended
+    the command after these lines were computed.
     """
 
     lines: Sequence[str]

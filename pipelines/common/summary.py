@@ -4,11 +4,12 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from pipelines.common.lines import line
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.lines import line
 from transforms.base.measures import EMBED_PARTS
 from transforms.base.numbers import counted
+from transforms.base.nvidia import find_driver
 from transforms.base.progress import duration
 from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
@@ -72,6 +73,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     found: list[tuple[str, str | None]] = []
     if n["unknown"]:
         found.append(("unknown", unknown_line(n)))
+    found.append(("device", unseen_note(resolved, result)))
     found.append(("late", late_note(resolved)))
     if result.limit:
         found.append(("stages", stages_line(result)))
@@ -81,7 +83,8 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
         found.append(("changes", changes_line(result.changes, things_of(n))))
     if result.checked and result.checked["shards"]:
         found.append(("checked", checked_line(result.checked)))
-    found += [*_reembedded(resolved), *_rare(result)]
+    deterministic = resolved.job.machine.deterministic
+    found += [*_reembedded(resolved), *_rare(result, deterministic)]
     return [line(label, text) for label, text in found if text is not None]
 
 
@@ -173,7 +176,7 @@ def moved_lines(result: Result) -> list[str]:
         f" calibration was fitted on; a row lies {found['reach']:.2f} from that mean, not 1"
     )
     if found["distance"] > found["far"]:
-        far = f"above {found['far']:g} they do not resemble them: fit it anew, then recalibrate"
+        far = f"above {found['far']:g} they do not resemble them: fit it again, then recalibrate"
         text = f"{text}; {far}"
     return [line("fitted", text)]
 
@@ -185,6 +188,28 @@ def resumed_line(result: Result) -> str:
         f"{done:,} of {result.made:,} units were finished by run"
         f" {', '.join(sorted(result.resumed))}"
     )
+
+
+def unseen_note(resolved: Resolved, result: Result) -> str | None:
+    """Return the line about a GPU of this machine that was not used; None if there is none.
+
+    A torch without CUDA is a choice, and so is a GPU that the environment hides.
+    """
+    job = resolved.job
+    if job.retried or job.machine.device != "auto" or result.devices != ["cpu"]:
+        return None
+    if find_driver() is None:
+        return None
+    import torch
+
+    from transforms.encoder.devices import unseen_gpu
+
+    if torch.version.cuda is None:
+        return None
+    reason = unseen_gpu()
+    if reason is None:
+        return None
+    return f"the CPU did the work: {reason}"
 
 
 def late_note(resolved: Resolved) -> str | None:
@@ -246,7 +271,7 @@ def checked_line(checked: dict[str, int]) -> str:
 
 
 def stages_line(result: Result) -> str:
-    """The seconds of each part of Embed, summed over its units, and the part that limits it."""
+    """The seconds of each part of Embed, summed over its units, its devices, and its limit."""
     embed = (result.measures or {})["embed"]
     times = {
         name.removesuffix("_ms"): embed[name]["sum"] / 1000 for name in EMBED_PARTS if name in embed
@@ -254,6 +279,8 @@ def stages_line(result: Result) -> str:
     told = ", ".join(
         f"{name} {seconds:,.1f}s" for name, seconds in times.items() if seconds >= 0.05
     )
+    if result.devices:
+        told = f"{told} on {', '.join(result.devices)}".strip()
     if told:
         return f"{told}; the limit is {result.limit}"
     return f"the limit is {result.limit}"
@@ -287,10 +314,21 @@ def _reembedded(resolved: Resolved) -> list[tuple[str, str]]:
     space = "in the same space"
     if fields:
         space = f"in another space ({fields})"
-    return [("anew", f"everything was embedded anew, {space}")]
+    return [("anew", f"everything was embedded again, {space}")]
 
 
-def _rare(result: Result) -> list[tuple[str, str]]:
+def _halved(batches: int, deterministic: bool) -> str:
+    """The line about batches that were halved for lack of memory."""
+    halved = f"{batches:,} batches were halved"
+    if deterministic:
+        return (
+            f"{halved}; on a GPU the last bits of their vectors may differ from another run's,"
+            " in spite of --deterministic"
+        )
+    return f"{halved}; a smaller --tokens-per-batch saves the retries"
+
+
+def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     n = result.ledger
     found = []
     if result.duplicate_ids:
@@ -306,8 +344,7 @@ def _rare(result: Result) -> list[tuple[str, str]]:
         fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
         found.append(("fallbacks", fallbacks))
     if n["oom_splits"]:
-        halved = f"{n['oom_splits']:,} batches were halved"
-        found.append(("memory", f"{halved}; a smaller --tokens-per-batch saves the retries"))
+        found.append(("memory", _halved(n["oom_splits"], deterministic)))
     if result.damaged:
         others = ""
         if len(result.damaged) > 1:

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pipelines.common.lines import LABEL
 from transforms.base.errors import JOINERS, printable
+from transforms.base.lines import LABEL
 from transforms.base.words import best_start, is_wide
 
 GAP = "  "
@@ -24,9 +24,9 @@ Cut = Callable[[str, int], str]  # a cell, and how many columns it may have
 class Column:
     """A column of a table.
 
-    `cut` shortens a cell to so many columns of the terminal, `least` at least; None if cells
-    must stand whole. A column is never wider than `most`. Where a table is still too wide, the
-    column with the largest `spare` goes first; those without never do.
+    `cut` shortens a cell to a number of the terminal's columns, at least `least`; if it is None,
+    cells are never cut. No column is wider than `most`. If a table is still too wide, columns are
+    left out, the one with the largest `spare` first; those without `spare` always stay.
     """
 
     head: str
@@ -38,7 +38,7 @@ class Column:
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is; None if it is none."""
+    """Return the width of the terminal on standard output; None if it is no terminal."""
     if sys.stdout.isatty():
         return os.get_terminal_size(sys.stdout.fileno()).columns or UNKNOWN_WIDTH
     return None
@@ -80,30 +80,38 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]
 def _fitted(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int | None
 ) -> tuple[list[int], list[int]]:
-    """The places of the columns that are shown, and how wide each is."""
+    """Choose the columns that are shown; return their places, and how wide each is."""
     shown = list(range(len(columns)))
-    if width is not None:
-        shown = [
-            place
-            for place in shown
-            if columns[place].spare is None or any(row[place] for row in cells)
-        ]
+    if width is None:
+        return shown, _natural_widths(columns, cells, shown, None)
+    shown = [
+        place for place in shown if columns[place].spare is None or any(row[place] for row in cells)
+    ]
     while True:
-        widths = [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
-        if width is None:
-            over = 0
-        else:
-            over = sum(widths) + len(GAP) * (len(widths) - 1) - width
-        for at in sorted(range(len(shown)), key=lambda at: -widths[at]):
-            column = columns[shown[at]]
-            if over > 0 and column.cut:
-                taken = min(over, max(0, widths[at] - column.least))
-                widths[at] -= taken
-                over -= taken
+        widths = _natural_widths(columns, cells, shown, width)
+        over = _narrow(widths, [columns[place] for place in shown], width)
         spare = [place for place in shown if columns[place].spare is not None]
         if over <= 0 or not spare:
             return shown, widths
         shown.remove(max(spare, key=lambda place: columns[place].spare or 0))
+
+
+def _natural_widths(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], shown: list[int], width: int | None
+) -> list[int]:
+    return [_natural(columns[place], [row[place] for row in cells], width) for place in shown]
+
+
+def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> int:
+    """Narrow columns in place, the widest first; return by how much they are still too wide."""
+    over = sum(widths) + len(GAP) * (len(widths) - 1) - width
+    for at in sorted(range(len(widths)), key=lambda at: -widths[at]):
+        column = columns[at]
+        if over > 0 and column.cut:
+            cut = min(over, max(0, widths[at] - column.least))
+            widths[at] -= cut
+            over -= cut
+    return over
 
 
 def _natural(column: Column, cells: Sequence[str], width: int | None) -> int:
@@ -178,14 +186,14 @@ def dots() -> str:
 
 
 def end(text: str, width: int) -> str:
-    """The beginning of a text, cut to so many columns."""
+    """Return the beginning of a text, cut to `width` columns."""
     if columns_of(text) <= width:
         return text
     return _first(text, width - len(dots())) + dots()
 
 
 def middle(text: str, width: int) -> str:
-    """Return both ends of a text, together cut to so many columns, a little more of the last."""
+    """Return both ends of a text, together cut to `width` columns, a little more of the last."""
     if columns_of(text) <= width:
         return text
     room = width - len(dots())
@@ -194,7 +202,7 @@ def middle(text: str, width: int) -> str:
 
 
 def _first(text: str, width: int) -> str:
-    """The characters at the beginning of a text that take so many columns at most."""
+    """Return the beginning of a text that takes at most `width` columns."""
     used = 0
     for place, character in enumerate(text):
         used += _columns_of_one(character)
@@ -204,7 +212,7 @@ def _first(text: str, width: int) -> str:
 
 
 def excerpt(text: str, width: int, query: str = "") -> str:
-    """So many columns of a text: if it has most of a query's words, else its beginning."""
+    """Return `width` columns of a text: the part with most words of a query, else the beginning."""
     whole = columns_of(text)
     if whole <= width:
         return text

@@ -8,10 +8,10 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.common import engine_jobs, engines
-from pipelines.common.lines import line
 from pipelines.common.progress import aside
 from pipelines.common.said import Said
 from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
+from transforms.base.lines import line
 from transforms.base.memory import release_memory
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem

@@ -99,7 +99,7 @@ def test_gcloud_builds_the_template(tmp_path: Path) -> None:
 VALUES = {
     "input": "gs://b/{a,b}/*.parquet", "store": "gs://b/store", "limit": "10", "input-version": "17", "max-tokens": "512", "dim": "64",
     "unit-tokens": "256k", "tokens-per-batch": "16384", "max-rejects": "0.01", "max-deletes": "1", "check-carried": ".5", "require-space": "0" * 64,
-    "price-per-hour": "1.20", "device": "cuda:1", "max-drift": "1e-7", "max-unknown": "0.3", "target-recall": "0.97",
+    "price-per-hour": "1.20", "device": "cuda:own", "max-drift": "1e-7", "max-unknown": "0.3", "target-recall": "0.97",
     "max-bad-files": "2", "max-bytes-per-row": "150", "max-latency-ms": "2.5", "disk_size_gb": "100", "number_of_worker_harness_threads": "2", "sdk_container_image": "a.pkg.dev/p/r/sentence-beam:cuda",
 }  # fmt: skip
 
@@ -162,6 +162,20 @@ def test_the_script_hands_its_options_over_as_parameters(gcloud: Path) -> None:
     assert set(pairs) <= set(PARAMETERS)
     run(gcloud, "--input=gs://b/in", "--store=gs://b/store", ACCELERATOR="")
     assert "accelerator" not in (gcloud / "calls").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "dtype"),
+    [(None, "bfloat16"), ("type:nvidia-tesla-t4;count:1;install-nvidia-driver:5xx", "float16")],
+)
+def test_the_scripts_dtype_is_one_that_the_gpu_multiplies_and_its_driver_has_a_version(
+    gcloud: Path, accelerator: str | None, dtype: str
+) -> None:
+    where = {} if accelerator is None else {"ACCELERATOR": accelerator}
+    run(gcloud, "--input=gs://b/in", "--store=gs://b/store", **where)
+    called = (gcloud / "calls").read_text()
+    assert f"~dtype={dtype}~" in called
+    assert "install-nvidia-driver:5xx" in called
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,50 @@ def test_both_images_are_made_alike() -> None:
         assert '\nENTRYPOINT ["/opt/apache/beam/boot"]\n' in stage
 
 
+def test_the_gpu_image_finds_the_nodes_driver_and_has_one_cuda() -> None:
+    """Container-Optimized OS mounts the driver where no program looks by itself."""
+    stage = STAGES["cuda"]
+    assert "LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64\n" in stage
+    assert "PATH=/usr/local/nvidia/bin:$PATH " in stage
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in stage
+    assert re.search(r"^ARG TORCH_INDEX=https://download\.pytorch\.org/whl/cu12\d$", stage, re.M)
+    assert '--extra-index-url "$TORCH_INDEX" torch ' in stage
+    assert "assert torch.version.cuda" in stage, "a build without CUDA fails"
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line
+    )
+    assert pins["faiss-gpu"] == pins["faiss-cpu"]
+
+
+def test_the_image_that_checks_a_gpu_has_the_benchmarks() -> None:
+    stage = STAGES["gpu-check"]
+    assert "FROM cuda AS gpu-check" in DOCKERFILE.read_text()
+    assert 'ENTRYPOINT ["python", "-m", "benchmarks.gpu_check"]' in stage
+    assert ("COPY", "benchmarks benchmarks") in steps("gpu-check")
+
+
+@pytest.mark.slow
+def test_what_checks_a_gpu_is_all_in_its_image(tmp_path: Path) -> None:
+    for word, rest in steps("base", "gpu-check"):
+        if word == "COPY" and not rest.startswith("--from"):
+            *sources, _ = rest.split()
+            for source in sources:
+                (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                copy(ROOT / source, tmp_path / source)
+    out = tmp_path / "out"
+    out.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu_check", "--help"],
+        capture_output=True,
+        text=True,
+        cwd=out,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(tmp_path)},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "--minutes" in ended.stdout
+
+
 @pytest.mark.slow
 def test_baking_the_default_model() -> None:
     script = ROOT / "deploy" / "docker" / "bake.sh"

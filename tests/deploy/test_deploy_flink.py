@@ -116,13 +116,14 @@ def test_kubernetes_reads_the_pods_of_the_application() -> None:
     """
     validate = pytest.importorskip("kubernetes_validate")
     spec: Any = application()[0]
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "worker"},
-        **spec["taskManager"]["podTemplate"],
-    }
-    validate.validate(pod, validate.latest_version(), strict=True)
+    for who in ("jobManager", "taskManager"):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": who.lower()},
+            **spec[who]["podTemplate"],
+        }
+        validate.validate(pod, validate.latest_version(), strict=True)
     assert all(isinstance(value, str) for value in spec["flinkConfiguration"].values())
     assert spec["flinkVersion"] == f"v{FLINK_MINOR.replace('.', '_')}"
     assert spec["job"]["state"] in ("running", "suspended")
@@ -130,13 +131,34 @@ def test_kubernetes_reads_the_pods_of_the_application() -> None:
 
 
 def test_clusters_start_again_what_was_lost() -> None:
-    spec, _ = application()
-    own = yaml.safe_load((FLINK / "config.yaml").read_text())
-    assert (
-        spec["flinkConfiguration"]["restart-strategy.type"]
-        == own["restart-strategy"]["type"]
-        == "failure-rate"
-    )  # type: ignore[index]
+    spec: Any = application()[0]
+    own = yaml.safe_load((FLINK / "config.yaml").read_text())["restart-strategy"]
+    flat = {
+        name.removeprefix("restart-strategy."): value
+        for name, value in spec["flinkConfiguration"].items()
+        if name.startswith("restart-strategy.")
+    }
+    kind = own["type"]
+    assert kind == "exponential-delay"
+    nested = {f"{kind}.{name}": str(value) for name, value in own[kind].items()}
+    assert flat == {"type": kind, **nested}
+    # a restart must not find the worker that Flink keeps for five seconds
+    assert flat[f"{kind}.initial-backoff"] == "10 s"
+    assert 0 < float(flat[f"{kind}.jitter-factor"]) < 1
+    assert int(flat[f"{kind}.attempts-before-reset-backoff"]) == 10
+
+
+def test_a_lost_jobmanager_of_the_application_finds_its_job() -> None:
+    spec: Any = application()[0]
+    flat = spec["flinkConfiguration"]
+    assert flat["high-availability.type"] == "kubernetes"
+    scheme = flat["high-availability.storageDir"].partition("://")[0]
+    (flink,) = re.findall(r"^ARG FLINK=(\S+)$", IMAGES, re.MULTILINE)
+    for who in ("jobManager", "taskManager"):
+        container = spec[who]["podTemplate"]["spec"]["containers"][0]
+        plugins = {item["name"]: item["value"] for item in container["env"]}
+        assert plugins["ENABLE_BUILT_IN_PLUGINS"] == f"flink-{scheme}-fs-hadoop-{flink}.jar"
+    assert spec["jobManager"]["podTemplate"]["spec"]["nodeSelector"]
 
 
 def test_each_slot_has_network_memory_for_the_results_of_a_step_of_an_index() -> None:

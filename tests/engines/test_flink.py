@@ -1,14 +1,19 @@
 """Commands on a Flink cluster leave the store that they leave in process, to the bit."""
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.corpora import check_ledger, sentences, write_parquet
+from helpers.corpora import check_ledger, manifest_of, sentences, write_parquet
 from helpers.engines import (
     OPTIONS,
+    QUIET,
+    ROOT,
     Flink,
     files_of,
     neighbours_of,
@@ -161,3 +166,45 @@ def test_gates_and_bad_rows_end_in_one_attempt(
         tmp_path / "in" / "a.parquet", sentences(40, 900), id=[f"i{n}" for n in range(40)]
     )
     on_flink.run(*arguments).failed(3, "the model's vectors of", "moved")
+
+
+ROWS = """
+import json, sys
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+from helpers.corpora import sentences
+from sentence_beam import WriteStore
+
+store, model, *flags = sys.argv[1:]
+rows = [{"id": n, "text": text, "lang": "en"} for n, text in enumerate(sentences(300))]
+with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
+    pipeline | beam.Create(rows) | WriteStore(
+        store, model=model, dtype="float32", unit_tokens=60, keep_columns="lang", index="Flat")
+"""
+
+
+@pytest.mark.slow
+def test_rows_of_a_pipeline_in_the_same_store(on_flink: Flink, model: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    there = tmp_path / "there"
+    launcher = Path(sys.executable).with_name("sentence-beam-worker")
+    flags = [
+        *on_flink.flags(launcher),
+        "--flink_submit_uber_jar",
+        "--parallelism=2",
+        "--environment_cache_millis=5000",
+    ]
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    env = {**os.environ, **QUIET, "PYTHONPATH": path}
+    for store, runner in ((here, ["--runner=FnApiRunner"]), (there, flags), (there, flags)):
+        command = [sys.executable, "-c", ROWS, str(store), str(model), *runner]
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr[-3000:]
+        if store == there:
+            assert lease.writer(str(there)) is None
+    night = manifest_of(there)
+    first = json.loads((there / "manifests" / f"{night['previous']}.json").read_text())
+    wanted = manifest_of(here)
+    assert first["shards"] == night["shards"] == wanted["shards"]
+    assert first["index"] == wanted["index"]
+    assert night["work"]["carried"] == 300

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.commands import FORKS, Outcome, Run, in_child
+from helpers.commands import Forked, Outcome, Run, in_child
 from helpers.faulty_disk import ERRORS, WRITING, Act, Disk, die, freeze, refuse
 from helpers.scenes import FILE, KINDS, Content, Scene, maker
 
@@ -285,7 +285,7 @@ def child(tmp_path: Path) -> Iterator[Callable[[Scene, int, Act], Any]]:
 
     def start(scene: Scene, first: int, act: Act) -> Any:
         children.append(
-            FORKS.Process(target=met_in_child, args=(scene, first, act, str(tmp_path / "err")))
+            Forked(target=met_in_child, args=(scene, first, act, str(tmp_path / "err")))
         )
         children[-1].start()
         return children[-1]

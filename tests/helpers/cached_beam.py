@@ -7,6 +7,7 @@ functions 240 times and their source code, and keeps where each type hint was ma
 it does not raise: three quarters of the time of a run of forty rows.
 """
 
+import argparse
 import bz2
 import contextlib
 import functools
@@ -38,6 +39,7 @@ def cached_beam() -> Iterator[None]:
         patch.setattr(core, "get_function_args_defaults", arguments_of)
         patch.setattr(core, "_check_fn_use_yield_and_return", mixes_yield_and_return)
         patch.setattr(IOTypeHints, "from_callable", staticmethod(hints_of))
+        patch.setattr(argparse, "_", str)  # else it looks for translations of each message
         patch.setattr(IOTypeHints, "_make_origin", staticmethod(lambda *_, **__: []))
         patch.setattr(pickler, "roundtrip", _copied(pickler.roundtrip))
         patch.setattr(

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,20 @@ from pipelines.cli import main
 # Children of one process that has done all imports: a run that is to be killed begins at once.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pipelines.embed", "transforms.encoder", "transformers.models.bert"])
+
+
+class Forked(FORKS.Process):
+    """A process that the server forks; if the server has died, a new one forks it."""
+
+    def start(self) -> None:
+        """Start the process. Raises EOFError or OSError if three servers died."""
+        for attempt in range(3):
+            try:
+                return super().start()
+            except (EOFError, OSError):
+                if attempt == 2:
+                    raise
+                time.sleep(0.5)  # until it is known that the server has died
 
 
 @dataclass(frozen=True)
@@ -76,7 +91,20 @@ def child_process(arguments: list[str], err: str | os.PathLike[str] = os.devnull
     """A process, not started yet, that runs a command, on one thread, in this environment, with
     stderr in a file.
     """
-    return FORKS.Process(target=_in_child, args=(arguments, os.fspath(err), dict(os.environ)))
+    return Forked(target=_in_child, args=(arguments, os.fspath(err), dict(os.environ)))
+
+
+def code_process(code: str, err: str | os.PathLike[str]) -> Any:
+    """A process, not started yet, that runs Python code with stderr in a file; it has imported what
+    `embed` imports.
+    """
+    return Forked(target=_code_in_child, args=(code, os.fspath(err)))
+
+
+def _code_in_child(code: str, err: str) -> None:
+    with open(err, "w") as out:
+        os.dup2(out.fileno(), 2)
+    exec(code, {})
 
 
 def _in_child(arguments: list[str], err: str, environment: dict[str, str]) -> None:

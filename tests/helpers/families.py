@@ -110,13 +110,13 @@ def model_class(name: str) -> Any:
     return found[0] if isinstance(found, list | tuple) else found
 
 
-def save_family(name: str, folder: Path) -> None:
+def save_family(name: str, folder: Path, **changes: Any) -> None:
     """A model of the family and its tokenizer, saved by transformers; `NotMadeError` where that
     cannot be.
     """
     tokenizer = word_tokenizer()
     try:
-        make_model(name).save_pretrained(folder)
+        make_model(name, **changes).save_pretrained(folder)
     except NotMadeError:
         raise
     except Exception as error:  # configs raise every kind for sizes that do not fit each other

@@ -21,7 +21,7 @@ from transforms.calibration.methods import fit_affine
 from transforms.calibration.moments import Moments
 from transforms.corpus.chunks.cut import Cutter
 from transforms.encoder import Encoder
-from transforms.space import Recipe, Space
+from transforms.space import Recipe, Space, parse_pooler
 from transforms.space.chunks import ChunksSpec
 
 Options = Mapping[str, str]
@@ -105,14 +105,14 @@ class Models:
         """The recipe that options say, without a calibration."""
         return Recipe(
             model=str(self.paths[options["model"]]),
-            pooler=options["pooler"],
+            pooler=parse_pooler(options["pooler"]),
             prompt=options["prompt"],
             max_tokens=int(options["max-tokens"]),
             dtype=options["dtype"],
             normalize=options["normalize"] == "yes",
             truncate_dim=_truncated(options),
             precision=options["precision"],
-            chunks=options["chunks"],
+            chunks=ChunksSpec.parse(options["chunks"]),
         )
 
     def space(self, options: Options) -> Space:

@@ -113,7 +113,8 @@ NO_ROW: Mapping[str, str] = {
     "--dry-run": "writes nothing",
     "--device": "where the model runs",
     "--tokens-per-batch": "how many rows go through the model together",
-    "--accelerator": "a hint for Beam; the dtype that it means is a row of its own",
+    "--accelerator": "a hint for Beam, and the device of an engine's workers; the dtype that it"
+    " means is a row of its own",
     "--index-accelerator": "a hint for Beam",
     "--min-ram": "a hint for Beam",
     "--worker-model": "where workers have the same model",

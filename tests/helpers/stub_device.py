@@ -3,7 +3,7 @@ waited for is counted.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -207,20 +207,20 @@ class _Stream:
     def synchronize(self) -> None: ...
 
 
-@contextlib.contextmanager
-def stub_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
-    """Inside there are devices `cuda:N`; what is asked of them is counted."""
-    counts, streams = Counts(), {}
+def patch_streams(
+    monkeypatch: pytest.MonkeyPatch, mode: Callable[[], contextlib.AbstractContextManager[Any]]
+) -> None:
+    """Make torch's streams do nothing; threads enter `mode` where they choose a stream."""
+    streams: dict[str, _Stream] = {}
 
     @contextlib.contextmanager
     def stream(_: Any) -> Iterator[None]:
-        with OnStub(counts):  # a thread of its own comes here first
+        with mode():  # a thread of its own comes here first
             yield
 
     def current_stream(device: Any = None) -> _Stream:
         return streams.setdefault(str(device), _Stream(device))
 
-    overwrite = torch.__future__.set_overwrite_module_params_on_conversion
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
     monkeypatch.setattr(torch.cuda, "Stream", _Stream)
     monkeypatch.setattr(torch.cuda, "Event", _Stream)
@@ -229,10 +229,26 @@ def stub_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
     monkeypatch.setattr(torch.cuda, "default_stream", current_stream)
     monkeypatch.setattr(torch.cuda, "device", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self.clone())
+
+
+@contextlib.contextmanager
+def moved_by_replacing() -> Iterator[None]:
+    """Let modules be moved to a device by new parameters in place of the old ones."""
+    overwrite = torch.__future__.set_overwrite_module_params_on_conversion
     overwrite(True)
     try:
-        with OnStub(counts):
-            yield counts
+        yield
     finally:
         overwrite(False)
+
+
+@contextlib.contextmanager
+def stub_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counts]:
+    """Inside there are devices `cuda:N`; what is asked of them is counted."""
+    counts = Counts()
+    patch_streams(monkeypatch, lambda: OnStub(counts))
+    try:
+        with moved_by_replacing(), OnStub(counts):
+            yield counts
+    finally:
         monkeypatch.undo()

@@ -10,8 +10,10 @@ __all__ = ["model", "one_model", "run"]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _cached_beam_options(cached_beam_options: None) -> None:
-    """Many small pipelines."""
+def _plain_beam(plain_beam: None) -> None:
+    """Many small pipelines; modules about Beam's own runner have a fixture of this name that does
+    nothing.
+    """
 
 
 @pytest.fixture(autouse=True)

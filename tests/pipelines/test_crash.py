@@ -22,7 +22,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
-KILLS = 8
+KILLS = 5
 
 
 def command(glob: Path, store: Path, model: Path, partition: str = "file") -> list[str]:
@@ -56,8 +56,8 @@ def killed_at(argv: list[str], store: Path, wanted: int, rng: random.Random) -> 
     """
     process = child_process(argv)
     process.start()
-    while process.is_alive() and stages(store)["embeddings"] < wanted:
-        time.sleep(0.002)
+    while process.is_alive() and len(files_in(store, "embeddings")) < wanted:
+        time.sleep(0.005)
     time.sleep(rng.random() * 0.03)
     process.kill()
     process.join()

@@ -448,13 +448,13 @@ def test_rows_that_a_calibration_was_not_fitted_for_are_named(
     assert (moved["rows"], moved["reach"]) == (60, pytest.approx(1, abs=1e-3))
     assert moved["distance"] < 0.05
     same = write_lines(inputs / "c.txt", sentences(60, 60))
-    assert "fit it anew" not in embed(inputs / "*", "--max-deletes", "1").ok().out
+    assert "fit it again" not in embed(inputs / "*", "--max-deletes", "1").ok().out
     same.unlink()
     write_lines(inputs / "d.txt", [f"{'0 ' * (10 + i)}?" for i in range(60)])
     out = embed(inputs / "*", "--max-deletes", "1", "--max-unknown", "1").ok().out
     (line,) = (line for line in out.splitlines() if line.startswith("fitted"))
     assert "60 rows of this run" in line
-    assert "above 0.3 they do not resemble them: fit it anew" in line
+    assert "above 0.3 they do not resemble them: fit it again" in line
     result = json.loads((store / "runs" / manifest_of(store)["run"] / "result.json").read_text())
     assert result["moved"]["distance"] > result["moved"]["far"] == 0.3
 

@@ -123,7 +123,7 @@ def test_embedding_anew_begins_a_new_canary(
     first, vectors = manifest_of(store)["canary"], vectors_of(store)
     moved(0.5)
     out = embed(glob, "--reembed").ok().out
-    assert "anew        everything was embedded anew, in the same space" in out
+    assert "anew        everything was embedded again, in the same space" in out
     second = check_ledger(store, 20, embedded=20)["canary"]
     assert second != first
     assert vectors_of(store) != vectors
@@ -131,7 +131,7 @@ def test_embedding_anew_begins_a_new_canary(
     embed(glob).ok()
     assert manifest_of(store)["canary"] == second
     out = embed(glob, "--reembed", "--pooler", "max").ok().out
-    assert "anew        everything was embedded anew, in another space (pooler" in out
+    assert "anew        everything was embedded again, in another space (pooler" in out
 
 
 def test_a_run_that_was_not_committed_leaves_its_canary(

@@ -17,6 +17,11 @@ from helpers.corpora import (
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _plain_beam(cached_beam_options: None) -> None:
+    """Beam's own runner: it is part of what is tested."""
+
+
 @pytest.fixture(autouse=True)
 def _kept_models() -> None:
     """Every run loads its model: it is part of what is tested."""

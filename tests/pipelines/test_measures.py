@@ -25,6 +25,11 @@ from transforms.store.runs.run_ids import new_run
 from transforms.store.shards import writing
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _plain_beam(cached_beam_options: None) -> None:
+    """Beam's own runner: the figures that it counts are part of what is tested."""
+
+
 @pytest.fixture(autouse=True)
 def _kept_models() -> None:
     """Every run loads its model: it is part of what is tested."""

@@ -10,6 +10,11 @@ from apache_beam.utils import shared
 import sentence_beam as sb
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _plain_beam(cached_beam_options: None) -> None:
+    """Beam's own runner: it is part of what is tested."""
+
+
 @pytest.fixture(autouse=True)
 def _kept_models() -> None:
     """Every run loads its model: it is part of what is tested."""

@@ -31,7 +31,7 @@ def test_every_command_has_help(run: Run, command: str) -> None:
 def test_help_says_what_its_own_command_does(run: Run) -> None:
     assert "Embed a collection" in run("embed", "--help").ok().out
     out = " ".join(run("plan", "--help").ok().out.split())
-    assert "Say what embed would do" in out
+    assert "Estimate what embed would do" in out
     assert "Embed a collection" not in out
 
 

@@ -1,7 +1,5 @@
 """`sentence_beam.embed` with rows that a program holds, and what the store it gives can do."""
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from helpers.commands import code_process
 from helpers.corpora import sentences, write_lines
 
 import sentence_beam as sb
@@ -182,10 +181,14 @@ def test_other_machines_do_not_get_rows_in_memory(how: dict[str, Any]) -> None:
         sb.embed(TEXTS, beam_flags=flags, **how)
 
 
-def test_logging_is_set_up_by_the_program_after_a_run_too(how: dict[str, Any]) -> None:
+def test_logging_is_set_up_by_the_program_after_a_run_too(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
     code = (
         f"import logging, sentence_beam as sb; sb.embed(['a cat'], **{how}).search('a dog')\n"
         "logging.basicConfig(format='%(message)s', level='INFO'); logging.info('mine')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stderr == "mine\n"
+    process = code_process(code, tmp_path / "err")
+    process.start()
+    process.join()
+    assert (process.exitcode, (tmp_path / "err").read_text()) == (0, "mine\n")

@@ -17,6 +17,11 @@ from transforms.steps.options.resolve import resolve
 from transforms.store.runs.run_ids import new_run
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _plain_beam(cached_beam_options: None) -> None:
+    """Beam's own runner: the figures that it counts are part of what is tested."""
+
+
 class Terminal(io.StringIO):
     """A stream that says it is a terminal."""
 

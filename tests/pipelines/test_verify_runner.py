@@ -16,6 +16,12 @@ from transforms.store.entries import IndexRequest
 from transforms.store.manifest import Manifest
 from transforms.store.verify import Extent, faults
 
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_beam(cached_beam_options: None) -> None:
+    """Beam's own runner: it is part of what is tested."""
+
+
 CORPUS = {f"f{n:02d}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n in range(20)}
 HERE = PipelineOptions(["--runner=FnApiRunner"])
 

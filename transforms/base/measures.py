@@ -127,7 +127,7 @@ def with_waits(items: Iterator[Item]) -> Iterator[tuple[Item, float]]:
 
 @dataclass(frozen=True)
 class Sketch:
-    """One figure over many units: count, sum, the largest, and quantiles that are equally likely.
+    """A figure over many units: count, sum, the largest value, and evenly spaced quantiles.
 
     `values` are in order: all of them up to 512, else evenly spaced ones. Joined sketches stay as
     small.

@@ -19,7 +19,7 @@ Options = TypeVar("Options")
 
 
 class Remembered(enum.Enum):
-    """How a store remembers an option that the next run does not give."""
+    """The rule by which a store remembers an option that the next run does not give."""
 
     CONTENT = "the next run takes it from the store; if it changes, unchanged files are read again"
     RUN = "the next run takes it from the store; carried units are the same whatever it is"

@@ -45,7 +45,7 @@ def clear() -> None:
 
 
 def planned(tokens: int) -> None:
-    """Reset all counts; expect so many tokens."""
+    """Reset all counts; expect some tokens."""
     _begin(Progress(expected=tokens, since=time.monotonic()))
 
 
@@ -93,7 +93,7 @@ def over(items: Collection[Item], what: str, things: str) -> Iterator[Item]:
 
 
 def step(done: int = 1) -> None:
-    """Count so many things of the current stage."""
+    """Count things of the current stage."""
     global _state
     with _lock:
         _state = replace(_state, done=_state.done + done)

@@ -226,11 +226,11 @@ def delimiter(text: str) -> str:
 
 
 def device(text: str) -> str:
-    """Read `auto`, `cpu`, `cuda`, or one GPU: `cuda:1`."""
-    if re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is None:
+    """Read `auto`, `cpu`, `cuda`, or one GPU: `cuda:1`, or `cuda:own`, which a process claims."""
+    if re.fullmatch(r"auto|cpu|cuda(:\d+|:own)?", text) is None:
         raise OptionError(
             f"invalid choice: {text!r} (choose from 'auto', 'cpu', 'cuda',"
-            f" 'cuda:N'){_device_meant(text)}"
+            f" 'cuda:N', 'cuda:own'){_device_meant(text)}"
         )
     return text
 
@@ -244,7 +244,7 @@ def _device_meant(text: str) -> str:
         return "; did you mean cuda?"
     if text.lower() in ("mps", "metal", "xpu", "tpu", "npu"):
         return "; of accelerators those of CUDA alone are used, else cpu"
-    near = nearest(text.lower(), ("auto", "cpu", "cuda"))
+    near = nearest(text.lower(), ("auto", "cpu", "cuda", "cuda:own"))
     return f"; did you mean {near}?" if near else ""
 
 

@@ -1,40 +1,57 @@
-"""Token ids of ASCII texts by their words: a word meets the tokenizer once, and its ids are kept.
+"""Token ids of ASCII texts from a cache of words, so that the tokenizer reads each word once.
 
-BERT's normalizer and pre-tokenizer read one character at a time and split at blanks and around
-punctuation, so that the ids of a text are those of its words, one after the other. Words are
-found in the bytes of all texts at once. A text with other characters, or with the tokenizer's
-special tokens in it, goes the tokenizer's own way.
+A tokenizer cuts a text before it looks for pieces, so that the ids of a text are those of its
+words, one after the other. Words are found in the bytes of all texts at once, by one of three
+rules. A text with other characters, or with the tokenizer's special tokens in it, goes the
+tokenizer's own way.
+
+| tokenizer | words |
+|---|---|
+| BERT's normalizer and pre-tokenizer, WordPiece | runs of letters and digits, single marks |
+| byte-level BPE with the pattern of GPT-2, Llama 3 or Qwen | see `split_parts` |
+| Unigram behind a split at blanks (T5, XLM-RoBERTa) | what is between blanks |
 """
 
+import json
 import re
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.normalizers import BertNormalizer, Lowercase
-from tokenizers.normalizers import Sequence as NormalizerSequence
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
 
 from transforms.base.arrow import mask_array, mask_of, string_array
 
-# Words that are kept, some 100 MB; text of random letters would make them grow for ever.
+# Most words in the cache, about 100 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
-_BLANK, _PUNCTUATION, _LETTER, _OTHER = range(4)
+_MANY_WORDS = 1000  # of texts that are tokenized together
+_BLANK, _LINE_END, _PUNCTUATION, _LETTER, _OTHER = range(5)
+# Normalizers that leave ASCII texts, or their words, as they are (lower-cased).
+_BERT_NORMALIZERS = frozenset(("BertNormalizer", "Lowercase"))
+_NORMALIZERS = frozenset(("NFC", "NFD", "NFKC", "NFKD", "Lowercase"))
+_SPM_NORMALIZERS = _NORMALIZERS | {"Precompiled", "Nmt", "Strip"}
+_ONE_BLANK = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+# The patterns of Llama 3 (with `{1,3}`) and Qwen.
+_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_PATTERNS = (_PATTERN % "{1,3}", _PATTERN % "")
 
 
 def _kinds_of_bytes() -> np.ndarray:
-    """Return the kind of every byte, [256] uint8, as BERT's pre-tokenizer sees it."""
+    """Return the kind of every byte, [256] uint8."""
     kinds = np.full(256, _OTHER, np.uint8)
     kinds[33:127] = _PUNCTUATION
     for letters in (b"0123456789", b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"):
         kinds[list(letters)] = _LETTER
-    kinds[list(b" \t\n\r")] = _BLANK
+    kinds[list(b" \t")] = _BLANK
+    kinds[list(b"\r\n")] = _LINE_END
     return kinds
 
 
@@ -43,8 +60,9 @@ _KINDS = _kinds_of_bytes()
 
 @dataclass(frozen=True)
 class SplitTexts:
-    """The words of `B` texts, one after the other: `words` a string array [W], `offsets` [B + 1]
-    the place of each text's first word.
+    """The words of `B` texts, joined in order.
+
+    `words`: a string array [W]; `offsets`: the index of each text's first word, [B + 1] int64.
     """
 
     words: pa.StringArray
@@ -53,34 +71,77 @@ class SplitTexts:
 
 @dataclass(frozen=True)
 class OwnTokens:
-    """The ids of `B` texts without special tokens and untruncated: `ids` [N] int32, `offsets`
-    [B + 1] int64.
-    """
+    """The token ids of `B` texts, joined in order: `ids` [N] int32, `offsets` [B + 1] int64."""
 
     ids: np.ndarray
     offsets: np.ndarray
 
 
+Splitter = Callable[[pa.StringArray], SplitTexts]
+
+
 def is_split_at_words(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer gives to an ASCII text the ids of its words, one after the other."""
-    steps: list[Any] = [tokenizer.normalizer]
-    if isinstance(tokenizer.normalizer, NormalizerSequence):
-        steps = list(cast("Iterable[Any]", tokenizer.normalizer))
-    return (
-        isinstance(tokenizer.model, WordPiece)
-        and isinstance(tokenizer.pre_tokenizer, BertPreTokenizer)
-        and all(step is None or isinstance(step, BertNormalizer | Lowercase) for step in steps)
-    )
+    return splitter_of(tokenizer) is not None
+
+
+def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
+    """Return the function that finds words of ASCII texts; None if ids are not those of words."""
+    normalizers = _steps(tokenizer.normalizer, "normalizers")
+    splits = _steps(tokenizer.pre_tokenizer, "pretokenizers")
+    kinds = [step["type"] for step in splits]
+    model = tokenizer.model
+    if isinstance(model, WordPiece) and kinds == ["BertPreTokenizer"]:
+        return split_words if _only(normalizers, _BERT_NORMALIZERS) else None
+    if isinstance(model, BPE) and _splits_bytes(splits) and not model.dropout:
+        return split_parts if _only(normalizers, _NORMALIZERS) else None
+    if isinstance(model, Unigram) and kinds == ["WhitespaceSplit", "Metaspace"]:
+        if splits[1]["prepend_scheme"] == "first":  # the first word of a text alone
+            return None
+        others = [step for step in normalizers if step != _ONE_BLANK]
+        return split_at_blanks if _only(others, _SPM_NORMALIZERS) else None
+    return None
+
+
+def _steps(part: Any, name: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer or a pre-tokenizer, as tokenizers writes them."""
+    if part is None:
+        return []
+    state = json.loads(part.__getstate__())
+    if state["type"] != "Sequence":
+        return [state]
+    return list(state[name])
+
+
+def _only(steps: list[dict[str, Any]], kinds: frozenset[str]) -> bool:
+    return all(step["type"] in kinds for step in steps)
+
+
+def _splits_bytes(steps: list[dict[str, Any]]) -> bool:
+    """Whether the steps split a text by the pattern of GPT-2, Llama 3 or Qwen, then write bytes."""
+    if not steps or steps[-1]["type"] != "ByteLevel" or steps[-1]["add_prefix_space"]:
+        return False
+    if len(steps) == 1:
+        return bool(steps[0]["use_regex"])
+    if len(steps) != 2 or steps[-1]["use_regex"] or steps[0]["type"] != "Split":
+        return False
+    pattern = steps[0]["pattern"].get("Regex")
+    is_isolated = steps[0]["behavior"] == "Isolated" and not steps[0]["invert"]
+    return is_isolated and pattern in _PATTERNS
 
 
 class WordPieces:
-    """The ids of words by a tokenizer for which `is_split_at_words` holds. Safe to use from
-    several threads.
+    """A tokenizer with a cache of words, for tokenizers that pass `is_split_at_words`.
+
+    Threads may share it. It adds no special tokens and truncates nothing.
     """
 
     def __init__(self, tokenizer: Tokenizer, most_words: int = MOST_WORDS) -> None:
         self._tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self._tokenizer.no_truncation()
+        split = splitter_of(tokenizer)
+        assert split is not None, "a tokenizer whose ids are not those of words"
+        self._split = split
         self._most_words = most_words
         added = [token.content for token in tokenizer.get_added_tokens_decoder().values()]
         self._added = "|".join(re.escape(content) for content in added if content)
@@ -91,8 +152,10 @@ class WordPieces:
         self._table = np.zeros(0, np.int32)
 
     def has_words_of(self, texts: pa.StringArray) -> np.ndarray:
-        """Whether each text is one of printable ASCII characters, tabs and ends of line, without
-        a special or an added token, [B] bool.
+        """Return which texts can be tokenized by their words, [B] bool.
+
+        These have only printable ASCII characters, tabs and line ends, and no special or added
+        token.
         """
         plain = pc.string_is_ascii(texts)
         if self._added:
@@ -106,10 +169,13 @@ class WordPieces:
 
     def __call__(self, texts: pa.StringArray) -> OwnTokens:
         """The ids of texts for which `has_words_of` holds."""
-        words = split_words(texts)
+        words = self._split(texts)
         encoded = words.words.dictionary_encode()
-        starts, lengths, table = self._look_up(encoded.dictionary.to_pylist())
-        places = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(encoded)]
+        distinct = encoded.dictionary.to_pylist()
+        if self._are_mostly_new(distinct, len(words.words)):
+            return self._by_tokenizer(texts.to_pylist())
+        starts, lengths, table = self._look_up(distinct)
+        places = _places_of(encoded.indices)
         length_of_words = lengths[places]
         ends = np.concatenate([[0], np.cumsum(length_of_words)])
         tokens = np.repeat(starts[places] - ends[:-1], length_of_words)
@@ -117,7 +183,7 @@ class WordPieces:
         return OwnTokens(table[tokens], ends[words.offsets])
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
-        """The number of tokens of each text, whatever its characters, [B] int64."""
+        """Count the tokens of each text, which may have any characters, [B] int64."""
         array = string_array(texts)
         has_words = self.has_words_of(array)
         counts = np.empty(len(texts), np.int64)
@@ -127,8 +193,25 @@ class WordPieces:
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
         return counts
 
+    def _are_mostly_new(self, distinct: Sequence[str], words: int) -> bool:
+        """Return whether most of many words are new: numbers and hashes, which do not come again.
+
+        To learn a word takes up to three times as long as to encode it in its text.
+        """
+        if words < _MANY_WORDS or 2 * len(distinct) < words:
+            return False
+        with self._lock:
+            known = sum(word in self._places for word in distinct)
+        return 2 * (len(distinct) - known) > words
+
+    def _by_tokenizer(self, texts: Sequence[str]) -> OwnTokens:
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        lengths = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        ids = [np.array(encoding.ids, np.int32) for encoding in encodings]
+        return OwnTokens(np.concatenate(ids), np.concatenate([[0], np.cumsum(lengths)]))
+
     def _look_up(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return where the ids of each word begin in a table, how many they are, and the table."""
+        """Return the start and number of each word's ids in the table, [W] each, and the table."""
         with self._lock:
             if len(self._places) + len(words) > self._most_words:
                 self._forget()
@@ -163,19 +246,69 @@ def split_words(texts: pa.StringArray) -> SplitTexts:
     is_letter = kinds == _LETTER
     begins = np.ones(len(data), bool)
     begins[1:] = ~(is_letter[1:] & is_letter[:-1])
-    begins[offsets[:-1][offsets[:-1] < len(data)]] = True
-    is_shown = kinds != _BLANK
+    return _cut_shown(data, offsets, begins, kinds > _LINE_END)
+
+
+def split_at_blanks(texts: pa.StringArray) -> SplitTexts:
+    """Return the words of ASCII texts: all that is between blanks."""
+    data, offsets = _bytes_of(texts)
+    is_shown = _KINDS[data] > _LINE_END
+    begins = np.ones(len(data), bool)
+    begins[1:] = ~is_shown[:-1]
+    return _cut_shown(data, offsets, begins, is_shown)
+
+
+def split_parts(texts: pa.StringArray) -> SplitTexts:
+    """Return parts of ASCII texts that no match of the byte-level patterns reaches across.
+
+    A part begins before a run of blanks, before a line end behind a letter or a digit, and before
+    a mark behind one. In the patterns nothing but a blank stands before a blank, no mark is behind
+    a letter, and only blanks look at what follows. Other borders depend on the pattern: `.` and a
+    line end are one match of Qwen's, `(` and a word too, `'` and an s everywhere.
+    """
+    data, offsets = _bytes_of(texts)
+    kinds = _KINDS[data]
+    before = np.empty_like(kinds)
+    before[:1] = _BLANK
+    before[1:] = kinds[:-1]
+    begins = (kinds == _BLANK) & (before > _LINE_END)
+    begins |= (before == _LETTER) & ((kinds == _LINE_END) | (kinds == _PUNCTUATION))
+    begins[_first_bytes(data, offsets)] = True
+    counts = np.concatenate([[0], np.cumsum(begins)])
+    return SplitTexts(_words_of(data, begins), counts[offsets])
+
+
+def _cut_shown(
+    data: np.ndarray, offsets: np.ndarray, begins: np.ndarray, is_shown: np.ndarray
+) -> SplitTexts:
+    """Cut texts where words begin, and leave out the bytes that are not shown."""
+    begins[_first_bytes(data, offsets)] = True
     begins &= is_shown
-    starts = np.flatnonzero(begins[is_shown]).astype(np.int32)
-    letters = data[is_shown]
+    counts = np.concatenate([[0], np.cumsum(begins)])
+    return SplitTexts(_words_of(data[is_shown], begins[is_shown]), counts[offsets])
+
+
+def _first_bytes(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return the places of the first byte of each text that has one."""
+    return offsets[:-1][offsets[:-1] < len(data)]
+
+
+def _words_of(letters: np.ndarray, begins: np.ndarray) -> pa.StringArray:
+    """Return the words that begin at these letters, each up to the next one."""
+    starts = np.flatnonzero(begins).astype(np.int32)
     ends = np.append(starts, np.int32(len(letters)))
-    words = pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
-    before = np.concatenate([[0], np.cumsum(begins)])
-    return SplitTexts(words, before[offsets])
+    return pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
+
+
+def _places_of(indices: pa.Int32Array) -> np.ndarray:
+    """Return indices without nulls; `to_numpy` would import pandas."""
+    if not len(indices):
+        return np.zeros(0, np.int32)
+    return np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)]
 
 
 def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes of all texts, [N] uint8, and the place of each text's first, [B + 1]."""
+    """Return the bytes of all texts, [N] uint8, and the offset of each text, [B + 1] int64."""
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
     data = np.zeros(0, np.uint8)
@@ -187,8 +320,9 @@ def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class TokenFrame:
-    """Special tokens around each text: the ids before and after it, and the most tokens of its own
-    that it keeps (None for all), its last ones if `keeps_end`.
+    """The ids of special tokens `before` and `after` each text, and how texts are truncated.
+
+    A text keeps at most `room` tokens of its own (None: all), the last ones if `keeps_end`.
     """
 
     before: Sequence[int]
@@ -197,7 +331,7 @@ class TokenFrame:
     keeps_end: bool
 
     def around(self, own: OwnTokens) -> OwnTokens:
-        """The ids of each text, cut to its room, with the special tokens around it."""
+        """Truncate each text to its room and put the special tokens around it."""
         lengths = np.diff(own.offsets)
         kept = lengths
         first = own.offsets[:-1]
@@ -221,7 +355,7 @@ class TokenFrame:
 
 
 def frame_of(tokenizer: Tokenizer) -> TokenFrame:
-    """Return what a tokenizer puts around a text, and how it truncates."""
+    """Return the special tokens that a tokenizer puts around a text, and its truncation."""
     encoding = tokenizer.encode("a")
     is_special = np.array(encoding.special_tokens_mask) == 1
     ids = np.array(encoding.ids)

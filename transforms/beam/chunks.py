@@ -75,6 +75,7 @@ class CutFn(beam.DoFn):
         self._cutter: Cutter = self._shared.acquire(self._load)
 
     def process(self, document: Any) -> Iterator[Any]:
+        """Yield the document's fields with the text and the place of each piece."""
         named = hasattr(document, "_asdict")
         fields = document._asdict() if named else document
         text = fields[self._text]

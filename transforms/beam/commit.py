@@ -38,14 +38,14 @@ class Commit(beam.PTransform):
             | "Together" >> Together()
             | "Finish" >> beam.ParDo(CommitFn(self._run))
         )
-        # A stage of its own: what raises is tried again, and the commit should not be.
+        # A stage of its own: a step that raises is retried, and the commit must not be.
         if self._raises:
             return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(raise_failure)
         return result
 
 
 class CommitFn(beam.DoFn):
-    """All facts about a run -> its Result."""
+    """The facts about a run -> its Result."""
 
     def __init__(self, run: Run):
         self._run = run

@@ -11,9 +11,10 @@ from transforms.base.errors import SentenceBeamError
 from transforms.beam.graph import PROBLEMS
 from transforms.corpus import Span
 from transforms.corpus.blocks import PackedRows
+from transforms.corpus.buckets import Buckets
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
-from transforms.steps.plan.content import Passing, ToCount, ToRead
+from transforms.steps.plan.content import Key, Passing, ToCount, ToRead
 from transforms.steps.plan.elements import PlannedFiles
 from transforms.steps.plan.footers import read_footers
 from transforms.store.records import Problem
@@ -81,13 +82,18 @@ class ReadRowsFn(beam.DoFn):
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, work: ToRead) -> Iterator[Any]:
+        """Yield packed rows by group, and an empty block for each group of the run."""
         key = astuple(work.buckets)
         if work.first:
-            yield from (
-                ((*key, group), PackedRows((), b"")) for group in range(work.buckets.groups)
-            )
+            yield from empty_blocks(work.buckets)
         try:
             blocks = content.read_rows(work, self._job, self._renew)
             yield from (((*key, group), block) for group, block in blocks)
         except SentenceBeamError as error:
             yield TaggedOutput(PROBLEMS, Problem.of(error))
+
+
+def empty_blocks(buckets: Buckets) -> Iterator[tuple[Key, PackedRows]]:
+    """Yield an empty block for each group of buckets: a bucket without rows is a unit too."""
+    key = astuple(buckets)
+    yield from (((*key, group), PackedRows((), b"")) for group in range(buckets.groups))

@@ -68,6 +68,10 @@ class Embed(beam.PTransform):
         read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(
             PROBLEMS, main="blocks"
         )
+        return self._groups(read)
+
+    def _groups(self, read: Any) -> "EmbeddedUnits":
+        """Return the units made of `read.blocks`; `read.problems` are among their problems."""
         buckets = self._step(EmbedBucketsFn).with_outputs(PROBLEMS, PIECES, main="units")
         light = read.blocks | "Group" >> beam.GroupByKey() | "EmbedUnits" >> buckets
         # Only what a bucket has too much of travels again, to be shared among workers.
@@ -79,6 +83,21 @@ class Embed(beam.PTransform):
 
     def _step(self, fn: "type[EmbedFn]") -> Any:
         return beam.ParDo(fn(self._job, self._shared)).with_resource_hints(**self._hints)
+
+
+class EmbedBlocks(Embed):
+    """(group of buckets, PackedRows), as `blocks`, and `problems` -> the same as `Embed`."""
+
+    def expand(self, read: Any) -> Any:
+        made = quantized(self._groups(PackedBlocks(*read)), self._job.run)
+        return typed(made, units=UnitRecord, problems=Problem)
+
+
+class PackedBlocks(NamedTuple):
+    """Rows packed by groups of buckets, and problems."""
+
+    blocks: beam.PCollection
+    problems: beam.PCollection
 
 
 class EmbeddedUnits(NamedTuple):
@@ -107,10 +126,8 @@ class EmbedFn(beam.DoFn):
         """Yield an element's records as its units are written, or the problem that ends the run.
 
         `read_ms` is the time in which their rows were read before.
-
-        `read_ms` is the time in which their rows were read before.
         """
-        # the run is lost already; a rerun goes on from what is finished
+        # the run is lost already; a rerun keeps the finished units
         if self._problem is not None:
             # again: the outputs of a retried bundle are lost
             yield TaggedOutput(PROBLEMS, self._problem)

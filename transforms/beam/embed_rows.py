@@ -8,6 +8,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import TaggedOutput
+from apache_beam.transforms.resources import AcceleratorHint
 from apache_beam.typehints import typehints
 from apache_beam.utils.shared import Shared
 
@@ -15,6 +16,7 @@ from transforms.base.errors import OptionError
 from transforms.base.values import StrPath
 from transforms.beam.chunks import PIECE_TYPES, fields_of, row_type
 from transforms.beam.metrics import StageMetrics
+from transforms.beam.runners import works_in_process
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.steps.embed.row_shapes import REASON
@@ -59,8 +61,9 @@ class EmbedRows(beam.PTransform):
 
     `model`, `pooler` and the keywords after them mean the same as the flags of `embed`. Rows are
     held until they have the tokens of a unit or their bundle ends. If another machine does the
-    work, its files must make the same `space`, or it fails. Raises OptionError, when the graph is
-    made, for options or a model that do not work.
+    work, its files must make the same `space`, or it fails; an engine needs a `dtype`, because its
+    workers may have other processors. Raises OptionError, when the graph is made, for options or a
+    model that do not work.
     """
 
     def __init__(
@@ -110,7 +113,8 @@ class EmbedRows(beam.PTransform):
 
     def expand(self, rows: beam.PCollection) -> Any:
         embedded, rejected = types_of(rows.element_type, self._job)
-        made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(self._job, Shared())).with_outputs(
+        job = self._job.on_workers(not _works_in_process(rows.pipeline), self._has_accelerator())
+        made = rows | "Embed" >> beam.ParDo(EmbedRowsFn(job, Shared())).with_outputs(
             REJECTED, main="rows"
         )
         # Beam 2.77 loses what a bundle's end gives to a step that takes batches, as WriteToParquet
@@ -120,6 +124,13 @@ class EmbedRows(beam.PTransform):
             rejected=made[REJECTED]
             | "Rejected" >> beam.Map(lambda row: row).with_output_types(rejected),
         )
+
+    def _has_accelerator(self) -> bool:
+        return AcceleratorHint.urn in self.get_resource_hints()
+
+
+def _works_in_process(pipeline: beam.Pipeline) -> bool:
+    return works_in_process(type(pipeline.runner).__name__.lower(), pipeline.options)
 
 
 class EmbedRowsFn(beam.DoFn):

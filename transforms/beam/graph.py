@@ -32,6 +32,7 @@ from transforms.store.runs.commit import Run
 from transforms.store.runs.lease import kept_alive
 from transforms.store.runs.record_bytes import pack, unpack
 
+# Names of Beam's own runners, and of their classes, in lower case; the last uses another program.
 PROBLEMS = "problems"
 CARRIED = "carried"
 

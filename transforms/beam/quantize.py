@@ -79,6 +79,7 @@ class QuantizeFn(beam.DoFn):
     def process(
         self, unit: UnitRecord, measured: Measured, problems: Iterable[Problem]
     ) -> Iterator[Any]:
+        """Yield the unit with its stored vectors; nothing if the job has a problem."""
         if measured.problem is not None or any(True for _ in problems):
             return
         try:

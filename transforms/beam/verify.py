@@ -10,7 +10,7 @@ from transforms.store.verify import Check, Finding
 
 
 class Verify(beam.PTransform):
-    """One element -> None, once the file of the job is written.
+    """An element -> None, once the file of the job is written.
 
     The parts of the check are shared among the workers.
     """

@@ -5,6 +5,7 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ class Calibration:
 
     info: Mapping[str, Any]
     tensors: Mapping[str, np.ndarray]
+
+    @cached_property
+    def spec(self) -> CalibrationSpec:
+        """The method with its parameters."""
+        return parse_calibration(self.info["method"])
 
     @classmethod
     def make(
@@ -98,7 +104,7 @@ class Calibration:
             raise SpaceMismatchError(
                 f"calibration {self.info['method']} takes vectors of width {width}, not {shape}"
             )
-        method = APPLY[parse_calibration(self.info["method"]).name]
+        method = APPLY[self.spec.name]
         out = np.empty((len(pooled), self.dim), np.float32)
 
         def calibrate(start: int) -> None:

@@ -106,7 +106,7 @@ class Buckets:
         return Bucket(self.bits, bucket).name
 
     def pieces(self, rows: float) -> int:
-        """The number of pieces of a bucket of so many rows: a power of two, 1 unless it is heavy.
+        """The number of pieces of a bucket with these rows: a power of two, 1 unless it is heavy.
 
         >>> [Buckets(2, 400, 400, 4000).pieces(rows) for rows in (0, 400, 401, 801)]
         [1, 1, 8, 16]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -204,7 +205,7 @@ def word_for_values(values: Iterable[Any]) -> str:
     Ints and floats together are float. Values of several types, lists and objects are str: they are
     kept as text.
     """
-    words = {_word_for_value(value) for value in values if value is not None}
+    words = {word_for_value(value) for value in values if value is not None}
     if not words:
         return ""
     if words == {"int", "float"}:
@@ -214,13 +215,22 @@ def word_for_values(values: Iterable[Any]) -> str:
     return words.pop()
 
 
-def _word_for_value(value: Any) -> str:
+def word_for_value(value: Any) -> str:
+    """Return the word for the type of a value of JSON, or of a row of a database.
+
+    >>> [word_for_value(value) for value in (True, 2**70, Decimal("1.5"), date.min, [1])]
+    ['bool', 'str', 'float', 'date', 'str']
+    """
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
         return "int" if _LEAST <= value <= _MOST else "str"  # text keeps all digits
-    if isinstance(value, float):
+    if isinstance(value, float | Decimal):
         return "float"
+    if isinstance(value, datetime):
+        return "timestamp"
+    if isinstance(value, date):
+        return "date"
     return "str"
 
 

@@ -116,7 +116,7 @@ def _blocks(
     reader = dialect.rows(bounded)
     block: list[list[str]] = []
     size = 0
-    try:
+    with _quotes_explained(file, reader):
         next(reader, None)
         bounded.end()
         for values in reader:
@@ -131,13 +131,20 @@ def _blocks(
                 yield block
                 block = []
                 size = 0
+    if block:
+        yield block
+
+
+@contextlib.contextmanager
+def _quotes_explained(file: InputFile, reader: Any) -> Iterator[None]:
+    """Turn csv's error into one line that names the place and what mends it."""
+    try:
+        yield
     except csv.Error as error:
         raise SentenceBeamError(
             f"{file.path}, line {reader.line_num}: {error}; mend its quotes (a value with quotes"
             " stands in quotes, and has its own doubled) or leave it out of --input"
         ) from error
-    if block:
-        yield block
 
 
 class _BoundedRows:

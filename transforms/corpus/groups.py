@@ -150,13 +150,6 @@ def read_group(group: GroupSpan, columns: Columns, unit_tokens: int) -> Iterator
 def _join(
     group: GroupSpan, name: str, bounds: tuple[int, int | None], parts: list[UnitRows]
 ) -> UnitRows:
-    tables = [part.kept for part in parts if part.kept is not None]
-    kept = None
-    if tables:
-        kept = pa.concat_tables(tables)
-    prefixes = None
-    if any(part.prefixes for part in parts):
-        prefixes = _all(part.prefixes or [] for part in parts)
     return replace(
         parts[0],
         name=name,
@@ -166,12 +159,25 @@ def _join(
         ids=_all(part.ids for part in parts),
         texts=_all(part.texts for part in parts),
         positions=_all(part.positions for part in parts),
-        kept=kept,
+        kept=_join_kept(parts),
         rejects=_all(part.rejects for part in parts),
         files=[part.relative for part in parts for _ in part.ids],
-        prefixes=prefixes,
+        prefixes=_join_prefixes(parts),
         sources=tuple(span.file for span in group.spans),
     )
+
+
+def _join_kept(parts: list[UnitRows]) -> pa.Table | None:
+    tables = [part.kept for part in parts if part.kept is not None]
+    if not tables:
+        return None
+    return pa.concat_tables(tables)
+
+
+def _join_prefixes(parts: list[UnitRows]) -> list[tuple[str, ...]] | None:
+    if not any(part.prefixes for part in parts):
+        return None
+    return _all(part.prefixes or [] for part in parts)
 
 
 def _all(parts: Iterable[list[Item]]) -> list[Item]:

@@ -104,15 +104,15 @@ def write_batch(rows: pa.Table, folder: str, name: str | None) -> str:
 
 def _of_arrow(rows: Any) -> pa.Table:
     if isinstance(rows, pa.Table | pa.RecordBatch):
-        return _with_file_types(pa.table(rows))
+        return with_file_types(pa.table(rows))
     if isinstance(rows, pa.Array):
         rows = [rows]
     column = pa.chunked_array(rows)
     if pa.types.is_struct(column.type):
         table = pa.Table.from_struct_array(column)
         indices = list(filter(_UNNAMED_INDEX.fullmatch, table.column_names))
-        return _with_file_types(table.drop_columns(indices))
-    return _with_file_types(pa.table({TEXT: column}))
+        return with_file_types(table.drop_columns(indices))
+    return with_file_types(pa.table({TEXT: column}))
 
 
 def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
@@ -128,7 +128,7 @@ def _of_columns(columns: Mapping[str, Any]) -> pa.Table:
     if len(set(counts.values())) > 1:
         lengths = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise OptionError(f"columns of different lengths: {lengths}")
-    return _with_file_types(pa.table({name: _column(values) for name, values in columns.items()}))
+    return with_file_types(pa.table({name: _column(values) for name, values in columns.items()}))
 
 
 def _column(values: Any) -> pa.Array | pa.ChunkedArray:
@@ -191,7 +191,7 @@ def _schema(items: Iterable[Mapping[str, Any]]) -> pa.Schema:
     return pa.schema([(name, pa.array([item.get(name) for item in items]).type) for name in names])
 
 
-def _with_file_types(table: pa.Table) -> pa.Table:
-    """The table with the types that Parquet files have."""
+def with_file_types(table: pa.Table) -> pa.Table:
+    """Return the table with the types that Parquet files have."""
     fields = [field.with_type(_VIEWS.get(field.type, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields))

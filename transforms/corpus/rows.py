@@ -131,7 +131,7 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
             previous.extend(piece)
             held += tokens
             continue
-        yield _unit(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
+        yield unit_of(span, f"{span.name}.{number}", (start, piece.positions[0]), previous)
         previous = piece
         held = tokens
         number += 1
@@ -139,7 +139,7 @@ def read_span(span: Span, columns: Columns, unit_tokens: int) -> Iterator[UnitRo
     name = span.name
     if number:
         name = f"{span.name}.{number}"
-    yield _unit(span, name, (start, span.stop), previous)
+    yield unit_of(span, name, (start, span.stop), previous)
 
 
 def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, float]]:
@@ -166,7 +166,8 @@ def _cut(blocks: Iterator[Block], unit_tokens: int) -> Iterator[tuple[Rows, floa
         yield current, used
 
 
-def _unit(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
+def unit_of(span: Span, name: str, bounds: tuple[int, int | None], rows: Rows) -> UnitRows:
+    """Return rows of a span as a unit, the bad ones apart with a reason."""
     faults = _faults(rows, reader_of(span.file).blank_reason)
     rejects = [_reject(rows, place, reason, span.file) for place, reason in faults.items()]
     if faults:

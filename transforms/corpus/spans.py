@@ -44,7 +44,7 @@ class Span:
 
 
 def estimated_tokens(text_bytes: int, rows: int) -> int:
-    """The estimated tokens of so many bytes of text in so many rows."""
+    """Return the estimated tokens of rows with these bytes of text."""
     return text_bytes // BYTES_PER_TOKEN + TOKENS_PER_ROW * rows
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from transforms.encoder.tokenize import Tokenized
 
+MOST_TEXTS = 65_535  # texts of a batch are a dimension of FlashAttention's grid, limited by CUDA
+
 
 @dataclass(frozen=True)
 class BatchStats:
@@ -105,7 +107,7 @@ class UnitBatches:
 
 
 def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iterator[Batch]:
-    """Yield batches of at most `budget` tokens, padding included (or one text).
+    """Yield batches of at most `budget` tokens, padding included (or one text), and 65,535 texts.
 
     Longest first, equal lengths in input order: the plan depends only on the texts' lengths. Texts
     without a token are in no batch. `equal`: the texts of a batch are of one length.
@@ -118,13 +120,13 @@ def plan_batches(tokenized: Tokenized, budget: int, equal: bool = False) -> Iter
 def plan_alike(tokenized: Tokenized, budget: int) -> Iterator[Batch]:
     """Yield batches whose shape depends only on the length of their texts.
 
-    All texts of a batch are equally long. There are `budget // length` of them (at least one),
-    with copies of the last if necessary.
+    All texts of a batch are equally long. There are `budget // length` of them (at least one, at
+    most 65,535), with copies of the last if necessary.
     """
     whole = _longest_first(tokenized)
     bounds = [*np.flatnonzero(np.diff(whole.lengths, prepend=-1)), len(whole.lengths)]
     for first, end in pairwise(bounds):
-        texts = max(1, budget // int(whole.lengths[first]))
+        texts = _texts_of(int(whole.lengths[first]), budget)
         for start in range(first, end, texts):
             yield whole.part(slice(start, min(end, start + texts))).filled(texts)
 
@@ -150,8 +152,13 @@ def cut_rows(lengths: np.ndarray, budget: int, equal: bool = False) -> list[int]
     for end in ends:
         while cuts[-1] < end:
             start = cuts[-1]
-            cuts.append(min(end, start + max(1, budget // int(lengths[start]))))
+            cuts.append(min(end, start + _texts_of(int(lengths[start]), budget)))
     return cuts
+
+
+def _texts_of(length: int, budget: int) -> int:
+    """Return the number of texts of so many tokens in a batch."""
+    return min(MOST_TEXTS, max(1, budget // length))
 
 
 def _select(values: np.ndarray | None, which: slice | np.ndarray) -> np.ndarray | None:

@@ -6,8 +6,9 @@ and vectors are copied on other streams while the next batch is computed.
 """
 
 import os
+import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,17 +17,26 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from transforms.base.errors import OptionError
+from transforms.base import nvidia
+from transforms.base.errors import OptionError, first_line
 from transforms.encoder.batches import BatchStats
+from transforms.encoder.claims import claims_of_machine
 from transforms.encoder.replica import PooledBatch, Replica
 from transforms.pooling.states import Status
 from transforms.pooling.transfer import to_host
 
 _GROWING = "expandable_segments:True"
-AHEAD = 2  # unfinished batches in a device's queue
+_NOT_GROWING = "expandable_segments:False"
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+AHEAD = 4  # unfinished batches in a device's queue
+OWN_GPU = "cuda:own"
+# A thread that launches work needs the interpreter after every call; Python's 5 ms are as long as
+# a batch takes.
+SWITCH_SECONDS = 0.0002
 
 
 @dataclass(frozen=True)
@@ -81,18 +91,27 @@ def pooled_unit(passing: Passing, dim: int) -> PooledUnit:
 
     A text without a token has the zero vector.
     """
-    vectors = torch.zeros((passing.rows, dim), dtype=torch.float32)
-    status = torch.full((passing.rows,), int(Status.ZERO), dtype=torch.uint8)
-    stats = BatchStats()
+    parts: list[PooledBatch] = []
     seconds = 0.0
     for batch in passing.passed:
         seconds += batch.wait()
-        for part in batch.parts:
-            places = torch.from_numpy(part.rows)
-            vectors[places] = part.vectors
-            status[places] = part.status
-            stats += part.stats
+        parts += batch.parts
+    stats = sum((part.stats for part in parts), BatchStats())
+    vectors, status = _in_order(parts, passing.rows, dim)
     return PooledUnit(vectors, status, stats, seconds / passing.lanes, perf_counter())
+
+
+def _in_order(parts: Sequence[PooledBatch], rows: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Return vectors [rows, dim] and status [rows] of the parts, by their rows, in one step."""
+    places = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
+    order = np.full(rows, len(places))  # a last part for the texts that are in no batch
+    order[places] = np.arange(len(places))
+    none = torch.zeros(1, dim)
+    zero = torch.tensor([int(Status.ZERO)], dtype=torch.uint8)
+    index = torch.from_numpy(order)
+    vectors = torch.cat([*(part.vectors for part in parts), none]).index_select(0, index)
+    status = torch.cat([*(part.status for part in parts), zero]).index_select(0, index)
+    return vectors, status
 
 
 class Devices:
@@ -103,6 +122,8 @@ class Devices:
         for replica in replicas:
             free.put(replica)
         self._own = _OwnLane()
+        if any(replica.device.type == "cuda" for replica in replicas):
+            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
         # neither the threads nor their work refer to this object: they end when it is dropped
         self._executor = ThreadPoolExecutor(len(replicas), "device", _start, (self._own, free))
 
@@ -190,8 +211,9 @@ def resolve_device(device: str) -> torch.device:
 def resolve_devices(device: str) -> list[torch.device]:
     """Return the devices that an option names.
 
-    `auto`: every GPU, else the CPU; `cuda`: every GPU; `cuda:1`: that one; `cpu`. Raises
-    `OptionError` for a device that this machine does not have.
+    `auto`: every GPU, else the CPU; `cuda`: every GPU; `cuda:1`: that one; `cuda:own`: one that
+    this process claims, so that processes spread over the GPUs; `cpu`. Raises `OptionError` for a
+    device that this machine does not have.
     """
     count = 0
     if torch.cuda.is_available():
@@ -200,15 +222,71 @@ def resolve_devices(device: str) -> list[torch.device]:
     if device == "cpu" or (device == "auto" and not gpus):
         return [torch.device("cpu")]
     named = gpus
-    if device not in ("auto", "cuda"):
+    if device == OWN_GPU and gpus:
+        named = [_own_gpu(gpus)]
+    elif device not in ("auto", "cuda"):
         named = [gpu for gpu in gpus if str(gpu) == device]
     if not named:
-        allowed = "auto, cpu"
-        if torch.cuda.is_available():
-            allowed += ", cuda"
-        raise OptionError(f"device {device!r} is not there; allowed here: {allowed}")
+        raise OptionError(_describe_missing(device))
     _set_environment()
+    for gpu in named:
+        _try_growing(gpu)
     return named
+
+
+def _describe_missing(device: str) -> str:
+    """Return the message about a device that is missing, with the reason if there is a driver."""
+    allowed = "auto, cpu"
+    if torch.cuda.is_available():
+        allowed += ", cuda"
+    reason = unseen_gpu()
+    if reason is None:
+        return f"device {device!r} is not there; allowed here: {allowed}"
+    return f"device {device!r} is not there: {reason}; or say --device cpu"
+
+
+def unseen_gpu() -> str | None:
+    """Return why torch does not see the GPU of this machine's driver, and what mends it.
+
+    None if torch sees a GPU, if there is no driver, or if the environment hides all GPUs.
+    """
+    if torch.cuda.is_available() or nvidia.hides_gpus():
+        return None
+    driver = nvidia.find_driver()
+    if driver is None:
+        return None
+    return nvidia.explain_unseen(driver, torch.__version__, torch.version.cuda)
+
+
+def refuse_unseen_gpu() -> None:
+    """Raise `OptionError` if this machine has a driver, but torch sees no GPU."""
+    reason = unseen_gpu()
+    if reason is not None:
+        raise OptionError(f"device auto would be the CPU: {reason}; or say --device cpu")
+
+
+def name_devices(devices: Sequence[torch.device]) -> str:
+    """Return the names of devices: `cpu`, `NVIDIA L4`, `8 x NVIDIA H100 80GB HBM3`."""
+    names = Counter(_name_of(device) for device in devices)
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in names.items())
+
+
+def _name_of(device: torch.device) -> str:
+    if device.type == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(device)
+    return device.type
+
+
+def _own_gpu(gpus: Sequence[torch.device]) -> torch.device:
+    """Return the GPU that this process claims. Raises `OptionError` without a place for claims."""
+    known = {str(torch.cuda.get_device_properties(gpu).uuid): gpu for gpu in gpus}
+    try:
+        return known[claims_of_machine().claim(list(known))]
+    except OSError as error:
+        raise OptionError(
+            f"device {OWN_GPU!r}: GPUs cannot be claimed ({first_line(error)}); let TMPDIR name a"
+            " folder that this machine's processes can write to, or say --device cuda"
+        ) from None
 
 
 def _set_environment() -> None:
@@ -218,13 +296,40 @@ def _set_environment() -> None:
     other streams of the process; cuDNN's attention after torch's own. Convolutions and LSTMs in
     float32 are rounded as float32, which is not cuDNN's default; the setting is for all threads.
     """
-    allocator = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
-    if not any(name in os.environ for name in allocator):
-        os.environ[allocator[torch.__version__ < "2.9"]] = _GROWING
-        configure = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
-        if configure is not None:
-            configure(_GROWING)  # if torch has read the environment already
+    if not any(name in os.environ for name in _ALLOCATOR):
+        os.environ[_ALLOCATOR[torch.__version__ < "2.9"]] = _GROWING
+        _configure_allocator(_GROWING)  # if torch has read the environment already
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     # on Hopper torch would prefer it, and it plans each new shape, which most padded batches have
     os.environ.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
-    torch.backends.cudnn.allow_tf32 = False
+    cudnn: Any = torch.backends.cudnn
+    cudnn.allow_tf32 = False
+    # torch's newer words for it; if a process has used them, the older ones alone change nothing
+    for part in ("conv", "rnn"):
+        if hasattr(getattr(cudnn, part, None), "fp32_precision"):
+            getattr(cudnn, part).fp32_precision = "ieee"
+
+
+def _configure_allocator(settings: str) -> bool:
+    """Tell torch's allocator its settings; return whether this torch can be told."""
+    configure = getattr(torch._C, "_accelerator_setAllocatorSettings", None)
+    if configure is None:
+        return False
+    configure(settings)
+    return True
+
+
+def _try_growing(gpu: torch.device) -> None:
+    """Allocate a first byte; without segments that grow if the driver does not support them.
+
+    Drivers of some virtual GPUs do not.
+    """
+    name = next((name for name in _ALLOCATOR if os.environ.get(name) == _GROWING), None)
+    if name is None:
+        return
+    try:
+        torch.empty(1, device=gpu)
+    except RuntimeError as error:
+        if "not supported" not in str(error).lower() or not _configure_allocator(_NOT_GROWING):
+            raise
+        os.environ[name] = _NOT_GROWING

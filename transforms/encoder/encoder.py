@@ -1,10 +1,11 @@
 """The encoder: a loaded model with its pooler and calibration, from texts to final vectors."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from time import perf_counter
 from typing import Any
@@ -24,13 +25,16 @@ from transforms.encoder.devices import (
     PassedBatch,
     Passing,
     PooledUnit,
+    name_devices,
     pass_through,
     pooled_unit,
+    refuse_unseen_gpu,
     resolve_devices,
 )
 from transforms.encoder.late import PiecesUnit, plan_pieces
 from transforms.encoder.load import load_tables
 from transforms.encoder.load_replica import load_replica
+from transforms.encoder.memory import capability_of
 from transforms.encoder.output import Embedded, finish, weighted_means
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import (
@@ -45,13 +49,13 @@ from transforms.encoder.routes import Routes
 from transforms.encoder.tokenize import KnownTokens, TextTokenizer, Tokenized
 from transforms.encoder.windows import Windows, make_windows
 from transforms.pooling.token_statistics import TokenStatistics
-from transforms.space.dtypes import resolve_dtype
+from transforms.space.dtypes import describe_slow_dtype, resolve_dtype
 from transforms.space.identity import Space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
-from transforms.space.spec import parse_pooler
 from transforms.space.st_modules import DOCUMENT
 
+_LOGGER = logging.getLogger(__name__)
 Progress = Callable[[int, int], None]
 # batches of windows whose token states are in memory together
 _WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
@@ -84,6 +88,7 @@ class Encoder:
         self.replicas = [
             load_replica(files, space, self._tokenizer, tables or {}, device) for device in devices
         ]
+        _warn_of_slow_passes(files, space.dtype, self.replicas)
         self.deterministic = machine.deterministic
         requested = machine.tokens_per_batch
         if machine.deterministic:
@@ -164,6 +169,8 @@ class Encoder:
         Raises as `load` does.
         """
         machine = machine or Machine()
+        if machine.refuses_unseen_gpu:
+            refuse_unseen_gpu()
         devices = resolve_devices(machine.device)
         files = recipe.files(route)
         routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
@@ -171,7 +178,7 @@ class Encoder:
         fitted = calibration
         if exported.calibration and calibration is None:
             fitted = load_calibration(exported.calibration)
-        tables = load_tables(parse_pooler(exported.pooler))
+        tables = load_tables(exported.pooler)
 
         def make(dtype: str) -> "Encoder":
             digest, width = (fitted.digest, fitted.dim) if fitted else (None, None)
@@ -188,6 +195,11 @@ class Encoder:
             if exported.dtype != "auto" or native == "float32":
                 raise
         return make("float32")
+
+    @cached_property
+    def device_names(self) -> str:
+        """Names of the devices: `cpu`, `NVIDIA L4`, `2 x NVIDIA L4`."""
+        return name_devices([replica.device for replica in self.replicas])
 
     @property
     def dim(self) -> int:
@@ -360,6 +372,12 @@ class Encoder:
         return self.deterministic or len(batches) > 1
 
     def _finish(self, unit: PooledUnit, passing: Passing) -> Embedded:
+        if self.deterministic and self.device.type == "cuda" and unit.stats.oom_splits:
+            _LOGGER.warning(
+                "deterministic: %s batches were halved, because the memory of a GPU ran out;"
+                " their vectors may differ in the last bits from those of another run",
+                unit.stats.oom_splits,
+            )
         final = finish(unit.vectors, self.space, self._calibration)
         pooled = None if final.pooled is None else final.pooled.numpy()
         idle = passing.started - self._ended
@@ -390,6 +408,19 @@ class Encoder:
         if layers:
             return layers[-1]["dim"]
         return self.replicas[0].pooler.dim
+
+
+def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Replica]) -> None:
+    """Log once, for all devices, why texts are padded or the dtype is a slow one."""
+    found: list[str | None] = []
+    for replica in replicas:
+        if replica.forward.objection:
+            found.append(f"texts of a batch are padded: {replica.forward.objection}")
+        capability = capability_of(replica.device)
+        if capability is not None:
+            found.append(describe_slow_dtype(dtype, files.family, capability))
+    for warning in dict.fromkeys(filter(None, found)):
+        _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
 
 
 def _run_batch(replica: Replica, report: Callable[[Batch], None], batch: Batch) -> PassedBatch:

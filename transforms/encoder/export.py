@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from transforms.calibration import Calibration, parse_calibration
+from transforms.calibration import Calibration
 from transforms.calibration.affine import affine_map
 from transforms.calibration.methods import AFFINE
-from transforms.space import ModelFiles, PoolerSpec, Space, parse_pooler
+from transforms.space import ModelFiles, PoolerSpec, Space
 from transforms.space.exported import EXPORTED, Exported
 from transforms.space.spec import PoolerPart
 from transforms.space.st_modules import METRICS, POOLING_MODES, transformer_config
@@ -29,14 +29,14 @@ _NAMES = {ours: theirs for theirs, ours in POOLING_MODES.items()}
 
 @dataclass(frozen=True)
 class Export:
-    """The encoder to export: model files, space, SPEC of the pooler, calibration.
+    """The encoder to export: model files, space, pooler, calibration.
 
     `query_prompt` is the store's, if it remembers one; `metric` the one that compares its vectors.
     """
 
     files: ModelFiles
     space: Space
-    pooler: str
+    pooler: PoolerSpec
     calibration: Calibration | None
     query_prompt: str | None = None
     metric: str = "cosine"
@@ -72,8 +72,8 @@ def why_not_sentence_transformers(export: Export) -> str | None:
         if not _is_theirs(part):
             return f"it has no pooler {part}"
     if export.calibration is not None:
-        method = export.calibration.info["method"]
-        if parse_calibration(method).name not in AFFINE:
+        method = export.calibration.spec
+        if method.name not in AFFINE:
             return f"it has no calibration {method}"
     return None
 
@@ -118,12 +118,12 @@ def _copy_model(export: Export, folder: Path) -> None:
 
 def _describe(export: Export, folder: Path) -> Exported:
     space = export.space
-    parts = enumerate(parse_pooler(export.pooler).parts)
+    parts = enumerate(export.pooler.parts)
     calibration = CALIBRATION if export.calibration else None
     pooler = PoolerSpec(tuple(_with_table(part, folder, number) for number, part in parts))
     return Exported(
         model=MODEL,
-        pooler=str(pooler),
+        pooler=pooler,
         prompt=space.prompt,
         max_tokens=space.max_tokens,
         normalize=space.normalize,

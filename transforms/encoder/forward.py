@@ -1,6 +1,5 @@
 """The forward pass: from a batch of token ids to the packed token states that a pooler needs."""
 
-import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -20,13 +19,12 @@ from transforms.encoder.padded import ByLength, PaddedRunner
 from transforms.encoder.probe import BatchSharing, Probe, Runner
 from transforms.encoder.template import BareTemplateStates
 from transforms.encoder.tokenize import TextTokenizer
-from transforms.encoder.varlen import VarlenRunner, kernel_for
+from transforms.encoder.varlen import VarlenRunner, describe_missing_kernel, kernel_for
 from transforms.pooling.pooler import Needs
 from transforms.pooling.states import BareMask, TokenStates
 from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
-_LOGGER = logging.getLogger(__name__)
 _LONGEST = 512  # assumed tokens of a text, to estimate memory, if the model has no limit
 
 
@@ -34,7 +32,7 @@ class Forward:
     """A model's forward pass up to the layers that a pooler needs.
 
     `runner`: the pass over the blocks, None if no layer is needed; `together`: which texts may
-    share a batch; `objection`: why a pass without padding was rejected, if one was tried;
+    share a batch; `objection`: why there is no pass without padding, if there could be one;
     `token_bytes`: about the memory of a token. Raises `UnfitModelError` if the model cannot run, or
     differs from one pass to the next.
     """
@@ -134,10 +132,6 @@ def _make_runner(
             if isinstance(unpadded, OneRowRunner):
                 unpadded.fuse_norms()
             return unpadded, BatchSharing.PACKED, ""
-    if objection:
-        _LOGGER.warning(
-            "%s: %s: texts of a batch are padded: %s", files.folder, files.family, objection
-        )
     return padded, probe.together(), objection
 
 
@@ -151,7 +145,7 @@ def _unpadded(
     if files.family in bert.FAMILIES and next(model.parameters()).device.type == "cpu":
         return PackedRunner(model, needs), ""
     if kernel is None:
-        return None, ""
+        return None, describe_missing_kernel(model)
     try:
         return OneRowRunner(files, model, needs, tokenizer.gives_types, kernel), ""
     except Exception as error:  # models raise any type for inputs that they are not made for

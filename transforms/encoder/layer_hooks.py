@@ -70,7 +70,8 @@ class LayerHooks:
             last = model(**inputs).last_hidden_state
         except _DeepestReached:
             last = None
-        states = self._pass.end()
+        finally:
+            states = self._pass.end()  # a pass that fails must not keep a GPU's memory
         layers = states.layers
         if self._time_first:
             layers = {layer: state.transpose(0, 1) for layer, state in layers.items()}

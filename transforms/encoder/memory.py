@@ -93,6 +93,18 @@ def free_memory(device: torch.device) -> int:
     return unused + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a GPU, used or not."""
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
+def capability_of(device: torch.device) -> tuple[int, int] | None:
+    """Return the compute capability of a GPU; None for another device."""
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    return torch.cuda.get_device_capability(device)
+
+
 def token_bytes(files: ModelFiles, model: Any, needs: Needs, longest: int) -> int:
     """Estimate the bytes of a pass for each token of a batch, beside the weights.
 

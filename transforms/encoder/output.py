@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from transforms.calibration import Calibration
 from transforms.encoder.batches import BatchStats
@@ -57,9 +56,12 @@ def finish(pooled: Tensor, space: Space, calibration: Calibration | None = None)
         vectors = torch.from_numpy(calibration.apply(pooled.numpy()))
     if space.truncate_dim is not None:
         vectors = vectors[:, : space.truncate_dim]
-    status = _status(vectors)
+    lengths = norms
+    if vectors is not pooled:
+        lengths = torch.linalg.vector_norm(vectors, dim=1)
+    status = _status(lengths)
     if space.normalize:
-        vectors = F.normalize(vectors, dim=1, eps=SHORTEST)
+        vectors = vectors / lengths.clamp_min(SHORTEST).unsqueeze(1)
     if calibration is None and space.truncate_dim is None:
         return Finished(vectors, norms, None, status)
     return Finished(vectors, norms, pooled, status)
@@ -84,9 +86,8 @@ def weighted_means(
     return means.float(), fallback
 
 
-def _status(vectors: Tensor) -> Tensor:
-    lengths = torch.linalg.vector_norm(vectors, dim=1)
-    status = torch.full((len(vectors),), int(Status.OK), dtype=torch.uint8)
+def _status(lengths: Tensor) -> Tensor:
+    status = torch.full((len(lengths),), int(Status.OK), dtype=torch.uint8)
     status[lengths < SHORTEST] = int(Status.ZERO)
     status[~torch.isfinite(lengths)] = int(Status.NONFINITE)
     return status

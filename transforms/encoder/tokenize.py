@@ -70,7 +70,7 @@ class KnownTokens:
 
 
 class TextTokenizer:
-    """A model's own fast tokenizer with a prompt, casing and length; threads may share it.
+    """A model's fast tokenizer with a prompt, casing and length; threads may share it.
 
     `limit`: most tokens of a text, None for all; `pooler`: the first part of a space's pooler,
     which may change texts or put them into a template.
@@ -143,14 +143,14 @@ class TextTokenizer:
         return self._counted(self._tokenizer.encode_batch_fast(prompted))
 
     def _make_words(self) -> tuple[WordPieces | None, TokenFrame]:
-        """Return the tokenizer by words, None if the model's has no such thing, and its frame."""
+        """Return the tokenizer by words, None if its ids would differ, and its special tokens."""
         frame = frame_of(self._tokenizer)
         if self.template is None and not self._has_types and is_split_at_words(self._tokenizer):
             return WordPieces(self._tokenizer), frame
         return None, frame
 
     def _tokenize_words(self, texts: list[str], words: WordPieces) -> Tokenized:
-        """The token ids of texts by their words, of others by the tokenizer."""
+        """Tokenize the ASCII texts by their words, and the others by the model's tokenizer."""
         array = string_array(texts)
         has_words = words.has_words_of(array)
         own = words(array.filter(mask_array(has_words)))
@@ -166,9 +166,9 @@ class TextTokenizer:
         return _join([by_words, by_tokenizer]).take(order)
 
     def with_places(self, texts: Sequence[str]) -> tuple[Tokenized, list[np.ndarray]]:
-        """Tokenize texts; return each token's first character and the one after it, [n, 2] a text.
+        """Tokenize texts; return the start and end of each token in its text too, [n, 2] a text.
 
-        Both are -1 for special tokens and prompt. Only for tokenizers that `has_places`.
+        Both are -1 for special tokens and prompt. Only for tokenizers with `has_places`.
         """
         encodings = self._tokenizer.encode_batch([self._prompt + text for text in texts])
         places = [_own_places(encoding, len(self._prompt)) for encoding in encodings]
@@ -230,7 +230,7 @@ class TextTokenizer:
         return Tokenized(ids, offsets, counts, counts > lengths, types)
 
     def plain_ids(self, rows: int) -> np.ndarray:
-        """Return a few ids below `rows`, int64, of tokens that are not special if possible."""
+        """Return a few ids below `rows`, int64; none of a special token, if others exist."""
         ids = np.arange(min(rows, len(self.special_ids) + 100))
         plain = np.setdiff1d(ids, self.special_ids)
         return plain if len(plain) else ids
@@ -317,7 +317,7 @@ def _pack(filled: list[FilledTemplate]) -> Tokenized:
 
 
 def _own_places(encoding: Encoding, prompt: int) -> np.ndarray:
-    """Return the places of a text's own tokens in it, -1 for others; [n, 2] int64.
+    """Return the start and end of a text's own tokens in it, [n, 2] int64; -1 for others.
 
     `prompt` is the number of characters before the text.
     """

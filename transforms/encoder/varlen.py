@@ -27,8 +27,7 @@ def kernel_for(model: Any) -> Kernel | None:
 
     The probe at loading tests whether it works for the model.
     """
-    weight = next(model.parameters())
-    if weight.device.type != "cuda" or weight.dtype not in DTYPES:
+    if not _is_on_gpu_in_16_bits(model):
         return None
     kernel = find_kernel()
     if kernel is None:
@@ -43,6 +42,21 @@ def find_kernel() -> Kernel | None:
     except ImportError:
         return None
     return varlen_attn
+
+
+def describe_missing_kernel(model: Any) -> str:
+    """Return why a model on a GPU in 16 bits has no kernel, "" for another model."""
+    if find_kernel() is None and _is_on_gpu_in_16_bits(model):
+        return (
+            f"torch {torch.__version__} has no kernel for texts of different lengths; torch 2.11"
+            " has"
+        )
+    return ""
+
+
+def _is_on_gpu_in_16_bits(model: Any) -> bool:
+    weight = next(model.parameters())
+    return weight.device.type == "cuda" and weight.dtype in DTYPES
 
 
 def _with_shared_keys(kernel: Kernel) -> Kernel:

@@ -98,8 +98,7 @@ def make_windows(
             pieces += [_parts(tiling, owned, first, span) for span in each]
             whole += [False] * len(each)
         first += count
-    digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in cut]
-    keys = [_key(parts, digests) for parts in pieces]
+    keys = _keys(pieces, cut)
     tokens = np.array([_token_count(parts) for parts in pieces], dtype=np.int64)
     return Windows(tokenized, pieces, keys, tokens, np.array(whole, dtype=bool))
 
@@ -241,6 +240,12 @@ def _parts(tiling: Tiling, owned: Sequence[Owned], window: int, span: Span) -> l
 
 def _token_count(parts: Sequence[WindowPart]) -> int:
     return sum(part.stop - part.first for part in parts)
+
+
+def _keys(pieces: Sequence[Sequence[WindowPart]], texts: Sequence[str]) -> list[bytes]:
+    """Return the key of each piece; `texts` are those of the windows."""
+    digests = [hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts]
+    return [_key(parts, digests) for parts in pieces]
 
 
 def _key(parts: Sequence[WindowPart], digests: Sequence[bytes]) -> bytes:

@@ -3,8 +3,9 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,6 @@ from transforms.calibration import load_calibration
 from transforms.space import (
     PoolerSpec,
     Space,
-    parse_pooler,
     resolve_dtype,
     resolve_model,
     resolve_space,
@@ -45,13 +45,13 @@ class ModelSettings:
     prompt: str | None = None
     route: str = DOCUMENT
 
-    def recipe(self, pooler: str) -> Recipe:
+    def recipe(self, pooler: PoolerSpec) -> Recipe:
         """Return the recipe of a pooler's vectors, not normalised.
 
         With `auto`, the vectors of an exported store are calibrated.
         """
         prompt = self.prompt
-        if prompt and _has_template(pooler):
+        if prompt and any(part.name == "prompt" for part in pooler.parts):
             prompt = ""
         return Recipe(
             model=self.model,
@@ -63,7 +63,7 @@ class ModelSettings:
             dtype=self.dtype,
         )
 
-    def space(self, pooler: str) -> Space:
+    def space(self, pooler: PoolerSpec) -> Space:
         """Return the space of the vectors of `encoder(pooler)`."""
         files = resolve_model(self.model, self.revision, self.route)
         recipe = self.recipe(pooler).as_exported(files)
@@ -76,7 +76,7 @@ class ModelSettings:
         calibration = load_calibration(recipe.calibration)
         return recipe.space(files, calibration.digest, calibration.dim)
 
-    def encoder(self, pooler: str) -> "Encoder":
+    def encoder(self, pooler: PoolerSpec) -> "Encoder":
         """Return an encoder with this pooler."""
         from transforms.encoder import Encoder
 
@@ -96,7 +96,7 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class Encoded:
-    """The vectors float32 [n, d] of one pooler, not normalised.
+    """The vectors float32 [n, d] of one pooler, by its requested SPEC, not normalised.
 
     `speed` is the texts a second of the forward pass.
     """
@@ -108,11 +108,11 @@ class Encoded:
 
 def encode_many(
     options: ModelSettings,
-    poolers: Sequence[str],
+    poolers: Mapping[str, PoolerSpec],
     texts: Sequence[str],
     done: Callable[[int], None] = lambda texts: None,
 ) -> Iterator[Encoded]:
-    """Yield the vectors of the texts for every pooler.
+    """Yield the vectors of the texts for every pooler; `poolers` are by their requested SPECs.
 
     `done` is called with the number of texts after each chunk. Poolers that read the same tokens
     share one forward pass. A pooler that changes the text, or has layers after it, has its own
@@ -120,8 +120,9 @@ def encode_many(
     and all texts for one.
     """
     for group in groups(options, poolers):
-        encoder = options.encoder("+".join(computed for _, computed in group))
-        widths = _widths(options, group, encoder.dim)
+        parts = chain.from_iterable(pooler.parts for pooler in group.values())
+        encoder = options.encoder(PoolerSpec(tuple(parts)))
+        widths = _widths(options, list(group.values()), encoder.dim)
         starts = np.cumsum([0, *widths]) * 4 * len(texts)
         size = max(1, min(ENCODE_ROWS, CHUNK_BYTES // (4 * encoder.dim)))
         took = 0.0
@@ -138,35 +139,36 @@ def encode_many(
                         int(at) + 4 * width * start,
                     )
                 done(len(chunk))
-            for (pooler, _), at, width in zip(group, starts[:-1], widths, strict=True):
+            for pooler, at, width in zip(group, starts[:-1], widths, strict=True):
                 file.seek(int(at))
                 rows = np.fromfile(file, np.float32, len(texts) * width).reshape(len(texts), width)
                 yield Encoded(pooler, rows, len(texts) / max(took, 1e-9))
 
 
-def groups(options: ModelSettings, poolers: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """Return the poolers of each forward pass, as pairs (requested SPEC, computed SPEC).
+def groups(
+    options: ModelSettings, poolers: Mapping[str, PoolerSpec]
+) -> list[dict[str, PoolerSpec]]:
+    """Return the poolers to compute in each forward pass, by their requested SPECs.
 
     The first pass has all poolers that can share one.
     """
-    joined: list[tuple[str, str]] = []
-    separate: list[list[tuple[str, str]]] = []
-    for pooler in poolers:
+    joined: dict[str, PoolerSpec] = {}
+    separate: list[dict[str, PoolerSpec]] = []
+    for name, pooler in poolers.items():
         computed = _joinable(options, pooler)
         if computed is None:
-            separate.append([(pooler, pooler)])
+            separate.append({name: pooler})
         else:
-            joined.append((pooler, computed))
+            joined[name] = computed
     if joined:
         return [joined, *separate]
     return separate
 
 
-def _joinable(options: ModelSettings, pooler: str) -> str | None:
-    """Return the pooler's SPEC without `auto`, or None if it needs a forward pass of its own."""
-    spec = parse_pooler(pooler)
-    if not spec.is_auto:
-        if any(part.rewrites_text for part in spec.parts):
+def _joinable(options: ModelSettings, pooler: PoolerSpec) -> PoolerSpec | None:
+    """Return the pooler without `auto`, or None if it needs a forward pass of its own."""
+    if not pooler.is_auto:
+        if any(part.rewrites_text for part in pooler.parts):
             return None
         return pooler
     files = resolve_model(options.model, options.revision, options.route)
@@ -176,19 +178,15 @@ def _joinable(options: ModelSettings, pooler: str) -> str | None:
     alone = any(layers in space.pooler for layers in ("mix", "tokens", "then"))
     if alone:
         return None
-    return str(PoolerSpec.from_json(space.pooler))
+    return PoolerSpec.from_json(space.pooler)
 
 
-def _has_template(pooler: str) -> bool:
-    return any(part.name == "prompt" for part in parse_pooler(pooler).parts)
-
-
-def _widths(options: ModelSettings, group: list[tuple[str, str]], dim: int) -> list[int]:
+def _widths(options: ModelSettings, group: list[PoolerSpec], dim: int) -> list[int]:
     """Return the width of each pooler's vectors in a group."""
     if len(group) == 1:
         return [dim]
     files = resolve_model(options.model, options.revision, options.route)
-    return [parse_pooler(computed).dim(files.hidden, files.embedding) for _, computed in group]
+    return [pooler.dim(files.hidden, files.embedding) for pooler in group]
 
 
 def _write(file: int, rows: np.ndarray, at: int) -> None:

@@ -8,6 +8,7 @@ from transforms.evaluation.evidence import ALL
 from transforms.evaluation.methods import CROSS_ENCODER
 from transforms.evaluation.rows import Row
 from transforms.space import parse_pooler
+from transforms.space.poolers import attention_head
 
 
 def head_scores(rows: Sequence[Row], task: str, grid: tuple[int, int]) -> np.ndarray:
@@ -34,5 +35,5 @@ def _cell(pooler: str) -> tuple[int, int] | None:
     spec = parse_pooler(pooler)
     if spec.is_auto or spec.parts[0].name != "ditto":
         return None
-    block, head = str(spec.parts[0].option("head")).split("-")
-    return int(block) - 1, int(head) - 1
+    block, head = attention_head(spec.parts[0])
+    return block - 1, head - 1

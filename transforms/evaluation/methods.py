@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from transforms.calibration import Calibration, check_space
 from transforms.evaluation.encode_many import ModelSettings
-from transforms.space import Space, parse_pooler, resolve_model
+from transforms.space import PoolerSpec, Space, parse_pooler, resolve_model
 from transforms.store.calibrations import read_calibration
 
 EVERY_HEAD = "ditto:*"
@@ -55,23 +55,23 @@ class Method:
 
 def expand(
     options: ModelSettings, specs: Sequence[str]
-) -> tuple[list[str], tuple[int, int] | None]:
-    """Return the poolers, with one for each head in the place of `ditto:*`.
+) -> tuple[dict[str, PoolerSpec], tuple[int, int] | None]:
+    """Return the poolers by their SPECs, with one for each head in the place of `ditto:*`.
 
     Also returns the number of blocks and heads, or None without `ditto:*`.
     """
-    poolers: list[str] = []
+    poolers: dict[str, PoolerSpec] = {}
     grid = None
     for spec in specs:
         if not spec.startswith(EVERY_HEAD):
-            parse_pooler(spec)
-            poolers.append(spec)
+            poolers[spec] = parse_pooler(spec)
             continue
         files = resolve_model(options.model, options.revision)
         grid = (files.layers, files.heads)
         every = [(block, head) for block in range(1, grid[0] + 1) for head in range(1, grid[1] + 1)]
-        poolers += [spec.replace("*", f"{block}-{head}", 1) for block, head in every]
-    return list(dict.fromkeys(poolers)), grid
+        heads = [spec.replace("*", f"{block}-{head}", 1) for block, head in every]
+        poolers |= {pooler: parse_pooler(pooler) for pooler in heads}
+    return poolers, grid
 
 
 def matched(spaces: Mapping[str, Space], paths: Sequence[str]) -> dict[str, dict[str, Calibration]]:

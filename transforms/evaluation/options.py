@@ -4,8 +4,8 @@ from transforms.base import values
 from transforms.base.option import option, options
 from transforms.evaluation.classifier import CLASSIFIERS, LOGISTIC
 from transforms.evaluation.similarity import COSINE, SIMILARITIES
+from transforms.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
 from transforms.space import DEFAULT_MODEL
-from transforms.steps.options.common import DEVICE, DTYPE, MAX_TOKENS, MODEL, REVISION, TABLE_FILE
 
 EVERY_HEAD = "ditto:*"
 AVERAGE = "Avg."  # in the place of a task's name: the average of several
@@ -82,7 +82,7 @@ class EvaluateOptions:
     )
     device: str = option(DEVICE, default="auto")
     classifier: str = option(
-        f"what judges vectors of classification, nli and probing (default: {LOGISTIC})",
+        f"classifier of classification, nli and probing (default: {LOGISTIC})",
         choices=CLASSIFIERS,
         default=LOGISTIC,
     )

@@ -10,7 +10,7 @@ from transforms.evaluation.encode_many import ModelSettings
 from transforms.evaluation.methods import Method, expand, matched, methods_of
 from transforms.evaluation.options import EvaluateOptions
 from transforms.evaluation.task import Task, content_digest
-from transforms.space import Space
+from transforms.space import PoolerSpec, Space
 
 if TYPE_CHECKING:
     from transforms.encoder.pair_scorer import PairScorer
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 class ScorePlan:
     """The methods to compare, by pooler, with what makes their vectors.
 
-    `queries` are the settings for queries, None if they are encoded as other texts are. `grid` is
-    the number of blocks and heads of `ditto:*`, if it is among the poolers.
+    `poolers` are by their requested SPECs. `queries` are the settings for queries, None if they are
+    encoded as other texts are. `grid` is the number of blocks and heads of `ditto:*`, if it is
+    among the poolers.
     """
 
     model: ModelSettings
     queries: ModelSettings | None
+    poolers: Mapping[str, PoolerSpec]
     spaces: Mapping[str, Space]
     calibrations: Mapping[str, Mapping[str, Calibration]]
     methods: Mapping[str, tuple[Method, ...]]
@@ -47,7 +49,7 @@ class ScorePlan:
         space = self.spaces[method.pooler]
         query_space = space
         if self.queries and task.queries:
-            query_space = self.queries.space(method.pooler)
+            query_space = self.queries.space(self.poolers[method.pooler])
         digest = None
         if method.calibration:
             digest = self.calibrations[method.pooler][method.calibration].digest
@@ -68,7 +70,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
         options.model, options.revision, options.max_tokens, options.dtype, options.device
     )
     poolers, grid = expand(model, options.poolers)
-    spaces = {pooler: model.space(pooler) for pooler in poolers}
+    spaces = {name: model.space(pooler) for name, pooler in poolers.items()}
     calibrations = matched(spaces, options.calibrations)
     methods = {
         pooler: tuple(methods_of(pooler, space, calibrations[pooler], options.truncate_dims))
@@ -77,6 +79,7 @@ def make_plan(options: EvaluateOptions) -> ScorePlan:
     return ScorePlan(
         model,
         model.for_queries(),
+        poolers,
         spaces,
         calibrations,
         methods,

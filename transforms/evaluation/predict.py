@@ -1,4 +1,4 @@
-"""What each method of a plan predicts for each task: from the cache, or by encoding the texts."""
+"""Predictions of each method for each task, from the cache or by encoding the texts."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,6 +17,7 @@ from transforms.evaluation.methods import Method
 from transforms.evaluation.plan import ScorePlan
 from transforms.evaluation.task import PairTask, Predictions, Task, TaskVectors, quoted
 from transforms.evaluation.watch import Watch
+from transforms.space import PoolerSpec
 
 SPILLED = 4 << 30  # bytes of vectors above which tasks are encoded one after the other
 
@@ -123,7 +124,7 @@ def _compute(
     """Yield missing predictions with their place and method; a text is encoded once a pooler."""
     distinct = _distinct_texts(plan, [tasks[place] for place in missing])
     used = {method.pooler for methods in missing.values() for method in methods}
-    poolers = [pooler for pooler in plan.methods if pooler in used]
+    poolers = {name: pooler for name, pooler in plan.poolers.items() if name in used}
     texts = len(distinct.texts) + len(distinct.queries)
     scores = sum(map(len, missing.values()))
     with Watch(texts * len(groups(plan.model, poolers)), scores) as watch:
@@ -141,7 +142,7 @@ def _compute(
 
 
 def _encode(
-    plan: ScorePlan, poolers: Sequence[str], distinct: _DistinctTexts, watch: Watch
+    plan: ScorePlan, poolers: Mapping[str, PoolerSpec], distinct: _DistinctTexts, watch: Watch
 ) -> Iterator[tuple[Encoded, Encoded | None]]:
     """Yield each pooler's vectors of the texts, and of the queries if they have their own."""
     queries: Iterable[Encoded | None] = repeat(None)

@@ -1,4 +1,4 @@
-"""What every kind of task has: texts, predictions of a method, and evidence of several methods."""
+"""The interface of a task: texts, predictions of a method, and evidence of several methods."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
+import logging
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from transforms.base import nvidia
+from transforms.base.errors import first_line
 from transforms.index.faiss_module import load_faiss
 
+_LOGGER = logging.getLogger(__name__)
 ITERATIONS = 10
 _MOST_PER_LIST = 256  # rows of the sample for each centroid; more do not move it
 # least distances of one iteration for a GPU; the processor finishes fewer before it starts
@@ -31,17 +34,52 @@ def kmeans(
 
     For inner products (`metric` ip) centroids have length 1. `start` float32 [lists, d] are the
     first centroids; by default `seed` chooses rows. The same rows in the same order give the same
-    centroids at any number of threads. Those of a GPU differ from the processor's by rounding.
+    centroids at any number of threads. Those of a GPU differ from the processor's by rounding. If
+    the GPU fails, for example without memory, the processor finds them.
     """
     spherical = metric == "ip"
-    faiss = load_faiss()
-    gpu = has_gpu() and len(sample) * lists >= _WORTH_A_GPU
-    of_faiss = gpu and faiss.get_num_gpus() > 0
-    if gpu and not of_faiss:
-        centroids = _by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
+    if has_gpu() and len(sample) * lists >= _WORTH_A_GPU:
+        centroids = _by_gpu(sample, lists, spherical, start, iterations, seed)
         if centroids is not None:
             return centroids
-    found = faiss.Kmeans(
+    return _by_faiss(sample, lists, spherical, start, iterations, seed)
+
+
+@lru_cache(maxsize=1)
+def has_gpu() -> bool:
+    """Whether this process sees a GPU of CUDA."""
+    return nvidia.sees_gpu()
+
+
+def _by_gpu(
+    sample: np.ndarray,
+    lists: int,
+    spherical: bool,
+    start: np.ndarray | None,
+    iterations: int,
+    seed: int,
+) -> np.ndarray | None:
+    """Centroids by a GPU, None if it cannot find them: by faiss if it supports GPUs, else torch."""
+    try:
+        if load_faiss().get_num_gpus() > 0:
+            return _by_faiss(sample, lists, spherical, start, iterations, seed, gpu=True)
+        return _by_torchs_gpu(sample, lists, spherical, start, iterations, seed)
+    except RuntimeError as error:  # no memory, or a library without code for this GPU
+        _LOGGER.warning("k-means: the processor takes over from the GPU: %s", first_line(error))
+        return None
+
+
+def _by_faiss(
+    sample: np.ndarray,
+    lists: int,
+    spherical: bool,
+    start: np.ndarray | None,
+    iterations: int,
+    seed: int,
+    gpu: bool = False,
+) -> np.ndarray:
+    """k-means by faiss, on its GPUs if requested."""
+    found = load_faiss().Kmeans(
         sample.shape[1],
         lists,
         niter=iterations,
@@ -49,28 +87,10 @@ def kmeans(
         spherical=spherical,
         min_points_per_centroid=1,
         max_points_per_centroid=_MOST_PER_LIST,
-        gpu=of_faiss,
+        gpu=gpu,
     )
     found.train(sample, init_centroids=start)
     return np.asarray(found.centroids, np.float32)
-
-
-@lru_cache(maxsize=1)
-def has_gpu() -> bool:
-    """Whether this process sees a GPU of CUDA.
-
-    The driver has the answer at once; importing torch for it takes seconds.
-    """
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    count = ctypes.c_int(0)
-    return (
-        not driver.cuInit(0)
-        and not driver.cuDeviceGetCount(ctypes.byref(count))
-        and count.value > 0
-    )
 
 
 def _by_torchs_gpu(
@@ -81,18 +101,15 @@ def _by_torchs_gpu(
     iterations: int,
     seed: int,
 ) -> np.ndarray | None:
-    """Centroids as `_by_torch`; None if torch cannot use a GPU, or its memory is too small.
+    """Centroids as `_by_torch`; None if torch has no GPU.
 
-    torch may be built without CUDA, or for a newer driver.
+    It may be built without CUDA, or for a newer driver.
     """
     import torch
 
     if not torch.cuda.is_available():
         return None
-    try:
-        return _by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
-    except torch.OutOfMemoryError:
-        return None
+    return _by_torch(sample, lists, spherical, start, iterations, seed, "cuda")
 
 
 def _by_torch(

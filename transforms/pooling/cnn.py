@@ -52,6 +52,7 @@ class Cnn(OneLayer):
     network: CnnNetwork = field(kw_only=True, compare=False)
 
     def reduce(self, states: TokenStates, counted: CountedTokens) -> Tensor:
+        """Pad and reduce a few texts at a time, so that memory stays bounded."""
         offsets = count_in_memory(states, self.count).offsets
         laid, mask = padded(states.hidden[self.layer][counted.index].float(), offsets)
         if not len(mask):

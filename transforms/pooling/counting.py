@@ -49,7 +49,7 @@ class CountedTokens:
         return numbers.repeat_interleave(self.lengths, output_size=self.index.numel())
 
     def totals(self, values: Tensor) -> Tensor:
-        """Return the sum over each sentence [B] of values [M] of counted tokens, in their dtype.
+        """Return the sums by sentence [B] of values [M] of counted tokens, in their dtype.
 
         Values are added in the tokens' order, also on a GPU, where adding by index has no order.
         """

@@ -38,9 +38,9 @@ def to_device(values: Tensor | np.ndarray, device: torch.device) -> Tensor:
 
 
 def to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], torch.cuda.Event]:
-    """Copies of a GPU's tensors in pinned main memory, and what is over when they are whole.
+    """Return copies of a GPU's tensors in pinned main memory, and the event that completes them.
 
-    They are made on a stream for copies, once the current one has come so far.
+    A stream for copies makes them after the work that is queued on the current stream.
     """
     device = values[0].device
     computing, copying = torch.cuda.current_stream(device), copy_stream(device, "out")

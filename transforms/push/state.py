@@ -111,7 +111,7 @@ class State:
         """
         try:
             value = json.loads(text or "")
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict) and MARK in value:
             return cls.from_notes(value, where)

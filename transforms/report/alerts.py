@@ -1,4 +1,4 @@
-"""The alerts of the report: what somebody should look at, each with its threshold."""
+"""The alerts of the report: facts to look at first, each with its threshold."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ UNEVEN = 20  # ratio of largest to median value above which the axis is logarith
 
 @dataclass(frozen=True)
 class Series:
-    """One number a run with the run's label; None for unknown numbers.
+    """A number for each run, with the run's label; None for unknown numbers.
 
     `failed` runs are marked. `show` formats a number. `whole` numbers are counts, so that their
     axis marks no fractions.
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Band:
-    """One run's part of a chart: left edge `x`, middle and width, the run's label and its value."""
+    """A run's part of a chart: left edge `x`, middle and width, the run's label and its value."""
 
     x: float
     middle: float

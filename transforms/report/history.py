@@ -10,7 +10,7 @@ from transforms.base.entries import dataclass_of
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Measures
 from transforms.store import layout
-from transforms.store.entries import IndexEntry
+from transforms.store.entries import IndexEntry, ShownOptions
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs import lease
 from transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp
@@ -23,8 +23,8 @@ REASONS = 10  # reasons for left out files that a message lists
 
 
 @dataclass(frozen=True)
-class RunSummary:
-    """One run of a store; unknown values are None.
+class RunSummary(ShownOptions):
+    """A run of a store; unknown values are None.
 
     `status` is "committed", "failed", "running", or "unfinished" if the run left no result.
     `command` is "embed", "index", "recalibrate" or "rollback"; "" for a run of an earlier version.
@@ -74,10 +74,8 @@ class RunSummary:
     tokens_per_second: float | None = None
     index: str | None = None
     recall: float | None = None
-    price_per_hour: float | None = None
     spent: float | None = None
     saved: float | None = None
-    currency: str = ""
     command: str = ""
     moved: dict[str, float] | None = None
     limit: str | None = None
@@ -104,12 +102,11 @@ class RunSummary:
             previous=result.previous,
             space=result.space,
             pooled=result.pooled,
-            price_per_hour=result.price_per_hour,
-            currency=result.currency,
             command=result.command,
             moved=result.moved,
             tables=inputs.get("tables"),
             spent=_price(result.seconds, result.price_per_hour),
+            **result.shown(),
         )
         if not result.ledger:
             return summary
@@ -132,6 +129,7 @@ class RunSummary:
             rejected=manifest.rows.rejected,
             tokens=manifest.tokens.real,
             tables=manifest.input.tables or None,
+            **manifest.options.shown(),
             **manifest.work.to_json(),
             **_index(manifest.index),
         )

@@ -11,6 +11,7 @@ from transforms.report.chart import Chart, Series, bar_chart, change_chart, line
 from transforms.report.history import RunSummary, last_committed
 from transforms.report.html import environment
 from transforms.report.snapshot import facts, known_reasons
+from transforms.store.entries import SHOWN
 from transforms.store.manifest import Manifest
 from transforms.store.runs.result import COMMITTED
 
@@ -50,6 +51,7 @@ def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None 
         failures=sum(summary.status != COMMITTED for summary in nights),
         charts=_charts(nights),
         columns=COLUMNS,
+        options=[name for name in SHOWN if any(getattr(run, name) for run in listed)],
         money=any(summary.spent is not None for summary in listed),
         listed=listed[::-1],
         more=len(summaries) - LISTED,

@@ -30,6 +30,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Handle signals as uvicorn does, but do not raise them again afterwards."""
         before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
         try:
             yield

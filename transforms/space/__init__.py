@@ -12,9 +12,10 @@ from transforms.space.hashing import (
 from transforms.space.identity import Space, resolve_space
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles, resolve_model
 from transforms.space.recipe import Machine, Recipe
-from transforms.space.spec import PoolerPart, PoolerSpec, parse_pooler
+from transforms.space.spec import AUTO, PoolerPart, PoolerSpec, parse_pooler
 
 __all__ = [
+    "AUTO",
     "DEFAULT_MODEL",
     "DTYPES",
     "FLOAT32_ONLY",

@@ -1,12 +1,10 @@
-"""SPECs of chunks, the cutting of documents into pieces: `name` or `name:key=value,...`."""
+"""SPECs of chunks: how documents are cut into pieces."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.base.values import nearest
-from transforms.space.spec_options import Option, Value
+from transforms.space.spec_options import Grammar, Option
 
 _TOKENS = Option((), None, number=True)
 _BY = Option(("text", "markdown"), "text")
@@ -24,6 +22,7 @@ CHUNKS: dict[str, dict[str, Option]] = {
     },
     "late": {"window": _TOKENS, "overlap": _TOKENS, "tokens": _TOKENS, "by": _BY, "ends": _ENDS},
 }
+GRAMMAR = Grammar("chunks", CHUNKS)
 LATE_TOKENS = 128  # default of a late piece's most tokens: as long as a quote in a search result
 
 
@@ -49,19 +48,7 @@ class ChunksSpec:
     @classmethod
     def parse(cls, text: str) -> "ChunksSpec":
         """The chunks of a SPEC. Raises OptionError, in one line with the allowed values."""
-        kind, colon, rest = text.partition(":")
-        if kind not in CHUNKS:
-            hint = _hint(kind, CHUNKS)
-            raise OptionError(f"chunks {text!r} is not known; allowed: {', '.join(CHUNKS)}{hint}")
-        items = []
-        if colon:
-            items = rest.split(",")
-        given: dict[str, Value] = {}
-        for item in items:
-            key, _, word = item.partition("=")
-            if key in given:
-                raise OptionError(f"chunks {text!r}: {key!r} is given twice; say it once")
-            given[key] = _value(text, kind, key, word)
+        kind, given = GRAMMAR.read(text)
         defaults: dict[str, Any] = {key: option.default for key, option in CHUNKS[kind].items()}
         chunks = cls(kind, **(defaults | given))
         _check_numbers(text, chunks)
@@ -130,41 +117,11 @@ class ChunksSpec:
 
     def __str__(self) -> str:
         """The canonical SPEC: keys in a fixed order, without defaults."""
-        items = []
-        for key, option in CHUNKS[self.kind].items():
-            value = getattr(self, key)
-            if value != option.default:
-                items.append(f"{key}={value}")
-        if not items:
-            return self.kind
-        return f"{self.kind}:{','.join(items)}"
+        values = {key: getattr(self, key) for key in CHUNKS[self.kind]}
+        return GRAMMAR.write(self.kind, values)
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    near = nearest(word, known)
-    if not near:
-        return ""
-    return f"; did you mean {near}?"
-
-
-def _value(text: str, kind: str, key: str, word: str) -> Value:
-    schema = CHUNKS[kind]
-    if key not in schema:
-        hint = _hint(key, schema)
-        raise OptionError(f"chunks {text!r}: {key!r} is not known; {_allowed(kind, schema)}{hint}")
-    value = schema[key].parse(word)
-    if value is None:
-        raise OptionError(
-            f"chunks {text!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}"
-        )
-    return value
-
-
-def _allowed(kind: str, schema: Mapping[str, Option]) -> str:
-    keys = ", ".join(f"{key}={option.allowed()}" for key, option in schema.items())
-    if keys:
-        return f"allowed for {kind}: {keys}"
-    return f"{kind} takes no options"
+UNCUT = ChunksSpec()
 
 
 def _check_numbers(text: str, chunks: ChunksSpec) -> None:

@@ -1,19 +1,22 @@
 """The floating-point type that this machine computes natively. No torch."""
 
+import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from transforms.base import nvidia
 from transforms.base.errors import OptionError
 
 DTYPES = ("float32", "bfloat16", "float16")
 # Families whose masks, positions or transforms are float32 for any dtype of weights.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
-_DRIVER = Path("/dev/nvidiactl")  # exists if a process may use a GPU of NVIDIA
-# Prints what nvidia-smi would, if a container has the driver's library but not its tools. It runs
-# in its own process, since a process that has used the driver must not fork.
+_DRIVER = nvidia.NODE
+# Prints what nvidia-smi would, of the GPUs that CUDA_VISIBLE_DEVICES leaves. It runs in its own
+# process, since a process that has used the driver must not fork.
 _ASK_DRIVER = """
 import ctypes
 driver = ctypes.CDLL("libcuda.so.1")
@@ -59,6 +62,28 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
     return dtype
 
 
+def describe_slow_dtype(dtype: str, family: str, capability: tuple[int, int]) -> str | None:
+    """Return why a GPU of this compute capability is slow in a dtype; None if it is not.
+
+    Matrices of float32 are multiplied without tensor cores, which GPUs have from 7.0 on;
+    bfloat16 is emulated below 8.0.
+    """
+    better = "float16"
+    if capability >= (8, 0):
+        better = "bfloat16"
+    if dtype == "float32" and capability >= (7, 0) and family not in FLOAT32_ONLY:
+        return (
+            f"float32 leaves the tensor cores of this GPU unused; --dtype {better} is several"
+            " times as fast"
+        )
+    if dtype == "bfloat16" and better != dtype:
+        return (
+            f"a GPU of compute capability {capability[0]}.{capability[1]} emulates bfloat16;"
+            " --dtype float16 is several times as fast"
+        )
+    return None
+
+
 def _cpu_has_bfloat16() -> bool:
     wanted = _CPU_FLAGS.get(platform.machine(), ())
     try:
@@ -72,14 +97,29 @@ def _cpu_has_bfloat16() -> bool:
 
 def _gpu_has_bfloat16() -> bool:
     """Whether every visible GPU has compute capability 8 (Ampere) or later."""
+    if nvidia.hides_gpus():
+        return False
+    capabilities: list[float] = []
+    if _DRIVER.exists():
+        capabilities = _answer([sys.executable, "-I", "-S", "-c", _ASK_DRIVER])
+    if not capabilities and shutil.which("nvidia-smi") is not None:
+        capabilities = _answer(_nvidia_smi())
+    return bool(capabilities) and min(capabilities) >= 8
+
+
+def _nvidia_smi() -> list[str]:
+    """Return the command that prints the compute capabilities of the visible GPUs."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    if shutil.which("nvidia-smi") is None:
-        if not _DRIVER.exists():
-            return False
-        query = [sys.executable, "-I", "-S", "-c", _ASK_DRIVER]
+    visible = os.environ.get(nvidia.VISIBLE)
+    if visible is not None:
+        query.append(f"--id={visible.replace(' ', '')}")
+    return query
+
+
+def _answer(query: Sequence[str]) -> list[float]:
+    """Return the numbers that a command prints, none if it fails."""
     try:
         answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=True)
-        capabilities = [float(capability) for capability in answer.stdout.split()]
-        return bool(capabilities) and min(capabilities) >= 8
+        return [float(capability) for capability in answer.stdout.split()]
     except (OSError, subprocess.SubprocessError, ValueError):
-        return False
+        return []

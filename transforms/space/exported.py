@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.space.spec import PoolerSpec, parse_pooler
+from transforms.space.spec import AUTO, PoolerSpec, parse_pooler
 
 FORMAT = "sentence-beam export 1"
 EXPORTED = "sentence_beam.json"
@@ -17,12 +17,12 @@ EXPORTED = "sentence_beam.json"
 class Exported:
     """The settings that make vectors with the model in folder `model`; defaults of the options.
 
-    `pooler` is a SPEC. `calibration` is a folder or None; these and the paths in `pooler` are
-    relative to the folder of the file.
+    `calibration` is a folder or None; this and the paths in `pooler` are relative to the folder of
+    the file.
     """
 
     model: str
-    pooler: str
+    pooler: PoolerSpec
     prompt: str
     max_tokens: int | None
     normalize: bool
@@ -32,14 +32,14 @@ class Exported:
 
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
-        values = {"format": FORMAT, **asdict(self)}
+        values = {"format": FORMAT, **vars(self), "pooler": str(self.pooler)}
         text = json.dumps(values, indent=1, ensure_ascii=False)
         return f"{text}\n".encode()
 
     def within(self, root: Path) -> "Exported":
         """The same settings with absolute paths; the given ones are relative to `root`."""
         parts = []
-        for part in parse_pooler(self.pooler).parts:
+        for part in self.pooler.parts:
             if part.table is not None:
                 part = part.replaced(table=str(root / part.table))
             parts.append(part)
@@ -49,23 +49,23 @@ class Exported:
         return replace(
             self,
             model=str(root / self.model),
-            pooler=str(PoolerSpec(tuple(parts))),
+            pooler=PoolerSpec(tuple(parts)),
             calibration=calibration,
         )
 
     def fill(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """An encoder's options; None and `auto` are filled in.
+        """The settings for options of an encoder that are None or `auto`.
 
-        If a pooler is given, they are unchanged.
+        If a pooler is given, all options stay: no settings.
         """
-        if options["pooler"] != "auto":
-            return dict(options)
-        filled = dict(options)
-        for name, value in options.items():
-            if value is None or value == "auto":
-                filled[name] = getattr(self, name, None)
-        if options.get("prompt_name") is not None:
-            filled["prompt"] = options["prompt"]
+        if not options["pooler"].is_auto:
+            return {}
+        filled = {}
+        for name, setting in vars(self).items():
+            if options[name] in (None, "auto", AUTO):
+                filled[name] = setting
+        if options["prompt_name"] is not None:
+            filled.pop("prompt", None)
         return filled
 
 
@@ -85,4 +85,5 @@ def read_exported(root: Path) -> Exported | None:
     is_of_format = isinstance(values, dict) and values.pop("format", None) == FORMAT
     if not is_of_format or set(values) != names:
         raise OptionError(f"{path} is of another format; export the store again")
+    values["pooler"] = parse_pooler(values["pooler"])
     return Exported(**values).within(root)

@@ -13,7 +13,7 @@ from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors
 from transforms.space.poolers import resolve_pooler
-from transforms.space.spec import PoolerSpec, parse_pooler
+from transforms.space.spec import AUTO, PoolerSpec
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
 # A shorter vector counts as zero: no vector is divided by a smaller length.
@@ -188,7 +188,7 @@ class Space:
 def resolve_space(
     files: ModelFiles,
     *,
-    pooler: str = "auto",
+    pooler: PoolerSpec = AUTO,
     prompt: str | None = None,
     prompt_name: str | None = None,
     max_tokens: int | None = None,
@@ -206,10 +206,9 @@ def resolve_space(
     `calibration` is a digest and `calibrated_dim` the width of its output. Raises `OptionError` for
     a prompt, length, dimension or pooler that this model does not have.
     """
-    requested = parse_pooler(pooler)
-    auto = requested.is_auto
+    auto = pooler.is_auto
     tokenizer = tokenizer_digest(files)
-    spec = resolve_pooler(files, requested, tokenizer)
+    spec = resolve_pooler(files, pooler, tokenizer)
     prompt = _resolve_prompt(files, prompt, prompt_name)
     if prompt and spec.parts[0].name == "prompt":
         raise OptionError(

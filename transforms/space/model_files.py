@@ -128,9 +128,9 @@ class ModelFiles:
         return limit - padding - 1
 
     def as_exported(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return an encoder's options, the missing ones filled from the exported settings."""
+        """Return the exported settings for options of an encoder that are None or `auto`."""
         if self.exported is None:
-            return dict(options)
+            return {}
         return self.exported.fill(options)
 
     @property

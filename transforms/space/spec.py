@@ -1,20 +1,15 @@
-"""SPECs: the small language in which poolers are named on the command line.
-
-    name
-    name:item,item,...    an item is a positional argument or key=value
-    a+b                   concatenation of vectors
+"""SPECs of poolers, and `a+b`, which joins the vectors of two.
 
 `template=` takes the rest of the text. `+` joins nothing inside `template=`, and inside a path only
 before the name of a pooler.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
-from transforms.space.spec_options import Option, Value, without_added_defaults
+from transforms.space.spec_options import Grammar, Option, Value, without_added_defaults
 
 COUNTS = ("all", "no-special", "drop-last-special", "no-prompt")
 COUNT = Option(COUNTS, "all")
@@ -86,6 +81,7 @@ POOLERS: dict[str, dict[str, Option]] = {
 }
 # The key of an item without `key=`.
 POSITIONAL = {"ditto": "head", "tfidf": "table", "sif": "table", "remove-biases": "table"}
+GRAMMAR = Grammar("pooler", POOLERS, POSITIONAL, rest="template", joined=", joined by +")
 _TAKES_PATH = frozenset(
     name for name, key in POSITIONAL.items() if POOLERS[name][key].form == "PATH"
 )
@@ -140,19 +136,7 @@ class PoolerPart:
         return make_part(self.name, **{**dict(self.options), **options})
 
     def __str__(self) -> str:
-        schema = POOLERS[self.name]
-        position = POSITIONAL.get(self.name)
-        items: list[str] = []
-        for key, value in self.options:
-            if value == schema[key].default:
-                continue
-            if key == position:
-                items.insert(0, str(value))
-            else:
-                items.append(f"{key}={value}")
-        if not items:
-            return self.name
-        return f"{self.name}:{','.join(items)}"
+        return GRAMMAR.write(self.name, dict(self.options))
 
 
 @dataclass(frozen=True)
@@ -186,6 +170,9 @@ class PoolerSpec:
         return "+".join(str(part) for part in self.parts)
 
 
+AUTO = PoolerSpec((PoolerPart("auto", ()),))
+
+
 def parse_pooler(text: str) -> PoolerSpec:
     """The pooler of a SPEC. Raises `OptionError`, in one line with the allowed values."""
     parts = tuple(_parse_part(piece) for piece in _split_parts(text))
@@ -203,11 +190,7 @@ def parse_pooler(text: str) -> PoolerSpec:
 def make_part(name: str, **options: Value) -> PoolerPart:
     """The part with these options, which must be allowed, and the defaults of all others."""
     filled = {key: options.get(key, option.default) for key, option in POOLERS[name].items()}
-    missing = [key for key, value in filled.items() if value is None]
-    if missing:
-        raise OptionError(
-            f"pooler {name!r} needs {_item_form(name, missing[0])}; {_keys_allowed(name)}"
-        )
+    GRAMMAR.check_complete(name, filled)
     values = sorted((key, value) for key, value in filled.items() if value is not None)
     return PoolerPart(name, tuple(values))
 
@@ -217,7 +200,7 @@ def _split_parts(text: str) -> list[str]:
 
     Inside a path, + splits only before the name of a pooler.
     """
-    head, key, template = text.partition("template=")
+    head, template = GRAMMAR.split_rest(text)
     first, *others = head.split("+")
     parts = [first]
     for piece in others:
@@ -226,42 +209,15 @@ def _split_parts(text: str) -> list[str]:
             parts[-1] += f"+{piece}"
         else:
             parts.append(piece)
-    parts[-1] += key + template
+    parts[-1] += template
     return parts
 
 
-def _split_items(text: str) -> list[str]:
-    head, key, template = text.partition("template=")
-    items = head.split(",")
-    items[-1] += key + template
-    return items
-
-
 def _parse_part(text: str) -> PoolerPart:
-    name, colon, rest = text.partition(":")
-    schema = _schema(name)
-    items: list[str] = []
-    if colon:
-        items = _split_items(rest)
-    given: dict[str, Value] = {}
-    for item in items:
-        key, word = _key_and_word(text, name, item, given)
-        if key in given:
-            raise OptionError(f"pooler {text!r}: {key!r} is given twice; say it once")
-        given[key] = _value(name, schema, key, word)
+    name, given = GRAMMAR.read(text)
     if name in _CHECKS:
         _CHECKS[name](text, given)
     return make_part(name, **given)
-
-
-def _key_and_word(text: str, name: str, item: str, given: Mapping[str, Value]) -> tuple[str, str]:
-    key, equals, word = item.partition("=")
-    if equals and re.fullmatch("[a-z-]*", key):
-        return key, word
-    position = POSITIONAL.get(name)
-    if not item or position is None or position in given:
-        raise OptionError(f"pooler {text!r}: {item!r} is not key=value; {_keys_allowed(name)}")
-    return position, item
 
 
 def _check_remove_biases(text: str, given: dict[str, Value]) -> None:
@@ -315,42 +271,9 @@ _CHECKS: dict[str, Callable[[str, dict[str, Value]], None]] = {
 }
 
 
-def _schema(name: str) -> dict[str, Option]:
-    if name not in POOLERS:
-        raise OptionError(
-            f"pooler {name!r} is not known; allowed: {', '.join(POOLERS)}, joined by +"
-        )
-    return POOLERS[name]
-
-
-def _keys_allowed(name: str) -> str:
-    keys = ", ".join(_item_form(name, key) for key in POOLERS[name])
-    if keys:
-        return f"allowed for {name}: {keys}"
-    return f"{name} takes no options"
-
-
-def _item_form(name: str, key: str) -> str:
-    allowed = POOLERS[name][key].allowed()
-    if key == POSITIONAL.get(name):
-        return allowed
-    return f"{key}={allowed}"
-
-
-def _value(name: str, schema: Mapping[str, Option], key: str, word: str) -> Value:
-    if key not in schema:
-        raise OptionError(f"pooler {name!r} has no option {key!r}; {_keys_allowed(name)}")
-    value = schema[key].parse(word)
-    if value is None:
-        raise OptionError(
-            f"pooler {name!r}: {key}={word!r} is not allowed; say {key}={schema[key].allowed()}"
-        )
-    return value
-
-
 def _part_from_json(value: Mapping[str, Any]) -> PoolerPart:
     name = str(value["name"])
-    schema = _schema(name)
+    GRAMMAR.check_name(name)
     words = {key: str(word) for key, word in value.items() if key != "name"}
-    given = {key: _value(name, schema, key, word) for key, word in words.items()}
+    given = {key: GRAMMAR.value(name, name, key, word) for key, word in words.items()}
     return make_part(name, **given)

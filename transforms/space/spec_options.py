@@ -1,20 +1,31 @@
-"""An option of a SPEC: its allowed values and its default."""
+"""The grammar of SPECs, and the messages about wrong ones.
+
+    name
+    name:item,item,...    an item is key=value, or a value alone for the key that needs no name
+
+Each kind of SPEC (pooler, chunks, calibration) is a `Grammar`: its names, keys, values, defaults.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from transforms.base.errors import OptionError
+from transforms.base.values import nearest
 
 Value = str | int | float
-_DECIMAL = r"[0-9]+(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
+_NUMBER = r"[0-9]{1,15}"
+_DECIMAL = r"[0-9]{1,15}(\.[0-9]+)?(e[+-]?[0-9]{1,2})?"
 
 
 @dataclass(frozen=True)
 class Option:
     """A key of a SPEC: its allowed words, its default, and whether numbers are allowed too.
 
-    `number` allows whole numbers, `decimal` others. `pattern` is a regular expression for free
-    values, which help names `form`. A default of None means that the key is required. `added`:
-    earlier versions did not have the key, so its default is in no hash.
+    `number` allows whole numbers from `least`, `decimal` others that are smaller than `below`.
+    `pattern` is a regular expression for free values, which help names `form`. A default of None
+    means that the key is required, or open until the model is known. `added`: earlier versions did
+    not have the key, so its default is in no hash.
     """
 
     words: tuple[str, ...]
@@ -24,6 +35,8 @@ class Option:
     pattern: str = ""
     decimal: bool = False
     added: bool = False
+    least: int = 0
+    below: float | None = None
 
     def allowed(self) -> str:
         """The allowed values, as help and error messages write them."""
@@ -36,15 +49,166 @@ class Option:
             words.append(self.form)
         return "|".join(words)
 
+    @property
+    def limits(self) -> str:
+        """The limits of numbers, as messages end with them."""
+        if self.least:
+            return f" (N from {self.least})"
+        if self.below is not None:
+            return f" (X below {self.below:g})"
+        return ""
+
     def parse(self, text: str) -> Value | None:
         """The value of a text, or None if it is not allowed."""
         if text in self.words or (self.pattern and re.fullmatch(self.pattern, text, re.DOTALL)):
             return text
-        if self.number and text.isascii() and text.isdigit():
-            return int(text)
+        if self.number and re.fullmatch(_NUMBER, text):
+            number = int(text)
+            return number if number >= self.least else None
         if self.decimal and re.fullmatch(_DECIMAL, text):
-            return float(text)
+            decimal = float(text)
+            return decimal if self.below is None or decimal < self.below else None
         return None
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The SPECs of one kind: `names`, each with its keys.
+
+    `kind` begins every message. `positional` has, by name, the key that needs no `key=`. The value
+    of the key `rest` is the remaining text with its commas. `joined` ends the list of names in
+    messages.
+    """
+
+    kind: str
+    names: Mapping[str, Mapping[str, Option]]
+    positional: Mapping[str, str] = field(default_factory=dict)
+    rest: str = ""
+    joined: str = ""
+
+    def read(self, text: str) -> tuple[str, dict[str, Value]]:
+        """The name and the given values of a SPEC.
+
+        Raises `OptionError`, in one line with the allowed names, keys or values.
+        """
+        name, colon, rest = text.partition(":")
+        self.check_name(name)
+        given: dict[str, Value] = {}
+        if not colon:
+            return name, given
+        for item in self._items(rest):
+            key, word = self._key_and_word(text, name, item)
+            if key in given:
+                raise OptionError(
+                    f"{self.kind} {text!r}: {key!r} is given twice; say it once, others as"
+                    " key=value"
+                )
+            given[key] = self.value(text, name, key, word)
+        return name, given
+
+    def write(self, name: str, values: Mapping[str, object]) -> str:
+        """The canonical SPEC: the value without a key first, others in their order, no defaults."""
+        keys = self.names[name]
+        items: list[str] = []
+        for key, value in values.items():
+            if value == keys[key].default:
+                continue
+            if key == self.positional.get(name):
+                items.insert(0, str(value))
+            else:
+                items.append(f"{key}={value}")
+        if not items:
+            return name
+        return f"{name}:{','.join(items)}"
+
+    def check_name(self, name: str) -> None:
+        """Raise `OptionError` for an unknown name."""
+        if name not in self.names:
+            known = ", ".join(self.names)
+            hint = _hint(name, self.names)
+            raise OptionError(
+                f"{self.kind} {name!r} is not known; allowed: {known}{self.joined}{hint}"
+            )
+
+    def value(self, text: str, name: str, key: str, word: str) -> Value:
+        """The value of a key in the SPEC `text`. Raises `OptionError` if it is not allowed."""
+        keys = self.names[name]
+        if key not in keys:
+            raise self._unknown(text, name, f"{key}={word}")
+        option = keys[key]
+        value = option.parse(word)
+        if value is None:
+            item = f"{key}={word}"
+            if not item.isprintable():
+                item = repr(item)
+            raise OptionError(
+                f"{self.kind} {text!r}: {item} is not allowed; say"
+                f" {key}={option.allowed()}{option.limits}"
+            )
+        return value
+
+    def check_complete(self, name: str, values: Mapping[str, object]) -> None:
+        """Raise `OptionError` if a key has no value."""
+        for key, option in self.names[name].items():
+            if values[key] is None:
+                form = f"{key}={option.allowed()}"
+                if key == self.positional.get(name):
+                    form = option.allowed()
+                raise OptionError(f"{self.kind} {name!r} needs {form}; {self.allowed(name)}")
+
+    def label(self, name: str, key: str) -> str:
+        """A key as it begins an item: `count=`, or `[head=]` if it needs no name."""
+        if key == self.positional.get(name):
+            return f"[{key}=]"
+        return f"{key}="
+
+    def allowed(self, name: str) -> str:
+        """The keys of a name with their values, as messages end with them."""
+        options = self.names[name].items()
+        keys = ", ".join(f"{self.label(name, key)}{option.allowed()}" for key, option in options)
+        if keys:
+            return f"allowed for {name}: {keys}"
+        return f"{name} takes no options"
+
+    def _items(self, text: str) -> list[str]:
+        head, rest = self.split_rest(text)
+        items = head.split(",")
+        items[-1] += rest
+        return items
+
+    def split_rest(self, text: str) -> tuple[str, str]:
+        """The text before and from the key that takes the remaining text."""
+        if not self.rest:
+            return text, ""
+        head, key, rest = text.partition(f"{self.rest}=")
+        return head, key + rest
+
+    def _key_and_word(self, text: str, name: str, item: str) -> tuple[str, str]:
+        key, equals, word = item.partition("=")
+        # A path without a key may have = in it.
+        if equals and re.fullmatch("[a-z-]*", key):
+            return key, word
+        position = self.positional.get(name)
+        if not item or position is None:
+            raise self._unknown(text, name, item)
+        return position, item
+
+    def _unknown(self, text: str, name: str, item: str) -> OptionError:
+        keys = self.names[name]
+        say = ""
+        if keys:
+            say = "say key=value, "
+        hint = _hint(item.partition("=")[0], keys)
+        return OptionError(
+            f"{self.kind} {text!r}: {item!r} is not known; {say}{self.allowed(name)}{hint}"
+        )
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    near = nearest(word, known)
+    if not near:
+        return ""
+    return f"; did you mean {near}?"
 
 
 def without_added_defaults(

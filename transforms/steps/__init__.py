@@ -1,3 +1,1 @@
-"""What a worker does: embedding units, building and updating an index, gathering, fitting. No Beam
-here.
-"""
+"""The work of a worker, without Beam: embed units, build and update indexes, gather, fit."""

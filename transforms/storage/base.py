@@ -22,7 +22,7 @@ class UnsyncedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One stored file: full path, size in bytes, checksum and version.
+    """A stored file: full path, size in bytes, checksum and version.
 
     `checksum` covers the content, or is empty if a listing has none. `version` changes with every
     write. `modified` is the time of writing, in seconds since 1970 by the storage's clock.

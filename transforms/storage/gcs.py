@@ -30,6 +30,7 @@ from google.api_core.exceptions import (
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
 from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
+from requests.adapters import HTTPAdapter
 
 from transforms.base.errors import InputChangedError, SentenceBeamError, first_line
 from transforms.base.logs import keep_root_logger
@@ -41,7 +42,7 @@ from transforms.storage.ranged import RangedReader
 
 FIELDS = "items(name,size,crc32c,generation,updated),nextPageToken"
 OBJECTS_IN_A_PAGE = 1000  # at most, as the service has it
-DELETES_AT_ONCE = 8  # about as many connections as the client keeps
+DELETES_AT_ONCE = 64  # the client keeps as many connections
 
 
 class GcsStorage:
@@ -65,6 +66,7 @@ class GcsStorage:
         return _entry(blob)
 
     def open(self, path: str, entry: Entry | None = None) -> BinaryIO:
+        """Open the object at the entry's generation; it is read by ranges."""
         entry = entry or self.stat(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -225,6 +227,8 @@ def _new_client(process: int, emulator: str | None) -> Any:
         client = Client.create_anonymous_client()
     # The cache would ask for the bucket of every missing object.
     client._bucket_metadata_cache = None
+    for scheme in ("https://", "http://"):
+        client._http.mount(scheme, HTTPAdapter(pool_maxsize=DELETES_AT_ONCE))
     return client
 
 

@@ -19,7 +19,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError, version_of
 from transforms.storage.globs import Glob, beside
 
-# Any other error leaves open whether there is a file.
+# After any other error the file may exist or not.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
 # Lock files, and temporary files of writes that were killed.
 LEFT = re.compile(r"(?:.*/)?(?:\..+\.lock|.+\.tmp-[0-9a-f]{32})")
@@ -51,6 +51,7 @@ class LocalStorage:
         return _matched(glob, statuses, others, folders)
 
     def below(self, folder: str) -> list[Entry]:
+        """Return all files below a folder; those deleted meanwhile are left out."""
         entries = []
         for path in sorted(_files_below(folder)):
             with contextlib.suppress(FileNotFoundError), _named(path):  # deleted since the listing
@@ -77,6 +78,7 @@ class LocalStorage:
         return data, hashlib.sha256(data).hexdigest()
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
+        """Link a temporary file to the path; rename it if the disk has no hard links."""
         if os.path.exists(path):
             return False
         temporary = self._write_temporary(path, data)

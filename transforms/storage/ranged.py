@@ -4,17 +4,17 @@ import io
 from collections.abc import Callable
 
 FIRST = 1 << 20  # bytes of the first request at a new place
-MOST = 16 << 20  # bytes of a request while reading goes on in order
+MOST = 16 << 20  # bytes of a request while reads are in order
 TAIL = 128 << 10  # bytes at the end, which hold the footers of formats
 WINDOWS = 3
 
 
 class RangedReader(io.RawIOBase):
-    """A reader of `size` bytes, of which `fetch(start, stop)` returns any part.
+    """A reader of `size` bytes; `fetch(start, stop)` returns any part of them.
 
     It holds the last few parts. A small file is fetched whole. Otherwise a part begins at a
     multiple of a quarter of `FIRST`, so that the columns of a row group need one request in any
-    order, and grows while reading goes on where it ended.
+    order, and grows while reads continue at its end.
     """
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]):
@@ -71,7 +71,7 @@ class RangedReader(io.RawIOBase):
         return self._windows[-1]
 
     def _bounds(self, wanted: int) -> tuple[int, int]:
-        """Return where the next part starts and stops."""
+        """Return the start and the stop of the next part."""
         here = self._position
         start = here
         if here == self._end:

@@ -99,6 +99,7 @@ class S3Storage:
         return cast(BinaryIO, RangedReader(entry.size, functools.partial(_part, path, _client())))
 
     def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        """Return the bytes and the ETag, or None if the object does not exist."""
         bucket, key = bucket_and_name(path)
         with _refusals_explained(path):
             client = _client().client
@@ -119,6 +120,7 @@ class S3Storage:
         return checksum_in(self.stat(path))
 
     def replace_if(self, path: str, data: bytes, version: str | None) -> bool:
+        """Replace the object at this version; equal bytes count as written by a retry."""
         current = self.read_versioned(path)
         if current is None and version is None:
             return self._put(path, data, IfNoneMatch="*")
@@ -213,7 +215,7 @@ def _page(bucket: str, prefix: str, after: str, upto: str) -> Page[Entry]:
         last = ""
         if items:
             last = items[-1].key
-        if last > after or not more:  # some services ignore where to start
+        if last > after or not more:  # some services ignore the start
             within = (item for item in items if item.key > after and not (upto and item.key > upto))
             found = [_entry(bucket, item) for item in within]
             return Page(found, last, more and not (upto and last >= upto))
@@ -269,15 +271,31 @@ def _refusal(error: Exception) -> str | None:
     cause: BaseException | None = error
     if isinstance(error, S3ClientError):  # Beam keeps only the text of the cause
         cause = error.__context__
+    if not isinstance(cause, ClientError):
+        return _refused_here(cause)
+    code = str(cause.response["Error"]["Code"])
+    status = _status(cause)
+    refusal = _refused_credentials(code, status) or _refused_access(code, status)
+    if refusal is not None:
+        return refusal
+    if code == "NoSuchBucket" or (status == MISSING and cause is error):
+        return "there is no such bucket (404); create it or mend the path"
+    return None
+
+
+def _refused_here(cause: BaseException | None) -> str | None:
+    """Return why no request was sent, and what mends it."""
     if isinstance(cause, CREDENTIALS_MISSING):
         return f"no AWS credentials ({first_line(cause).rstrip('.')}); {CREDENTIALS}"
     if isinstance(cause, ParamValidationError):
         return "that can be no bucket's name; write s3://bucket/folder"
     if isinstance(cause, BotoCoreError):
         return f"{first_line(cause)}; see the AWS credentials, region and endpoint"
-    if not isinstance(cause, ClientError):
-        return None
-    code, status = str(cause.response["Error"]["Code"]), _status(cause)
+    return None
+
+
+def _refused_credentials(code: str, status: int) -> str | None:
+    """Return what is wrong with the credentials that were sent, and what mends it."""
     if code in EXPIRED:
         return (
             f"the AWS credentials have expired ({code}); sign in again (`aws sso login`), or"
@@ -285,6 +303,11 @@ def _refusal(error: Exception) -> str | None:
         )
     if code in UNKNOWN or status == 401:
         return f"the AWS credentials are refused ({code}); {CREDENTIALS}"
+    return None
+
+
+def _refused_access(code: str, status: int) -> str | None:
+    """Return why these credentials cannot reach the bucket, and what mends it."""
     if code in ELSEWHERE or status == 301:
         return f"the bucket is in another region ({code}); set AWS_DEFAULT_REGION to that"
     if status == 403:
@@ -294,8 +317,6 @@ def _refusal(error: Exception) -> str | None:
             f"bad request (400): expired credentials, or another region; {CREDENTIALS}, or set"
             " AWS_DEFAULT_REGION"
         )
-    if code == "NoSuchBucket" or (status == MISSING and cause is error):
-        return "there is no such bucket (404); create it or mend the path"
     return None
 
 

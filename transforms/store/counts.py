@@ -22,7 +22,7 @@ class RowCounts(JsonEntry):
 
 @dataclass(frozen=True)
 class WorkCounts(JsonEntry):
-    """How the written rows came by their vectors in this run."""
+    """Counts of the written rows by the origin of their vectors in this run."""
 
     embedded: int
     reused: int

@@ -1,7 +1,7 @@
 """The parts of a manifest and the checks of their fields; every path must be one of `layout`."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
 from transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
@@ -36,8 +36,23 @@ Digest = Annotated[str, hex_digest]  # in hex, part of paths
 IndexPath = Annotated[str, stored("index")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class ShownOptions:
+    """The remembered options that the record of a run has too, and its line in the report."""
+
+    price_per_hour: float | None = None
+    currency: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        """Return these options by name."""
+        return {name: getattr(self, name) for name in SHOWN}
+
+
+SHOWN = tuple(item.name for item in fields(ShownOptions))
+
+
 @dataclass(frozen=True)
-class RememberedOptions(JsonEntry):
+class RememberedOptions(ShownOptions, JsonEntry):
     """The options that a store remembers.
 
     The defaults are those of a new store, except `keep_text`.
@@ -70,8 +85,6 @@ class RememberedOptions(JsonEntry):
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
     check_carried: float = 0.01
-    price_per_hour: float | None = None
-    currency: str = ""
     deterministic: bool = False
     query_prompt: str | None = None
     hidden: bool = False

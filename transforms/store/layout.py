@@ -50,6 +50,7 @@ _KINDS = {
     "lists": rf"runs/{RUN_ID}/rejected\.json",
     "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
 }
+OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")

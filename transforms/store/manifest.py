@@ -81,7 +81,7 @@ WITHOUT_DIGEST = frozenset(
 
 @dataclass(frozen=True)
 class Manifest(JsonEntry):
-    """One snapshot: the fields of its manifest.
+    """A snapshot: the fields of its manifest.
 
     `data` is the manifest's JSON, `root` the store it was read from.
     """

@@ -39,6 +39,7 @@ def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
 
 
 def read_part(root: str, part: PartEntry) -> ManifestPart:
+    """Read a part. Raises SentenceBeamError if it is missing or its sha256 differs."""
     path = storage.join(root, part.path)
     found = storage.storage_of(path).read_versioned(path)
     if found is None:

@@ -39,7 +39,7 @@ LATEST_NAME = "latest"
 
 
 class SearchKeywords(TypedDict, total=False):
-    """How `Store.search` searches."""
+    """The options of `Store.search`."""
 
     where: "str | pc.Expression | None"
     min_score: float | None
@@ -51,7 +51,7 @@ class SearchKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Store:
-    """One snapshot of a store, which stays the same while later runs commit others."""
+    """A snapshot of a store, which stays the same while later runs commit others."""
 
     manifest: Manifest
 

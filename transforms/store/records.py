@@ -76,7 +76,7 @@ Figure = Annotated[float, finite]
 @by_values
 @dataclass(frozen=True, slots=True)
 class UnitRecord:
-    """One unit of a snapshot.
+    """A unit of a snapshot.
 
     The first thirteen fields and `ADDED_FIELDS` are in a manifest; the others say how the rows were
     made.
@@ -97,8 +97,9 @@ class UnitRecord:
     text files. If rows are pieces, `documents` begin here, `pieces_sum` and `documents_sum` are the
     sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
 
-    Work: `worker` is host and process id, `run` the run that computed the unit ("" if only the
-    shard is left, or an earlier snapshot has it). `damaged` are old shards, by path, whose vectors
+    Work: `worker` is host and process id, `device` the names of the devices that computed its
+    vectors ("" if none did), `run` the run that computed the unit ("" if only the shard is left, or
+    an earlier snapshot has it). `damaged` are old shards, by path, whose vectors
     could not be reused. `measures` are figures of its work by the names of `measures.STAGES`;
     records that differ only in them are equal. `moved` are sums that compare its rows with those of
     the calibration's fit.
@@ -139,6 +140,7 @@ class UnitRecord:
     form: Form | None = None
     known: int = 0
     unknown: int = 0
+    device: str = field(default="", compare=False)
 
     @property
     def written(self) -> int:
@@ -208,7 +210,8 @@ def reused(unit: UnitRecord) -> UnitRecord:
     Nothing was computed for it.
     """
     found = replace(unit, embedded=0, duplicates=0, reused=unit.rows, measures={}, run="")
-    return replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
+    found = replace(found, real=0, padded=0, fallbacks=0, oom_splits=0, known=0, unknown=0)
+    return replace(found, device="")
 
 
 @dataclass(frozen=True)

@@ -58,8 +58,8 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     stay if the run began within a day. Raises SentenceBeamError if a manifest that has to be kept
     cannot be read.
     """
-    with progress.stage("listing the store's files"):
-        entries = {_relative(root, entry): entry for entry in storage.storage_of(root).below(root)}
+    listed = _StoreFiles(root)
+    entries = listed.others
     current = read_manifest(root)
     if current is None:
         raise SentenceBeamError(f"{root} holds no snapshot; nothing was removed")
@@ -73,16 +73,46 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
     for run in _unfinished(entries, now):
         plan = read_plan(root, run) if layout.plan(run) in entries else None
         named.add_unfinished(run, plan)
-    old = [path for path, entry in entries.items() if entry.modified < cutoff]
-    unused = [path for path in old if _is_rubbish(path, named)]
-    unused.sort(key=lambda path: (layout.kind(path) != "snapshots", path))
+    unused = [
+        entry
+        for entry in listed
+        if entry.modified < cutoff and _is_rubbish(_relative(root, entry), named)
+    ]
+    unused.sort(key=lambda entry: (not _snapshot_of(root, entry), entry.path))
     return Rubbish(
         root=root,
-        snapshots=tuple(name for path in unused if (name := layout.snapshot_run(path))),
+        snapshots=tuple(name for entry in unused if (name := _snapshot_of(root, entry))),
         kept=tuple(named.runs),
-        files=tuple(entries[path] for path in unused),
+        files=tuple(unused),
         version=current.version,
     )
+
+
+class _StoreFiles:
+    """The files of a store, as they were listed: `others` by relative path, and those of units.
+
+    Iteration gives all. Of units' files, of which there may be millions, only path, size and age
+    are kept.
+    """
+
+    def __init__(self, root: str):
+        self.others: dict[str, Entry] = {}
+        self._of_units: list[Entry] = []
+        with progress.stage("listing the store's files"):
+            entries = storage.storage_of(root).below(root)
+        while entries:
+            entry = entries.pop()
+            self._add(_relative(root, entry), entry)
+
+    def _add(self, path: str, entry: Entry) -> None:
+        if layout.kind(path) in layout.OF_UNITS:
+            self._of_units.append(Entry(entry.path, entry.size, "", "", entry.modified))
+        else:
+            self.others[path] = entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield from self.others.values()
+        yield from self._of_units
 
 
 def remove(rubbish: Rubbish) -> None:
@@ -249,6 +279,11 @@ def _words(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _words(item)
+
+
+def _snapshot_of(root: str, entry: Entry) -> str | None:
+    """Return the run whose manifest a file is, or None."""
+    return layout.snapshot_run(_relative(root, entry))
 
 
 def _relative(root: str, entry: Entry) -> str:

@@ -60,7 +60,7 @@ class CNN003(Module):
 
 
 def _source() -> str:
-    """Return this file with the network in the place of its import, so that it stands alone."""
+    """Return this file with the network in place of its import, so that it needs no package."""
     own = Path(__file__).read_text(encoding="utf-8")
     imported = re.compile(
         r"^from transforms\.pooling\.cnn import CnnNetwork\n(\n_ = .*\n)?", re.MULTILINE

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.training.examples import Examples, overlap, read_examples, shortened
 from transforms.training.options import CLASSIFICATION, RANKING, REGRESSION, TrainOptions
 from transforms.training.roles import LABEL, NEGATIVE, SCORE
@@ -31,12 +32,8 @@ class Data:
 def read_data(options: TrainOptions) -> Data:
     """Read and check the rows of the options. Raises OptionError and DataGateError."""
     examples = read_examples("--input", options.inputs, options, options.limit)
-    dev = None
-    if options.dev:
-        dev = read_examples("--dev", [options.dev], options)
-    test = None
-    if options.test:
-        test = read_examples("--test", [options.test], options)
+    dev = _read_held_out("--dev", options.dev, options)
+    test = _read_held_out("--test", options.test, options)
     if len(examples) < options.batch:
         raise OptionError(
             f"{len(examples)} rows are fewer than a batch of {options.batch}; say --batch"
@@ -53,14 +50,7 @@ def read_data(options: TrainOptions) -> Data:
         for held_out in (dev, test):
             if held_out is not None:
                 scaled(held_out, options.scores, bounded)
-    if options.objective == RANKING and len(set(values["positive"])) == 1:
-        raise OptionError("all positive texts are the same; no row has another row's as a negative")
-    if options.hard_negatives and NEGATIVE in values:
-        names = ",".join(list(examples.sources[0].columns.values())[:2])
-        raise OptionError(
-            f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
-            " it out"
-        )
+    _check_negatives(examples, options)
     return Data(
         examples,
         dev,
@@ -70,6 +60,25 @@ def read_data(options: TrainOptions) -> Data:
         test,
         _count_shared(examples, test),
     )
+
+
+def _read_held_out(flag: str, path: str | None, options: TrainOptions) -> Examples | None:
+    if not path:
+        return None
+    return read_examples(flag, [path], options)
+
+
+def _check_negatives(examples: Examples, options: TrainOptions) -> None:
+    """Raise OptionError if rows give no negatives, or negatives are both given and mined."""
+    columns = examples.columns
+    if options.objective == RANKING and len(set(columns["positive"])) == 1:
+        raise OptionError("all positive texts are the same; no row has another row's as a negative")
+    if options.hard_negatives and NEGATIVE in columns:
+        names = ",".join(list(examples.sources[0].columns.values())[:2])
+        raise OptionError(
+            f"--hard-negatives: the data has a column of negatives; say --columns {names}, or leave"
+            " it out"
+        )
 
 
 def _count_shared(train: Examples, held_out: Examples | None) -> int:
@@ -90,13 +99,12 @@ def describe_data(data: Data) -> list[str]:
             rejected = ""
             if lost:
                 rejected = f", {lost:,} rejected ({', '.join(source.rejected)})"
-            lines.append(
-                f"{flag:<11} {source.name}: {source.rows - lost:,} rows{rejected}; {columns}"
-            )
+            rows = f"{source.rows - lost:,} rows{rejected}"
+            lines.append(line(flag, f"{source.name}: {rows}; {columns}"))
     if data.labels:
-        lines.append(f"labels      {', '.join(data.labels)}")
+        lines.append(line("labels", ", ".join(data.labels)))
     first = [f"{role} {_excerpt(column[0])}" for role, column in data.train.columns.items()]
-    lines.append(f"first row   {', '.join(first)}")
+    lines.append(line("first row", ", ".join(first)))
     for name, held_out, seen in (
         ("dev", data.dev, data.overlap),
         ("test", data.test, data.test_overlap),
@@ -106,7 +114,7 @@ def describe_data(data: Data) -> list[str]:
                 f"{seen:,} of {len(held_out):,} {name} rows are training rows too, and flatter the"
                 " score"
             )
-            lines.append(f"note        {note}")
+            lines.append(line("note", note))
     return lines
 
 

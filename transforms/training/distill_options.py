@@ -9,8 +9,7 @@ from transforms.base import values
 from transforms.base.errors import MissingExtraError, OptionError
 from transforms.base.extras import pip_line
 from transforms.base.option import option, options
-from transforms.space import DEFAULT_MODEL
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DELIMITER,
     DEVICE,
     FORMAT,
@@ -19,6 +18,7 @@ from transforms.steps.options.common import (
     TEXT_COLUMN,
     named_input,
 )
+from transforms.space import DEFAULT_MODEL
 
 RECORD = "distill.json"
 WORDS = 20_000

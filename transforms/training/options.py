@@ -3,8 +3,7 @@
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options
-from transforms.space import DEFAULT_MODEL
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DEVICE,
     DTYPES_ASKED,
     MAX_REJECTS,
@@ -12,6 +11,7 @@ from transforms.steps.options.common import (
     MODEL,
     REVISION,
 )
+from transforms.space import DEFAULT_MODEL
 from transforms.store.entries import RememberedOptions
 from transforms.training import recipes
 

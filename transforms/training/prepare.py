@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.training.data import Data
 from transforms.training.dev import Classify, dev_task
 from transforms.training.examples import Examples
@@ -81,7 +82,8 @@ def _add_negatives(
 
     values = with_negatives(data.values, model, options)
     rows = len(values["anchor"])
-    say(f"negatives   {options.hard_negatives} to each of {rows:,} of {len(data.train):,} rows")
+    share = f"{rows:,} of {len(data.train):,} rows"
+    say(line("negatives", f"{options.hard_negatives} to each of {share}"))
     if rows < options.batch:
         raise OptionError("--hard-negatives: fewer rows than a batch have so many; ask for fewer")
     return values
@@ -101,10 +103,9 @@ def _check_batches(options: TrainOptions, values: Values, say: Say) -> None:
             "nearly all rows share a text, so that batches have no negatives; give others"
         )
     if used < rows:
-        say(
-            f"note        {used:,} of {rows:,} rows are in an epoch's batches; the others share"
-            " texts with these"
-        )
+        share = f"{used:,} of {rows:,} rows"
+        note = f"{share} are in an epoch's batches; the others share texts with these"
+        say(line("note", note))
 
 
 def _tasks(
@@ -153,10 +154,9 @@ def _say_truncated(
     lengths = [len(ids) for ids in tokenized["input_ids"]]
     cut = sum(length > limit for length in lengths)
     if cut:
-        say(
-            f"truncated   {cut:,} of {len(lengths):,} {things} are longer than {limit} tokens and"
-            " are cut (--max-tokens)"
-        )
+        share = f"{cut:,} of {len(lengths):,} {things}"
+        longer = f"{share} are longer than {limit} tokens and are cut (--max-tokens)"
+        say(line("truncated", longer))
 
 
 def _first_texts(examples: Examples) -> list[str]:

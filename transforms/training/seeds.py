@@ -9,6 +9,7 @@ from typing import Any
 
 from transforms import storage
 from transforms.base.errors import OptionError
+from transforms.base.lines import line
 from transforms.training.options import TrainOptions
 from transforms.training.train import train
 from transforms.training.watch import Say
@@ -30,7 +31,7 @@ def train_seeds(options: TrainOptions, count: int, say: Say) -> dict[str, Any]:
     runs = []
     for seed in range(options.seed, options.seed + count):
         name = f"seed-{seed}"
-        say(f"seed        {seed}, into {output / name}")
+        say(line("seed", f"{seed}, into {output / name}"))
         trained = train(replace(options, seed=seed, output=str(output / name)), say)
         runs.append(
             {

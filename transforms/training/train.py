@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transforms.base.errors import DataGateError, StoppedError
+from transforms.base.lines import line
 from transforms.base.option import is_given
 from transforms.base.progress import LOADING, stage
 from transforms.space import Space, resolve_model, resolve_space
@@ -61,13 +62,11 @@ def train(options: TrainOptions, say: Say) -> dict[str, Any]:
     if folders.is_finished(output, options, settings):
         say(f"{output} is finished already; there is nothing to resume")
         return folders.read_record(output)
-    for line in describe_data(data):
-        say(line)
+    for described in describe_data(data):
+        say(described)
     if options.resume and not folders.is_begun(output):
-        say(
-            f"note        {folders.work_of(output)} has no checkpoint to resume; the training"
-            " begins"
-        )
+        note = f"{folders.work_of(output)} has no checkpoint to resume; the training begins"
+        say(line("note", note))
     with on_one_gpu(options.device), folders.working(output, options, settings) as work:
         began = time.monotonic()
         with stage(LOADING):
@@ -181,7 +180,7 @@ def keep_start(job: "Job", start: "Sequence[dict[str, Tensor]]", reason: str, sa
             f"--must-improve: {reason}; --resume without --must-improve writes the start as the"
             " model"
         )
-    say(f"note        {reason}; they are kept")
+    say(line("note", f"{reason}; they are kept"))
     for module, weights in zip(trained_modules(job), start, strict=True):
         module.load_state_dict(weights)
 

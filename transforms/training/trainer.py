@@ -249,6 +249,7 @@ class _Trainer(BaseTrainer):
     keeper: ClassifierKeeper
 
     def get_data_collator(self, *args: Any, **kwargs: Any) -> Any:
+        """Add the texts of a batch to it, so that an error can show them."""
         collate = super().get_data_collator(*args, **kwargs)
 
         def with_texts(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -264,6 +265,7 @@ class _Trainer(BaseTrainer):
         """Add no callback: the card is ours."""
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Raise the error of a loss that is not finite."""
         texts = inputs.pop("texts")
         loss = super().compute_loss(model, inputs, *args, **kwargs)
         value: Any = loss
@@ -274,6 +276,7 @@ class _Trainer(BaseTrainer):
         return loss
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Raise the error of a gradient that is not finite."""
         texts = inputs["texts"]
         loss = super().training_step(model, inputs, *args, **kwargs)
         if self.args.fp16:  # whose scaler leaves out steps with such gradients

@@ -42,7 +42,7 @@ def run(*arguments: str) -> None:
 
 
 def alert(context) -> None:
-    """Say what the exit status means, where alerts go; a task that was killed has none."""
+    """Report the meaning of the exit status to the place of alerts; a killed task has no status."""
     status = context["ti"].xcom_pull(task_ids=context["ti"].task_id, key="status") or 137
     subprocess.run([ALERT, str(status)], check=False)
 

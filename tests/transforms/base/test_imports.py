@@ -1,8 +1,6 @@
 """Imports without a search for garbage."""
 
 import gc
-import subprocess
-import sys
 
 import pytest
 
@@ -29,8 +27,3 @@ def test_who_does_not_collect_is_not_made_to() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
-
-
-def test_a_process_that_embeds_collects() -> None:
-    code = "import gc, transforms.encoder; from pipelines.cli import main; main(['embed', '--help']); assert gc.isenabled()"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

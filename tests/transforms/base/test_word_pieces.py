@@ -5,18 +5,30 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
-from tokenizers.models import BPE, WordPiece
-from tokenizers.normalizers import NFC, BertNormalizer, Lowercase
+from tokenizers import Regex, Tokenizer
+from tokenizers.models import BPE, Unigram, WordPiece
+from tokenizers.normalizers import NFC, NFKC, BertNormalizer, Lowercase, Replace
 from tokenizers.normalizers import Sequence as NormalizerSequence
-from tokenizers.pre_tokenizers import BertPreTokenizer, Whitespace
+from tokenizers.pre_tokenizers import (
+    BertPreTokenizer,
+    ByteLevel,
+    Digits,
+    Metaspace,
+    Split,
+    Whitespace,
+    WhitespaceSplit,
+)
+from tokenizers.pre_tokenizers import Sequence as SplitSequence
 from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer, UnigramTrainer
 
 from transforms.base.word_pieces import (
     TokenFrame,
     WordPieces,
     frame_of,
     is_split_at_words,
+    split_at_blanks,
+    split_parts,
     split_words,
 )
 
@@ -106,6 +118,18 @@ def test_a_full_memory_begins_again() -> None:
         assert found.ids.tolist() == own.encode(text, add_special_tokens=False).ids
 
 
+def test_many_words_that_are_nearly_all_new_are_not_kept() -> None:
+    own = tokenizer()
+    words = WordPieces(own)
+    numbers = [f"{n} the {n + 1_000_000}" for n in range(1000)]
+    for texts, kept in ((numbers, 0), (["the cat"] * 1000, 2)):
+        found = words(pa.array(texts))
+        expected = own.encode_batch(texts, add_special_tokens=False)
+        assert found.ids.tolist() == [token for each in expected for token in each.ids]
+        assert np.diff(found.offsets).tolist() == [len(each) for each in expected]
+        assert len(words._places) == kept
+
+
 @pytest.mark.parametrize("direction", ["left", "right"])
 @pytest.mark.parametrize("limit", [None, 3, 6])
 def test_a_frame_is_the_tokenizers(direction: str, limit: int | None) -> None:
@@ -137,3 +161,115 @@ def test_tokenizers_that_are_split_at_words() -> None:
     own.pre_tokenizer = Whitespace()
     assert not is_split_at_words(own)
     assert not is_split_at_words(Tokenizer(BPE()))
+
+
+QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+LLAMA = QWEN.replace(r"|\p{N}| ", r"|\p{N}{1,3}| ")
+SAMPLE = [
+    "It's the cat's, isn't it? They'll say so, they've said so; we're the cats. I'd go, I'm here.",
+    "def read(path, *, mode='r'):\n    return open(path, mode).read()\n\n\n# 1234.5 + 67890 = 69124.5",
+    "a  b   c\td\r\n  e.\n\n  (f) [g] {h} <i> \"j\" 'k' -- l_m__n",
+] * 3
+ADDED = ["<s>", "</s>", "<unk>"]
+
+
+def byte_level(pattern: str | None) -> Tokenizer:
+    """GPT-2's tokenizer, or one with another pattern, of a few merges."""
+    made = Tokenizer(BPE())
+    made.normalizer = NFC()
+    made.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    if pattern is not None:
+        split = Split(Regex(pattern), "isolated")
+        by_bytes = ByteLevel(add_prefix_space=False, use_regex=False)
+        made.pre_tokenizer = SplitSequence([split, by_bytes])
+    made.train_from_iterator(
+        SAMPLE,
+        BpeTrainer(
+            vocab_size=400,
+            special_tokens=ADDED,
+            initial_alphabet=ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    return made
+
+
+def unigram(scheme: str = "always") -> Tokenizer:
+    """XLM-RoBERTa's, of a few pieces; most marks are unknown."""
+    made = Tokenizer(Unigram())
+    made.normalizer = NormalizerSequence([NFKC(), Replace(Regex(" {2,}"), " ")])
+    made.pre_tokenizer = SplitSequence([WhitespaceSplit(), Metaspace(prepend_scheme=scheme)])
+    trainer = UnigramTrainer(
+        vocab_size=80, special_tokens=ADDED, unk_token="<unk>", show_progress=False
+    )
+    made.train_from_iterator([text.replace("'", "") for text in SAMPLE], trainer)
+    return made
+
+
+OTHERS = {
+    "gpt2": byte_level(None),
+    "qwen": byte_level(QWEN),
+    "llama": byte_level(LLAMA),
+    "unigram": unigram(),
+    "unigram, never": unigram("never"),
+}
+MARKED = st.text(st.sampled_from("abst dlemrv1290  \t\n\r.'\"()_-<>AS"), max_size=60)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@given(texts=st.lists(st.one_of(MARKED, st.text(max_size=20), st.sampled_from(SAMPLE)), max_size=6))
+def test_ids_of_other_tokenizers(name: str, texts: list[str]) -> None:
+    texts = [text.encode("utf-8", "ignore").decode() for text in texts]
+    words = WordPieces(OTHERS[name])
+    array = pa.array(texts, pa.string())
+    has_words = words.has_words_of(array)
+    found = words(array.filter(pa.array(has_words)))
+    ids = [part.tolist() for part in np.split(found.ids, found.offsets[1:-1])]
+    plain = [text for text, is_plain in zip(texts, has_words, strict=True) if is_plain]
+    expected = OTHERS[name].encode_batch(plain, add_special_tokens=False)
+    assert ids[: len(plain)] == [encoding.ids for encoding in expected]
+    every = OTHERS[name].encode_batch(texts, add_special_tokens=False)
+    assert words.count(texts).tolist() == [len(encoding) for encoding in every]
+
+
+def test_parts_of_texts() -> None:
+    found = split_parts(pa.array(["", "it's  so.\n (a)", " b\nc"]))
+    assert found.words.to_pylist() == ["it", "'s", "  so", ".\n (a", ")", " b", "\nc"]
+    assert found.offsets.tolist() == [0, 0, 5, 7]
+    found = split_at_blanks(pa.array([" it's\tso. ", "", "b"]))
+    assert found.words.to_pylist() == ["it's", "so.", "b"]
+    assert found.offsets.tolist() == [0, 2, 2, 3]
+
+
+def test_other_tokenizers_that_are_split_at_words() -> None:
+    assert all(is_split_at_words(each) for each in OTHERS.values())
+    assert not is_split_at_words(unigram("first"))
+    no_split = unigram()
+    no_split.pre_tokenizer = Metaspace()
+    assert not is_split_at_words(no_split)
+    for pre_tokenizer in (
+        ByteLevel(add_prefix_space=True),
+        ByteLevel(add_prefix_space=False, use_regex=False),
+        SplitSequence([Digits(), ByteLevel(add_prefix_space=False)]),
+        SplitSequence(
+            [
+                Split(Regex(r"\s+"), "isolated"),
+                ByteLevel(add_prefix_space=False, use_regex=False),
+            ]
+        ),
+        SplitSequence(
+            [Split(Regex(QWEN), "removed"), ByteLevel(add_prefix_space=False, use_regex=False)]
+        ),
+    ):
+        other = byte_level(None)
+        other.pre_tokenizer = pre_tokenizer
+        assert not is_split_at_words(other)
+    other = byte_level(None)
+    other.normalizer = Replace("a", " ")
+    assert not is_split_at_words(other)
+    other = byte_level(None)
+    other.model = BPE(dropout=0.1)
+    assert not is_split_at_words(other)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics import MetricsFilter
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms import window
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -18,6 +19,7 @@ from helpers.corpora import sentences, write_parquet
 
 import sentence_beam as sb
 from pipelines.cli import main
+from transforms.beam import embed_rows as embed_rows_module
 
 OUTPUTS = ("rows", "rejected")
 
@@ -210,3 +212,27 @@ def test_one_model_a_process(model: Path, monkeypatch: pytest.MonkeyPatch) -> No
         once = pipeline | beam.Create([{"text": "dog"}] * 5) | embed_rows(model)
         _ = once.rows | beam.Reshuffle() | beam.Map(lambda row: row["tokens"])
     assert loaded == [1]
+
+
+def test_an_engine_needs_a_dtype_and_its_accelerator_is_the_device(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = []
+    fn = embed_rows_module.EmbedRowsFn
+    monkeypatch.setattr(
+        embed_rows_module, "EmbedRowsFn", lambda job, shared: jobs.append(job) or fn(job, shared)
+    )
+    engine = PipelineOptions(["--environment_type=EXTERNAL", "--environment_config=h:1"])
+
+    def expanded(runner: str, transform: Any) -> Any:
+        pipeline = beam.Pipeline(runner, options=engine if runner == "PortableRunner" else None)
+        _ = pipeline | beam.Create([{"text": "dog"}]) | transform
+        return jobs[-1].machine
+
+    with pytest.raises(sb.OptionError, match="dtype auto cannot know the workers' processors"):
+        expanded("PortableRunner", embed_rows(model, dtype="auto"))
+    expanded("FnApiRunner", embed_rows(model, dtype="auto"))
+    assert expanded("PortableRunner", embed_rows(model)).refuses_unseen_gpu
+    hinted = embed_rows(model).with_resource_hints(accelerator="type:nvidia-l4;count:1")
+    assert expanded("PortableRunner", hinted).device == "cuda"
+    assert expanded("FnApiRunner", hinted).device == "auto"

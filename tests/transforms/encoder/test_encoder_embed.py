@@ -14,7 +14,7 @@ from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.batches import cut_rows, plan_batches
 from transforms.pooling import Status
-from transforms.space import resolve_model, resolve_space
+from transforms.space import parse_pooler, resolve_model, resolve_space
 
 
 def _load(tiny, family="bert", **options):
@@ -148,16 +148,13 @@ def test_encoder_can_be_dropped(tiny):
 
 
 def test_space_is_the_one_resolved_from_the_files(tiny):
-    options = {
-        "pooler": "cls+max",
-        "prompt": "a ",
-        "max_tokens": 9,
-        "truncate_dim": 6,
-        "normalize": False,
-    }
-    encoder = _load(tiny, **options)
+    options = {"prompt": "a ", "max_tokens": 9, "truncate_dim": 6, "normalize": False}
+    encoder = _load(tiny, pooler="cls+max", **options)
     assert encoder.space == resolve_space(
-        resolve_model(str(tiny["bert"])), dtype="float32", **options
+        resolve_model(str(tiny["bert"])),
+        pooler=parse_pooler("cls+max"),
+        dtype="float32",
+        **options,
     )
     assert encoder.encode(["dog"]).shape == (1, encoder.dim) == (1, 6)
 

@@ -12,7 +12,7 @@ from transforms.calibration import Calibration, parse_calibration
 from transforms.calibration.fit import fit_calibration
 from transforms.encoder import Encoder
 from transforms.encoder.export import Export, why_not_sentence_transformers, write_export
-from transforms.space import resolve_model, resolve_space
+from transforms.space import parse_pooler, resolve_model, resolve_space
 
 LONG = [
     *TEXTS,
@@ -37,7 +37,10 @@ def exported(
     encoder = Encoder.load(str(model), dtype="float32", calibration=calibration, **options)
     folder.mkdir()
     export = Export(
-        resolve_model(str(model)), encoder.space, str(options.get("pooler", "auto")), calibration
+        resolve_model(str(model)),
+        encoder.space,
+        parse_pooler(options.get("pooler", "auto")),
+        calibration,
     )
     return encoder, write_export(export, folder)
 
@@ -109,9 +112,10 @@ def test_what_sentence_transformers_has_not_the_encoder_loads(tiny, tmp_path, op
 
 @pytest.mark.parametrize(("rank", "fits"), [("attended", True), ("counted", False)])
 def test_position_weights_beside_a_prompt_that_is_not_counted(tiny, rank, fits):
-    files, spec = resolve_model(str(tiny["bert"])), f"weighted-mean:count=no-prompt,rank={rank}"
-    space = resolve_space(files, pooler=spec, prompt="the ")
-    assert (why_not_sentence_transformers(Export(files, space, spec, None)) is None) == fits
+    files = resolve_model(str(tiny["bert"]))
+    pooler = parse_pooler(f"weighted-mean:count=no-prompt,rank={rank}")
+    space = resolve_space(files, pooler=pooler, prompt="the ")
+    assert (why_not_sentence_transformers(Export(files, space, pooler, None)) is None) == fits
 
 
 def test_a_given_option_wins_and_a_given_pooler_leaves_the_model_alone(tiny, tmp_path):

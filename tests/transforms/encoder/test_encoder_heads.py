@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer import modules as st
 from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.export import Export, write_export
-from transforms.space import resolve_model
+from transforms.space import AUTO, parse_pooler, resolve_model
 from transforms.training.cnn_module import CNN003
 
 
@@ -151,7 +151,7 @@ def test_their_weights_belong_to_the_space_and_go_with_an_export(tiny, tmp_path)
     before = _ours(folder)
     (tmp_path / "e").mkdir()
     unfit = write_export(
-        Export(resolve_model(str(folder)), before.space, "auto", None), tmp_path / "e"
+        Export(resolve_model(str(folder)), before.space, AUTO, None), tmp_path / "e"
     )
     assert unfit.startswith("its modules are more than a transformer and a pooling")
     again = _ours(tmp_path / "e")
@@ -167,7 +167,7 @@ def test_an_export_of_the_cnn_head_is_whole(tiny, tmp_path):
     before = _ours(folder)
     (tmp_path / "e").mkdir()
     unfit = write_export(
-        Export(resolve_model(str(folder)), before.space, "cnn", None), tmp_path / "e"
+        Export(resolve_model(str(folder)), before.space, parse_pooler("cnn"), None), tmp_path / "e"
     )
     assert "`model` is the model's own" in unfit
     assert np.array_equal(_ours(tmp_path / "e").encode(TEXTS), before.encode(TEXTS))

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from transforms.base.errors import OptionError
 from transforms.encoder import Encoder
 from transforms.encoder.export import Export, write_export
-from transforms.space import resolve_model, resolve_space
+from transforms.space import AUTO, resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]
 PROMPTS = {"query": "a red dog ", "empty": ""}
@@ -284,7 +284,7 @@ def test_an_export_of_static_embeddings_gives_the_same_vectors(tiny, tmp_path):
     files = resolve_model(str(tmp_path / "model"))
     encoder = Encoder.load(str(tmp_path / "model"), truncate_dim=5, device="cpu")
     (tmp_path / "export").mkdir()
-    unfit = write_export(Export(files, encoder.space, "auto", None), tmp_path / "export")
+    unfit = write_export(Export(files, encoder.space, AUTO, None), tmp_path / "export")
     assert "more than a transformer" in str(unfit)
     again = Encoder.load(str(tmp_path / "export"), device="cpu")
     assert np.array_equal(again.encode(TOKENS), encoder.encode(TOKENS))

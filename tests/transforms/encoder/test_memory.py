@@ -1,6 +1,7 @@
 """Batches that are too large for the memory there is."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,7 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     told: list[str] = []
     monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append, raising=False)
+    monkeypatch.setattr(devices.torch, "empty", lambda *_, **__: None)
     devices.resolve_devices("cpu")
     assert torch.backends.cudnn.allow_tf32, "a processor says nothing"
     assert not any(name in os.environ for name in names)
@@ -173,3 +175,81 @@ def test_a_gpus_memory_is_in_segments_that_grow_unless_the_user_says_otherwise(
     devices.resolve_devices("cuda")
     assert "PYTORCH_ALLOC_CONF" not in os.environ
     assert len(told) == 1
+
+
+@pytest.fixture(autouse=True)
+def precision() -> Iterator[None]:
+    """Settings of cuDNN, which hold for the process, as they were."""
+    cudnn: Any = torch.backends.cudnn
+    parts = [getattr(cudnn, name, None) for name in ("conv", "rnn")]
+    parts = [part for part in parts if hasattr(part, "fp32_precision")]
+    before = [part.fp32_precision for part in parts]
+    yield
+    for part, word in zip(parts, before, strict=True):
+        part.fp32_precision = word
+
+
+@pytest.fixture
+def one_gpu(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A machine that says it has a GPU, without settings; what its allocator is told."""
+    told: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append, raising=False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    for name in (*devices._ALLOCATOR, "CUBLAS_WORKSPACE_CONFIG", "TORCH_CUDNN_SDPA_DEPRIORITIZED"):
+        monkeypatch.setenv(name, "")  # so that it is as it was afterwards
+        monkeypatch.delenv(name)
+    return told
+
+
+def test_segments_do_not_grow_where_the_driver_does_not_support_it(
+    one_gpu: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(devices.torch, "empty", fail)
+    said = "CUDA driver error: operation not supported"
+    devices.resolve_devices("cuda")
+    assert one_gpu == ["expandable_segments:True", "expandable_segments:False"]
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:False"
+    del os.environ["PYTORCH_ALLOC_CONF"]
+    said = "CUDA error: out of memory"
+    with pytest.raises(RuntimeError, match="out of memory"):
+        devices.resolve_devices("cuda")
+
+
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="an older torch")
+def test_float32_is_float32_also_in_a_process_that_asked_for_less_in_torchs_newer_words(
+    one_gpu: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices.torch, "empty", lambda *_, **__: None)
+    parts = [torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
+    for part in parts:
+        part.fp32_precision = "tf32"
+    devices.resolve_devices("cuda")
+    assert [part.fp32_precision for part in parts] == ["ieee", "ieee"]
+    assert not torch.backends.cudnn.allow_tf32, "reading the older flag does not raise"
+
+
+def test_deterministic_batches_are_larger_on_a_gpu_that_is_fast_and_has_the_memory(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = Encoder.load(str(tiny["bert"]), dtype="float32", device="cpu").replicas[0]
+    on_gpu = _on_gpu(replica, 0)
+    each = replica.forward.token_bytes
+    found = {}
+    for capability in ((8, 0), (9, 0)):
+        for memory in (2 * 65536 * each, 65536 * each):
+            with monkeypatch.context() as patch:
+                patch.setattr(replica_module, "capability_of", lambda _, c=capability: c)
+                patch.setattr(replica_module, "total_memory", lambda _, m=memory: m)
+                tokens = replica_module.tokens_per_alike_batch(None, on_gpu, "bert")
+            found[capability, memory // each] = tokens
+    assert found == {
+        ((8, 0), 131072): 16384,
+        ((8, 0), 65536): 16384,
+        ((9, 0), 131072): 65536,
+        ((9, 0), 65536): 16384,
+    }

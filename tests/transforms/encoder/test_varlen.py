@@ -14,7 +14,7 @@ from helpers.tiny_models import save_tiny_model
 from torch import Tensor
 
 from transforms.base.errors import OptionError
-from transforms.encoder import Encoder, forward
+from transforms.encoder import Encoder, devices, forward
 from transforms.encoder import encoder as encoders
 from transforms.encoder.devices import resolve_devices
 from transforms.encoder.varlen import VarlenRunner
@@ -145,6 +145,7 @@ def test_out_of_memory_on_one_of_two_devices(
 def test_which_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(devices, "_try_growing", lambda _: None)
     assert [str(device) for device in resolve_devices("auto")] == ["cuda:0", "cuda:1", "cuda:2"]
     assert [str(device) for device in resolve_devices("cuda")] == ["cuda:0", "cuda:1", "cuda:2"]
     assert [str(device) for device in resolve_devices("cuda:1")] == ["cuda:1"]

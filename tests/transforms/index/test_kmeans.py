@@ -93,3 +93,23 @@ def test_a_gpu_that_torch_does_not_see_or_that_has_no_room_is_left_alone(
 def test_whether_there_is_a_gpu_is_known_without_torch() -> None:
     torch = pytest.importorskip("torch")
     assert module.has_gpu() == torch.cuda.is_available()
+
+
+def test_a_gpu_on_which_faiss_fails_is_left_to_the_processor(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = kmeans(clustered(100), 4, "ip")
+    faiss = load_faiss()
+    cpu = partial(faiss.Kmeans)
+
+    def failing(*arguments: Any, gpu: bool, **options: Any) -> Any:
+        if gpu:
+            raise RuntimeError("Error: 'err == cudaSuccess' failed: no kernel image\nmore")
+        return cpu(*arguments, **options)
+
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    monkeypatch.setattr(module, "_WORTH_A_GPU", 0)
+    monkeypatch.setattr(faiss, "Kmeans", failing)
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 1)
+    np.testing.assert_array_equal(kmeans(clustered(100), 4, "ip"), expected)
+    assert "no kernel image" in caplog.text

@@ -26,7 +26,7 @@ from transforms.report.chart import (
 )
 from transforms.report.history import RunSummary, known_summaries, run_summaries, with_savings
 from transforms.report.page import page
-from transforms.store import open_store
+from transforms.store import layout, open_store
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.vacuum import find_rubbish, remove
@@ -71,6 +71,19 @@ def test_a_failed_run_stands_in_it_with_its_line(root: str) -> None:
         None,
     )
     assert failed.spent is not None
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_every_run_has_the_options_that_the_report_shows(root: str, recorded: bool) -> None:
+    shown = {"price_per_hour": 2.0, "currency": "EUR"}
+    run = night(root, 0, numbered(0, 5), **shown).run
+    path = Path(root) / layout.result(run)
+    content = json.loads(path.read_text())
+    assert {name: content[name] for name in shown} == shown
+    if not recorded:
+        path.unlink()
+    (summary,) = run_summaries(root)
+    assert summary.shown() == open_store(root).manifest.options.shown() == shown
 
 
 def test_a_run_that_was_killed_is_unfinished_and_one_at_work_is_running(root: str) -> None:

@@ -127,6 +127,14 @@ def test_a_currency_stands_beside_amounts() -> None:
     assert "spent (EUR)" in html
 
 
+def test_the_lines_of_runs_have_the_shown_options_that_one_of_them_has() -> None:
+    later = replace(NIGHT, started="2026-01-03T14:30:00Z", price_per_hour=2.5)
+    html = page("/s", [NIGHT, later])
+    assert html.count("<th>price per hour</th>") == html.count("<td>2.5</td>") == 1
+    assert "None" not in html
+    assert "price per hour" not in page("/s", [NIGHT])
+
+
 def test_shares_of_pieces_are_of_all_pieces_and_in_the_colours_of_the_key() -> None:
     found = page(
         "store",

@@ -9,6 +9,7 @@ from helpers.nights import Nights
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
+from transforms.evaluation.diagnostics import sample
 from transforms.evaluation.diagnostics.sample import sample_store
 from transforms.search import Searcher, Selection
 from transforms.steps.joins.cluster import by_number
@@ -17,6 +18,7 @@ from transforms.steps.joins.dedup import deduplicate
 from transforms.steps.joins.export_vectors import export_vectors
 from transforms.steps.joins.store_vectors import StoreVectors
 from transforms.store import Store
+from transforms.store.shards.reading import read_pooled
 
 pytest.importorskip("faiss")
 ROWS = 90
@@ -111,3 +113,31 @@ def test_a_filter_without_rows_or_columns_is_one_line(
 ) -> None:
     with pytest.raises(OptionError, match=message):
         StoreVectors.read(Selection.of(store.manifest, where), tmp_path)
+
+
+def test_a_sample_of_many_shards_reads_some_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "SHARDS_READ", 3)
+    nights = Lettered(tmp_path)
+    rows = [(f"{number:03d}", f"{'abc'[number % 3]} {number}") for number in range(ROWS)]
+    files = {f"f{place}": rows[9 * place : 9 * place + 9] for place in range(10)}
+    nights.commit_without_index(files)
+    store = Store(nights.manifest)
+    read: list[str] = []
+
+    def noted(path: str, *others: object) -> object:
+        read.append(path)
+        return read_pooled(path, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sample, "read_pooled", noted)
+    few = sample_store(store, 5)
+    assert (len(read), few.total) == (3, ROWS)
+    assert {name: len(vectors) for name, vectors in few.vectors.items()} == {"auto": 5}
+    assert sample_store(store, 5).texts == few.texts
+    read.clear()
+    assert len(sample_store(store, 20).vectors["auto"]) == 20
+    assert len(read) == 9, "four times as many rows are read as are drawn"
+    read.clear()
+    assert sample_store(store, 5, "letter = 'a'").total == ROWS // 3
+    assert len(read) == 10

@@ -1,28 +1,51 @@
 """Recipes: what is said about a vector, from options, and the space that they make."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
-from transforms.base.errors import SpaceMismatchError
-from transforms.space import Recipe, resolve_space
+from transforms.base.errors import OptionError, SpaceMismatchError
+from transforms.space import Recipe, parse_pooler, resolve_space
+from transforms.space.chunks import ChunksSpec
 
 
 @pytest.fixture
 def recipe():
-    return Recipe("minilm", pooler="mean+max", prompt="q: ", max_tokens=20, dtype="float32")
+    return Recipe(
+        "minilm",
+        pooler=parse_pooler("mean+max"),
+        prompt="q: ",
+        max_tokens=20,
+        dtype="float32",
+        chunks=ChunksSpec.parse("budget:tokens=9"),
+    )
 
 
 def test_options_give_the_recipe_back_and_what_is_missing_or_none_is_not_said(recipe):
-    assert Recipe.of({**asdict(recipe), "store": "elsewhere"}) == recipe
+    assert Recipe.of({**recipe.to_json(), "store": "elsewhere"}) == recipe
+    assert Recipe.of(vars(recipe)) == recipe
+    assert recipe.to_json()["pooler"] == "mean+max"
     assert Recipe.of({"model": None, "normalize": False, "calibration": ""}) == Recipe(
         normalize=False, calibration=""
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"pooler": "meen"}, "pooler 'meen' is not known"),
+        ({"chunks": "budget:tokens=0"}, "tokens=0 is no length"),
+        ({"pooler": 3}, "--pooler: 3 is not text"),
+    ],
+)
+def test_a_wrong_spec_is_refused_when_the_recipe_is_made(options, said):
+    with pytest.raises(OptionError, match=said):
+        Recipe.of(options)
+
+
 def test_the_space_is_that_of_the_same_options(recipe):
     files = recipe.files()
-    options = {"pooler": "mean+max", "prompt": "q: ", "max_tokens": 20, "dtype": "float32"}
+    options = {"pooler": recipe.pooler, "prompt": "q: ", "max_tokens": 20, "dtype": "float32"}
     assert recipe.space(files) == resolve_space(files, **options)
 
 

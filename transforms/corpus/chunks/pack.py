@@ -78,8 +78,8 @@ def choose_last(atoms: Atoms, first: int, after: int, budget: int) -> int:
 def choose_by_content(atoms: Atoms, first: int, after: int, budget: int) -> int:
     """Choose an end past half of the budget by the text before it, as stable pieces need it.
 
-    Among the ends of sentences it is the one with the smallest hash. Where the piece begins matters
-    little, so after an edit the pieces soon end at the same places as before.
+    Among the ends of sentences it is the one with the smallest hash. The start of the
+    piece matters little, so after an edit the pieces soon end at the same places as before.
     """
     stop = _reach(atoms, first, after, budget)
     if stop == len(atoms):

@@ -44,6 +44,7 @@ class PlainColumns(FileColumns):
     def check(
         self, text: str | None, id_column: str | None, keep: tuple[str, ...], types: Kinds
     ) -> None:
+        """Raise OptionError for every column but the text."""
         others = set(keep) - {text or TEXT}
         if others or id_column:
             option = "--keep-columns"

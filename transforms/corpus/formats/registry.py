@@ -38,7 +38,7 @@ def reader_of(file: InputFile) -> Format:
 
 
 def columns_of(file: InputFile) -> FileColumns:
-    """The columns of a file, which is opened when they are first asked for."""
+    """Return the columns of a file, which is opened when they are first needed."""
     return reader_of(file).columns(file)
 
 

@@ -16,6 +16,7 @@ from transforms.evaluation.diagnostics.figures import (
 )
 from transforms.evaluation.diagnostics.material import Material
 from transforms.evaluation.diagnostics.words import word_figures
+from transforms.space import parse_pooler
 
 if TYPE_CHECKING:
     from transforms.encoder.token_states import StateReader
@@ -157,7 +158,7 @@ class ModelFigures:
             layers.add(self.material.files.layers)
         needs = Needs(layers=frozenset(layers), heads=frozenset(self._heads))
         model = self.material.model
-        max_tokens = model.space("mean").max_tokens
+        max_tokens = model.space(parse_pooler("mean")).max_tokens
         return StateReader(self.material.files, needs, max_tokens, self.material.options.device)
 
     @cached_property

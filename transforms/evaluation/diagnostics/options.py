@@ -5,7 +5,7 @@ from dataclasses import replace
 from transforms.base import values
 from transforms.base.option import Declared, option, options
 from transforms.evaluation.diagnostics.figures import FIGURES
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DELIMITER,
     DEVICE,
     FORMAT,
@@ -29,7 +29,7 @@ def _of_input(declared: Declared) -> Declared:
 
 @options
 class DiagnoseOptions:
-    """One source (a store, files, or pairs of tasks) or a sentence alone, and the figures to make.
+    """Options of `diagnose`: a source (a store, files, pairs of tasks) or a sentence; figures.
 
     `labels` are those of answers in tasks `qa:`; if empty, entailment, true and yes. If `figures`
     is empty, the source decides: a store has the figures of its vectors. `poolers` run over the
@@ -39,7 +39,7 @@ class DiagnoseOptions:
     """
 
     store: str | None = option(
-        STORE, help="a store, whose vectors are taken as they are (default: none)", default=None
+        STORE, help="a store whose vectors are examined (default: none)", default=None
     )
     where: str | None = option(
         WHERE, help="of --store: only rows that match (default: all rows)", default=None

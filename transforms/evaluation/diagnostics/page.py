@@ -114,18 +114,23 @@ def _charts(rows: Sequence[Row]) -> list[tuple[str, str, Chart]]:
     for pooler in dict.fromkeys(row["pooler"] for row in rows if row["pooler"] is not None):
         own = [row for row in rows if row["pooler"] == pooler]
         shares = [row for row in own if row["figure"] == "cosine-share"]
-        deviations = [row for row in own if row["figure"] == "deviation"]
         if shares:
-            labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
-            percent = _series(labels, [100 * row["value"] for row in shares])
-            drawn.append(
-                (pooler, f"cosines, % of the pairs of {shares[0]['n']:,} rows", line_chart(percent))
-            )
+            remark = f"cosines, % of the pairs of {shares[0]['n']:,} rows"
+            drawn.append((pooler, remark, _cosine_chart(shares)))
+        deviations = [row for row in own if row["figure"] == "deviation"]
         if deviations:
-            labels = [f"component {row['component']}" for row in deviations]
-            series = _series(labels, [row["value"] for row in deviations])
-            drawn.append((pooler, "deviation by component", line_chart(series)))
+            drawn.append((pooler, "deviation by component", _deviation_chart(deviations)))
     return drawn
+
+
+def _cosine_chart(shares: Sequence[Row]) -> Chart:
+    labels = [f"{row['low']:.2f} to {row['high']:.2f}" for row in shares]
+    return line_chart(_series(labels, [100 * row["value"] for row in shares]))
+
+
+def _deviation_chart(deviations: Sequence[Row]) -> Chart:
+    labels = [f"component {row['component']}" for row in deviations]
+    return line_chart(_series(labels, [row["value"] for row in deviations]))
 
 
 def _series(labels: list[str], values: list[float | None]) -> Series:

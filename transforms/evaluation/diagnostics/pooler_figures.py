@@ -16,6 +16,7 @@ from transforms.evaluation.diagnostics.material import Material
 from transforms.evaluation.diagnostics.vectors import vector_figures
 from transforms.evaluation.encode_many import Encoded, encode_many, groups
 from transforms.evaluation.methods import matched
+from transforms.space import PoolerSpec, parse_pooler
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,21 @@ class PoolerFigures:
 
     material: Material
 
-    @property
-    def poolers(self) -> tuple[str, ...]:
-        """The poolers to run: those of the options; without a store `auto`, if any is needed."""
+    @cached_property
+    def poolers(self) -> Mapping[str, PoolerSpec]:
+        """The poolers to run, by their SPECs.
+
+        They are those of the options; without a store `auto`, if any is needed.
+        """
         options = self.material.options
-        if options.store is not None:
-            return options.poolers
-        needed = self.material.requested & {*VECTOR_FIGURES, *PAIR_FIGURES, PAIRS}
-        if needed and self.material.texts:
-            return options.poolers or ("auto",)
-        return ()
+        names = options.poolers
+        if options.store is None:
+            needed = self.material.requested & {*VECTOR_FIGURES, *PAIR_FIGURES, PAIRS}
+            if not needed or not self.material.texts:
+                names = ()
+            elif not names:
+                names = ("auto",)
+        return {name: parse_pooler(name) for name in names}
 
     def check_calibrations(self) -> None:
         """Raise OptionError for calibrations without vectors of a pooler to apply them to."""
@@ -44,17 +50,22 @@ class PoolerFigures:
 
     def rows(self) -> list[Row]:
         """Return the figures of each method's vectors, and of the pairs that they make."""
-        requested = self.material.requested
         edits = [self._edits(task) for task in self.material.pairs]
         rows: list[Row] = []
-        if "edit-distance" in requested:
+        if "edit-distance" in self.material.requested:
             for task, distances in zip(self.material.pairs, edits, strict=True):
                 rows += pairs.gold_figures(task, distances)
-        if not self.poolers:
-            return rows
+        if self.poolers:
+            rows += self._method_rows(edits)
+        return rows
+
+    def _method_rows(self, edits: list[np.ndarray | None]) -> list[Row]:
+        """Return the figures of each method; `edits` are the edit distances of each task."""
+        requested = self.material.requested
         texts = list(dict.fromkeys(self.material.texts))
         place = {text: at for at, text in enumerate(texts)}
         cosines_by_task: list[dict[str, np.ndarray]] = [{} for _ in self.material.pairs]
+        rows: list[Row] = []
         passes = len(groups(self.material.model, self.poolers))
         with progress.stage("embedding", len(texts) * passes, "texts"):
             for name, vectors in self._vectors(texts):
@@ -75,7 +86,7 @@ class PoolerFigures:
     def _vectors(self, texts: list[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the name and the vectors of the texts for each method."""
         model = self.material.model
-        for encoded in encode_many(model, list(self.poolers), texts, progress.step):
+        for encoded in encode_many(model, self.poolers, texts, progress.step):
             yield from self._with_calibrations(encoded)
 
     def _with_calibrations(self, encoded: Encoded) -> Iterator[tuple[str, np.ndarray]]:
@@ -93,7 +104,7 @@ class PoolerFigures:
         paths = self.material.options.calibrations
         if not paths:
             return {pooler: {} for pooler in self.poolers}
-        spaces = {pooler: self.material.model.space(pooler) for pooler in self.poolers}
+        spaces = {name: self.material.model.space(pooler) for name, pooler in self.poolers.items()}
         return matched(spaces, paths)
 
     def _edits(self, task: pairs.Pairs) -> np.ndarray | None:

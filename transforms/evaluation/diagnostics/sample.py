@@ -12,10 +12,14 @@ from transforms.base.errors import OptionError
 from transforms.corpus import Columns, InputFile, match_inputs, read_files
 from transforms.index.sample import sample_keys
 from transforms.search import Selection
-from transforms.space import row_hashes
+from transforms.space import row_hash, row_hashes
 from transforms.store import Store
+from transforms.store.manifest import Manifest
 from transforms.store.shards.reading import read_pooled
 
+# Of a store with more shards so many are read, or more if they have few rows.
+SHARDS_READ = 256
+ROWS_READ = 4  # times the rows of the sample
 Item = TypeVar("Item")
 
 
@@ -115,44 +119,79 @@ def _files(patterns: Sequence[str], file_format: str, delimiter: str | None) -> 
 def sample_store(store: Store, want: int, where: str | None = None) -> Sampled:
     """Draw vectors of a snapshot, by the pooler that made them, and their texts if they are kept.
 
-    With a calibration there are the calibrated vectors too. `where` is a filter of the rows. Raises
-    OptionError if there are no rows.
+    Of many shards some are read, chosen by hash; all of them with `where`, a filter of the rows.
+    With a calibration there are the calibrated vectors too. Raises OptionError if there are no
+    rows.
     """
     selection = Selection.of(store.manifest, where)
     selection.check_rows()
+    smallest: Smallest[_Drawn] = Smallest(want)
+    total = None
+    paths = dict(enumerate(store.manifest.shard_paths))
+    if where is None:
+        total = store.manifest.rows.stored
+        paths = {shard: paths[shard] for shard in shards_to_read(store.manifest, want)}
+    for shard, path in paths.items():
+        rows = selection.rows_of(shard)
+        selected = None
+        if rows is not None:
+            selected = frozenset(rows.tolist())
+        for key, drawn in _read_rows(store, path, selected):
+            smallest.add(key, drawn)
+    return _as_sampled(store, smallest, total)
+
+
+def _read_rows(
+    store: Store, path: str, selected: frozenset[int] | None
+) -> Iterator[tuple[int, _Drawn]]:
+    """Yield the key and the copy of each row of a shard, or of the `selected` rows."""
     space = store.space
-    text = None
-    if store.manifest.options.keep_text:
-        text = "text"
+    text = _text_column(store)
     columns = ["id", "row_hash"]
     if text is not None:
         columns.append(text)
     if space.calibration:
         columns.append("embedding")
-    smallest: Smallest[_Drawn] = Smallest(want)
-    for shard, path in enumerate(store.manifest.shard_paths):
-        rows = selection.rows_of(shard)
-        selected = None
-        if rows is not None:
-            selected = frozenset(rows.tolist())
-        start = 0
-        for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
-            hashes = as_hashes(batch.column("row_hash"))
-            keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
-            final = None
-            if space.calibration:
-                final = store.vectors(batch.column("embedding"))
-            for row, key in enumerate(keys):
-                if selected is None or start + row in selected:
-                    smallest.add(key, _draw(row, pooled, final, batch, text))
-            start += len(keys)
-    drawn = smallest.items()
+    start = 0
+    for pooled, batch in read_pooled(path, space.normalize, tuple(columns)):
+        hashes = as_hashes(batch.column("row_hash"))
+        keys = sample_keys(hashes, batch.column("id").to_pylist()).tolist()
+        final = None
+        if space.calibration:
+            final = store.vectors(batch.column("embedding"))
+        for row, key in enumerate(keys):
+            if selected is None or start + row in selected:
+                yield key, _draw(row, pooled, final, batch, text)
+        start += len(keys)
+
+
+def _text_column(store: Store) -> str | None:
+    if store.manifest.options.keep_text:
+        return "text"
+    return None
+
+
+def _as_sampled(store: Store, smallest: Smallest[_Drawn], total: int | None) -> Sampled:
+    rows = smallest.items()
     name = store.manifest.options.pooler
-    vectors = {name: np.stack([pooled for pooled, _, _ in drawn])}
-    if space.calibration:
-        calibrated = [final for _, final, _ in drawn if final is not None]
+    vectors = {name: np.stack([pooled for pooled, _, _ in rows])}
+    if store.space.calibration:
+        calibrated = [final for _, final, _ in rows if final is not None]
         vectors[f"{name}, calibrated"] = np.stack(calibrated)
     texts = None
-    if text is not None:
-        texts = [kept for _, _, kept in drawn if kept is not None]
-    return Sampled(smallest.seen, texts, vectors)
+    if _text_column(store) is not None:
+        texts = [text for _, _, text in rows if text is not None]
+    return Sampled(total or smallest.seen, texts, vectors)
+
+
+def shards_to_read(manifest: Manifest, want: int) -> list[int]:
+    """Return the numbers of the shards from which a sample of `want` rows is drawn.
+
+    The shards are those with the smallest hashes of their units' names, so that most are the same
+    in the next snapshot.
+    """
+    units = [unit for unit in manifest.units if unit.path]
+    order = sorted(range(len(units)), key=lambda number: row_hash(units[number].unit))
+    ends = np.cumsum([units[number].rows for number in order])
+    enough = int(np.searchsorted(ends, ROWS_READ * want)) + 1
+    return sorted(order[: max(SHARDS_READ, enough)])

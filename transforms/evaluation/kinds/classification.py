@@ -139,6 +139,7 @@ class Inference:
 
     @cached_property
     def notes(self) -> list[str]:
+        """Return the shared texts of training and test, and the pairs without a label."""
         train = self.parts[0]
         test = self.parts[-1]
         both = overlap([*train.first, *train.second], [*test.first, *test.second])
@@ -169,6 +170,7 @@ class Inference:
         return classifiers.correct(predicted, np.array(test.labels))
 
     def evidence(self, predictions: Sequence[Predictions]) -> dict[str, Evidence]:
+        """Return evidence of accuracy, and of F1 if the labels are yes and no."""
         correct = classifiers.stack_correct(predictions)
         evidence: dict[str, Evidence] = {"accuracy": Means(correct)}
         words = [label.lower() for label in self.parts[-1].labels]

@@ -74,6 +74,7 @@ class Relatedness:
         )
 
     def predict(self, vectors: TaskVectors) -> Predictions:
+        """Train until the dev score stops improving; predict with the best weights."""
         train, dev, test = (
             pair_features(vectors.lookup(s.first), vectors.lookup(s.second)) for s in self._splits
         )

@@ -63,7 +63,7 @@ class ShardOfGate:
 
 @dataclass(frozen=True)
 class Counting:
-    """One element of the count: a known fact, or a shard to read for one of the counts."""
+    """An element of the count: a known fact, or a shard to read for one of the counts."""
 
     fact: RunFact | None = None
     changed: ChangedShard | None = None

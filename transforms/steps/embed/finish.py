@@ -52,7 +52,7 @@ class Finisher:
         from transforms.encoder import output
         from transforms.pooling import Status
 
-        # torch warns of what it could not write to
+        # torch warns about arrays that it cannot write to
         pooled = np.require(vectors.embedding, requirements="W")
         done = output.finish(torch.from_numpy(pooled), self.space, self._calibration)
         kept = None if done.pooled is None else done.pooled.numpy()

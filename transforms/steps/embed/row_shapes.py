@@ -262,11 +262,16 @@ def elements_of(
     elif isinstance(given, tuple) and len(given) == 2:
         element = Pair(given)
     else:
-        raise OptionError(
-            f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id,"
-            " text) pairs or Arrow batches"
-        )
+        raise no_row(given)
     yield element, element.texts(field)
+
+
+def no_row(given: Any) -> OptionError:
+    """Return the error for an element that is not a row."""
+    return OptionError(
+        f"an element of type {type(given).__name__} is no row; give dicts, beam.Rows, (id, text)"
+        " pairs or Arrow batches"
+    )
 
 
 def check_prefix(prefix: Template, fields: Iterable[str]) -> None:

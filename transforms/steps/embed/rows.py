@@ -18,7 +18,7 @@ from transforms.corpus.column_values import NOT_UTF8
 from transforms.corpus.pieces import cut_where_possible, own_texts, take_rows
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
-from transforms.space import Machine, Recipe, Space, resolve_dtype
+from transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
 from transforms.steps.embed.inputs import Finish, Inputs, hashes_of, inputs_of
@@ -37,6 +37,7 @@ from transforms.steps.embed.row_shapes import (
     text_tokens,
 )
 from transforms.steps.embed.units import collapse, fallbacks, reasons_of
+from transforms.steps.options.auto import UNKNOWN_PROCESSORS
 from transforms.store.calibrations import read_calibration
 from transforms.store.shards.vectors import Vectors
 
@@ -50,8 +51,8 @@ WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are 
 class RowsJob:
     """The embedding of rows: `text` names the field, `recipe` makes the vectors of `space`.
 
-    `prefix` is the template of the text before every piece of a document, "" for none; `chunks`
-    says how documents are cut.
+    `prefix` is the template of the text before every piece of a document, "" for none.
+    `has_own_dtype` says that the dtype is this machine's, because none was given.
     """
 
     recipe: Recipe
@@ -59,7 +60,7 @@ class RowsJob:
     text: str
     space: Space
     prefix: str = ""
-    chunks: ChunksSpec = field(default_factory=ChunksSpec)
+    has_own_dtype: bool = False
 
     @classmethod
     @python_names({**parameters_of(Recipe, Machine), "chunk_prefix": False})
@@ -68,13 +69,13 @@ class RowsJob:
 
         Raises OptionError for options that do not work.
         """
-        chunks = ChunksSpec.parse(recipe.chunks)
-        chunks.check_prefix(prefix)
+        recipe.chunks.check_prefix(prefix)
         parse(prefix)
         if os.path.isdir(recipe.model):
             recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
         exported = recipe.as_exported(files)
+        has_own_dtype = exported.dtype == "auto" and files.family not in FLOAT32_ONLY
         exported = replace(
             exported, dtype=resolve_dtype(exported.dtype, machine.device, files.family)
         )
@@ -83,7 +84,22 @@ class RowsJob:
             space = exported.space(files, fitted.digest, fitted.dim)
         else:
             space = exported.space(files)
-        return cls(exported, machine, text, space, prefix, chunks)
+        return cls(exported, machine, text, space, prefix, has_own_dtype)
+
+    @property
+    def chunks(self) -> ChunksSpec:
+        """How documents are cut."""
+        return self.recipe.chunks
+
+    @python_names(parameters_of(Recipe, Machine))
+    def on_workers(self, engine: bool, accelerator: bool) -> "RowsJob":
+        """Return the job as its workers do it, in other processes if there is an `engine`.
+
+        Raises OptionError if its dtype was left to them, which may have other processors.
+        """
+        if engine and self.has_own_dtype:
+            raise OptionError(UNKNOWN_PROCESSORS)
+        return replace(self, machine=self.machine.on_workers(engine, accelerator))
 
     @property
     def before_pieces(self) -> Template | None:

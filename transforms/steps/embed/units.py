@@ -196,6 +196,8 @@ class UnitEmbedder:
         counts = replace(
             counts, known=item.known, unknown=item.unknown, moved=self.finisher.moved(vectors)
         )
+        if embedded is not None:
+            counts = replace(counts, device=self.encoder().device_names)
         return self.store.write(unit, vectors, late, counts, item.watch)
 
 

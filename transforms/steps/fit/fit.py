@@ -1,4 +1,4 @@
-"""A calibration fitted on what was gathered of a store."""
+"""Fit a calibration on the vectors that were gathered from a store."""
 
 import logging
 from collections.abc import Sequence

@@ -109,7 +109,7 @@ def _blocks(shards: tuple[str, ...], job: GatherJob) -> Iterator[tuple[np.ndarra
             finite = np.isfinite(rows).all(axis=1)
             if not finite.all():
                 row = start + int(np.argmin(finite))
-                mend = "remove the shard and run embed, which makes it anew"
+                mend = "remove the shard and run embed, which makes it again"
                 raise SentenceBeamError(f"{path}: the vector of row {row} is not finite; {mend}")
             yield (
                 sample_keys(as_hashes(batch.column("row_hash")), batch.column("id").to_pylist()),

@@ -19,6 +19,7 @@ from transforms.index.near_pairs import (
     share_found,
 )
 from transforms.search import Searcher, Selection
+from transforms.space.chunks import ChunksSpec
 from transforms.steps.joins.store_vectors import TEXT, StoreVectors, first_copies
 from transforms.store.manifest import Manifest
 
@@ -56,7 +57,7 @@ def deduplicate(selection: Selection, min_score: float, folder: Path) -> Dedupli
     components = Components(len(stored))
     alone = near
     # With late chunks, pieces of one text have vectors of their own.
-    if not selection.manifest.chunks.startswith("late"):
+    if ChunksSpec.parse(selection.manifest.chunks).kind != "late":
         originals = first_copies(stored.hashes)
         copies = np.flatnonzero(originals != np.arange(len(stored)))
         components.join(copies, originals[copies])

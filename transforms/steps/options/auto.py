@@ -3,6 +3,7 @@
 docs/reference.py describes the same in its table.
 """
 
+import re
 from dataclasses import dataclass
 
 from transforms.base.errors import OptionError
@@ -10,17 +11,23 @@ from transforms.corpus.spans import UNIT_TOKENS
 from transforms.space import FLOAT32_ONLY, native_dtype
 from transforms.space.st_modules import METRICS, StModules
 
+UNKNOWN_PROCESSORS = (
+    "--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16"
+)
 UNIT_TOKENS_ACCELERATOR = 1_048_576
+# GPUs with tensor cores for float16 alone, in the names of Beam's accelerator hints
+_FLOAT16_ALONE = re.compile(r"(?<![a-z0-9])(t4|v100)(?![a-z0-9])")
 AUTOMATIC = ("dtype", "metric", "partition", "unit_tokens")  # the options that this file decides
 
 
 @dataclass(frozen=True)
 class Workers:
-    """The machines that embed: `local` if it is this process, with an `accelerator` if one is
-    requested.
+    """The machines that embed: `local` if it is this process.
+
+    `accelerator` is the requested one, as Beam's hint has it; None without one.
     """
 
-    accelerator: bool = False
+    accelerator: str | None = None
     device: str = "auto"
     local: bool = True
 
@@ -36,13 +43,24 @@ def decide_dtype(given: str | None, stored: str | None, family: str, workers: Wo
         return stored
     if family in FLOAT32_ONLY:
         return "float32"
-    if workers.accelerator:
-        return "bfloat16"
+    if workers.accelerator is not None:
+        return accelerator_dtype(workers.accelerator)
     if not workers.local:
-        raise OptionError(
-            "--dtype auto cannot know the workers' processors; say --dtype float32 or bfloat16"
-        )
+        raise OptionError(UNKNOWN_PROCESSORS)
     return native_dtype(workers.device)
+
+
+def accelerator_dtype(hint: str) -> str:
+    """Return the type that the GPU of a hint multiplies in hardware.
+
+    >>> accelerator_dtype("type:nvidia-l4;count:1")
+    'bfloat16'
+    >>> accelerator_dtype("type:nvidia-tesla-t4;count:1")
+    'float16'
+    """
+    if _FLOAT16_ALONE.search(hint.lower()):
+        return "float16"
+    return "bfloat16"
 
 
 def decide_metric(
@@ -72,6 +90,6 @@ def decide_unit_tokens(given: int | None, stored: int | None, workers: Workers) 
         return given
     if stored is not None:
         return stored
-    if workers.accelerator or workers.device.startswith("cuda"):
+    if workers.accelerator is not None or workers.device.startswith("cuda"):
         return UNIT_TOKENS_ACCELERATOR
     return UNIT_TOKENS

@@ -43,7 +43,7 @@ def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> Non
 
 def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     options = choice.options
-    chunks = choice.chunks
+    chunks = choice.recipe.chunks
     chunks.check_prefix(options.chunk_prefix)
     has_pieces = chunks.cuts and chunks.combine != "mean"
     for name in options.keep_columns:
@@ -66,7 +66,7 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
             raise OptionError(
                 f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"
                 f" {before!r}; leave the option out, choose another --store, or embed everything"
-                " anew with --reembed"
+                " again with --reembed"
             )
 
 
@@ -127,7 +127,7 @@ def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -
             mend = f"no option says so: put the files of {choice.options.model} back as they were"
         raise OptionError(
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
-            f"{mend}, choose another --store, or embed everything anew with --reembed"
+            f"{mend}, choose another --store, or embed everything again with --reembed"
         )
 
 

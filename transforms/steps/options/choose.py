@@ -8,7 +8,7 @@ from transforms.base.errors import OptionError
 from transforms.base.option import Remembered, declared_in
 from transforms.calibration import Calibration
 from transforms.index.choose import check_request
-from transforms.space import Recipe, Space, parse_pooler, resolve_model
+from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import (
@@ -57,7 +57,6 @@ class Choice:
     partition: str
     unit_tokens: int
     gates: UsedGates
-    chunks: ChunksSpec
 
 
 def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
@@ -67,11 +66,9 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
     asked = _as_exported(asked)
     stored = _stored_in(previous)
     chosen = _chosen_options(asked, stored.options)
-    chunks = ChunksSpec.parse(chosen["chunks"])
-    chosen["chunks"] = str(chunks)
     files = resolve_model(chosen["model"], chosen["revision"])
     index = _index(asked, previous)
-    workers = Workers(asked.accelerator is not None, asked.device, local)
+    workers = Workers(asked.accelerator, asked.device, local)
     metric = stored.options.metric
     chosen["dtype"] = decide_dtype(asked.dtype, stored.dtype, files.family, workers)
     chosen["metric"] = decide_metric(asked.metric, metric, files.modules, index is not None)
@@ -82,6 +79,7 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
         applied = (calibration.digest, calibration.dim)
     space = recipe.space(files, *applied)
     gates = gates_of(asked, stored.options, space.dtype)
+    chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}
     return Choice(
         options=RememberedOptions(**chosen),
@@ -92,7 +90,6 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
         partition=decide_partition(asked.partition, stored.partition),
         unit_tokens=decide_unit_tokens(asked.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
-        chunks=chunks,
     )
 
 
@@ -112,7 +109,10 @@ def _stored_in(previous: Manifest | None) -> _Stored:
 
 
 def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
-    """Return the given options, else the remembered ones, by name; paths are absolute."""
+    """Return the given options, else the remembered ones, by name; paths are absolute.
+
+    SPECs are parsed.
+    """
     chosen = {
         name: _chosen(asked, remembered, name)
         for name in (*CONTENT, *REMEMBERED)
@@ -121,29 +121,19 @@ def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[
     chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
-    chosen["pooler"] = _with_full_paths(chosen["pooler"])
+    chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
+    chosen["chunks"] = ChunksSpec.parse(chosen["chunks"])
     return chosen
 
 
 def _as_exported(asked: EmbedOptions) -> EmbedOptions:
     """Return the options; those that are not given are as in the export if the model is one."""
-    if asked.model is None:
+    if asked.model is None or asked.pooler not in (None, "auto"):
         return asked
-    names = (
-        "pooler",
-        "prompt",
-        "prompt_name",
-        "max_tokens",
-        "normalize",
-        "truncate_dim",
-        "dtype",
-        "calibration",
-    )
-    given = {name: getattr(asked, name) for name in names}
     files = resolve_model(asked.model, asked.revision)
-    stated = given
-    if files.exported:
-        stated = files.as_exported({**given, "pooler": given["pooler"] or "auto"})
+    stated = files.as_exported({**vars(asked), "pooler": AUTO})
+    if "pooler" in stated:
+        stated["pooler"] = str(stated["pooler"])
     return replace(asked, **stated)
 
 
@@ -180,15 +170,14 @@ def _kept(
     return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
 
 
-def _with_full_paths(pooler: str) -> str:
-    """The SPEC with absolute paths of its tables."""
+def _with_full_paths(pooler: PoolerSpec) -> PoolerSpec:
+    """The pooler with absolute paths of its tables."""
     parts = []
-    for part in parse_pooler(pooler).parts:
-        table = dict(part.options).get("table")
-        if isinstance(table, str):
-            part = part.replaced(table=_full_path(table))
+    for part in pooler.parts:
+        if part.table is not None:
+            part = part.replaced(table=_full_path(part.table))
         parts.append(part)
-    return "+".join(map(str, parts))
+    return PoolerSpec(tuple(parts))
 
 
 def _full_path(name: str) -> str:

@@ -11,10 +11,7 @@ from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
 from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
-from transforms.space.chunks import ChunksSpec
-from transforms.space.identity import PRECISIONS
-from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
-from transforms.steps.options.common import (
+from transforms.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -42,6 +39,9 @@ from transforms.steps.options.common import (
     TRUNCATE_DIM,
     named_input,
 )
+from transforms.space.chunks import ChunksSpec
+from transforms.space.identity import PRECISIONS
+from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
 from transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below
@@ -251,8 +251,8 @@ class EmbedOptions:
         default=None,
     )
     max_bad_files: float = option(
-        "files that may be left out because they cannot be read to their end, their rows taken from"
-        " the last snapshot where they stood; a number or a part of all (default: 0)",
+        "unreadable files to skip, a number or a share; their rows stay as in the last snapshot"
+        " (default: 0)",
         kind=values.few,
         metavar="N|FRACTION",
         group=STORED,
@@ -260,8 +260,8 @@ class EmbedOptions:
         default=0,
     )
     check_carried: float | None = option(
-        "shards carried over that are read again, other ones in each run, where listings of the"
-        f" storage have no checksums (default: {RememberedOptions.check_carried:g})",
+        "share of the carried shards to read again, others in each run, if listings have no"
+        f" checksums (default: {RememberedOptions.check_carried:g})",
         kind=values.fraction,
         metavar="FRACTION",
         group=STORED,
@@ -345,7 +345,7 @@ class EmbedOptions:
         default=None,
     )
     worker_model: str | None = option(
-        "where workers keep the model (default: where this machine does)",
+        "path of the model on the workers (default: as on this machine)",
         metavar="PATH",
         group=MACHINE,
         advanced=True,

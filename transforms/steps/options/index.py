@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from transforms.base import values
 from transforms.base.option import Declared, option, options
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DELIMITER,
     FORMAT,
     INDEX_ACCELERATOR,

@@ -23,7 +23,7 @@ class EmbedJob:
     the last snapshot's if they are to be kept, `text_limit` the bytes of text that may be grouped
     in memory. `hidden` says that files and folders whose names begin with a dot
     are input too. `index_asked` is the index asked for now, not remembered. `retried` says that an
-    engine does work again whose worker died. `chunks` says how documents are cut. `max_bad_files`
+    engine does work again whose worker died. `max_bad_files`
     is how many input files may be left out because they cannot be read; below 1, which part of
     them. `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
     """
@@ -46,9 +46,13 @@ class EmbedJob:
     retried: bool = False
     hidden: bool = False
     index_asked: str | None = None
-    chunks: ChunksSpec = field(default_factory=ChunksSpec)
     max_bad_files: float = 0
     table_filter: str | None = None
+
+    @property
+    def chunks(self) -> ChunksSpec:
+        """How documents are cut."""
+        return self.recipe.chunks
 
     @property
     def by_content(self) -> bool:

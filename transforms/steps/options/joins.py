@@ -3,7 +3,7 @@
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.steps.options.common import (
+from transforms.options.common import (
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -31,7 +31,7 @@ from transforms.steps.options.common import (
     named_input,
     named_k,
 )
-from transforms.steps.options.common import MIN_SCORE as ANY_SCORE
+from transforms.options.common import MIN_SCORE as ANY_SCORE
 from transforms.steps.options.search import OF_QUERY_FILES, QUERY_FILES, refuse_without_queries
 
 AGGLOMERATIVE_ROWS = 10_000  # every pair's distance is held at once
@@ -49,8 +49,8 @@ class DedupOptions:
     min_score: float = option(
         MIN_SCORE,
         help=(
-            "rows whose cosine is X or more are near duplicates, and so is what these are near"
-            " duplicates of"
+            "rows whose cosine is at least X are near duplicates; so are rows that a chain of such"
+            " pairs connects"
         ),
     )
     where: str | None = option(WHERE, default=None)
@@ -64,7 +64,7 @@ class ClusterOptions:
 
     store: str = option(STORE, kw_only=False)
     clusters: int | None = option(
-        "how many, found by k-means over cosines (default: none)",
+        "number of clusters, found by k-means over cosines (default: none)",
         kind=values.positive,
         metavar="K",
         exclusive=HOW_MANY,
@@ -73,8 +73,8 @@ class ClusterOptions:
     min_score: float | None = option(
         MIN_SCORE,
         help=(
-            "as many as there are when groups are joined while the mean cosine between them is X"
-            f" or more; for at most {AGGLOMERATIVE_ROWS:,} rows (default: none)"
+            "merge groups while their mean cosine is at least X;"
+            f" for at most {AGGLOMERATIVE_ROWS:,} rows (default: none)"
         ),
         exclusive=HOW_MANY,
         default=None,
@@ -103,8 +103,8 @@ class NeighboursOptions:
         default=None,
     )
     of: str | None = option(
-        "a store whose rows are the queries; where it is the same, no row is found for itself"
-        " (default: none)",
+        "a store whose rows are the queries; in the same store a row never finds itself (default:"
+        " none)",
         kind=values.filled,
         metavar="STORE",
         exclusive=QUERIES,
@@ -136,7 +136,7 @@ class NeighboursOptions:
     id_column: str | None = option(QUERY_ID_COLUMN, group=QUERY_FILES, default=None)
     query_prompt: str | None = option(QUERY_PROMPT, group=QUERY_FILES, default=None)
     model: str | None = option(
-        "the store's model where the work is done, checked by digest (default: where it was)",
+        "path of the store's model on the workers, verified by digest (default: where it was)",
         kind=values.filled,
         metavar="PATH",
         group=QUERY_FILES,
@@ -168,7 +168,7 @@ class PairsOptions:
     )
     store: str | None = option(
         STORE,
-        help="a store, whose vectors are compared as they are (default: none)",
+        help="a store whose vectors are compared (default: none)",
         group=INPUT,
         default=None,
     )
@@ -203,7 +203,7 @@ class PairsOptions:
         default=None,
     )
     distinct: bool = option(
-        "take rows of one text as one, and count them (default: no)", group=RESULT, default=False
+        "count rows of one text as one row (default: no)", group=RESULT, default=False
     )
     output: str | None = option(
         f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", group=RESULT, default=None

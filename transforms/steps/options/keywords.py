@@ -78,6 +78,51 @@ class RowsKeywords(EmbedKeywords, total=False):
     batch: str | None
 
 
+class WriteKeywords(TypedDict, total=False):
+    """The keywords of `WriteStore`, beside store and fields."""
+
+    text_template: str | None
+    keep_columns: Sequence[str] | Mapping[str, str] | None
+    keep_text: bool | None
+    model: StrPath | None
+    revision: str | None
+    pooler: str | None
+    prompt: str | None
+    prompt_name: str | None
+    max_tokens: int | None
+    normalize: bool | None
+    calibration: StrPath | None
+    dim: int | None
+    truncate_dim: int | None
+    dtype: str | None
+    query_prompt: str | None
+    chunks: str | None
+    chunk_prefix: str | None
+    precision: str | None
+    unit_tokens: int | None
+    index: str | None
+    metric: str | None
+    target_recall: float | None
+    max_bytes_per_row: int | None
+    max_latency_ms: float | None
+    max_rejects: float | None
+    max_deletes: float | None
+    max_unknown: float | None
+    check_carried: float | None
+    max_drift: float | None
+    require_space: str | None
+    reembed: bool
+    price_per_hour: float | None
+    currency: str | None
+    device: str
+    tokens_per_batch: int | None
+    deterministic: bool | None
+    accelerator: str | None
+    index_accelerator: str | None
+    min_ram: str | None
+    worker_model: StrPath | None
+
+
 class NeighboursKeywords(TypedDict, total=False):
     """The keywords of `neighbours`, beside those that it needs."""
 

@@ -141,11 +141,17 @@ def _job(
         text_limit=text_limit,
         retried=not local,
         hidden=chosen.hidden,
-        chunks=choice.chunks,
         max_bad_files=asked.max_bad_files,
         table_filter=asked.input_filter,
         index_asked=index_asked,
     )
+
+
+def on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
+    """Return the run as its workers do it, on the GPUs of `--accelerator` if it is given."""
+    job = resolved.job
+    machine = job.machine.on_workers(job.retried, accelerator is not None)
+    return replace(resolved, job=replace(job, machine=machine))
 
 
 def holding_lease(resolved: Resolved) -> Resolved:

@@ -4,7 +4,7 @@ from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options, read
 from transforms.base.values import FOLDS
-from transforms.steps.options.common import (
+from transforms.options.common import (
     DELIMITER,
     FORMAT,
     MIN_SCORE,
@@ -34,7 +34,7 @@ class SearchOptions:
 
     store: str = option(STORE, kw_only=False)
     query: tuple[str, ...] | None = option(
-        "what to look for; repeat for more (default: none)",
+        "text to search for; repeat for more (default: none)",
         metavar="TEXT",
         several="repeat",
         exclusive=QUERIES,
@@ -71,8 +71,8 @@ class SearchOptions:
         default=None,
     )
     fold: str = option(
-        "of documents cut into pieces: best, a document is found once, by its best piece; none,"
-        f" every piece is a hit (default: {BEST})",
+        "for documents cut into pieces: best finds a document once, by its best piece; none makes"
+        f" every piece a hit (default: {BEST})",
         choices=FOLDS,
         default=BEST,
     )
@@ -80,7 +80,7 @@ class SearchOptions:
         f"{TABLE_FILE} (default: a table is printed)", metavar="FILE", default=None
     )
     full: bool = option(
-        "show kept columns too, and all values whole, however wide the terminal is (default: no)",
+        "show all kept columns, and whole values on any terminal (default: no)",
         default=False,
     )
     exact: bool = option("compare with every row, without the index (default: no)", default=False)
@@ -105,13 +105,13 @@ class ServeOptions:
 
     store: str = option(STORE, kw_only=False)
     host: str = option(
-        f"address to listen at; another than this machine's own lets others in (default: {HOST})",
+        f"address to listen on; 0.0.0.0 lets other machines in (default: {HOST})",
         kind=values.filled,
         metavar="HOST",
         default=HOST,
     )
     port: int = option(
-        f"port to listen at; 0 takes a free one (default: {PORT})",
+        f"port to listen on; 0 takes a free one (default: {PORT})",
         kind=values.port,
         metavar="N",
         default=PORT,

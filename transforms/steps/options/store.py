@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.steps.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
+from transforms.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
 from transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
@@ -33,8 +33,8 @@ class FilesOptions:
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
     link: str | None = option(
-        "make DIR a folder of links to exactly these shards; earlier ones in it go (default: paths"
-        " are printed)",
+        "make DIR a folder of links to exactly these shards, without earlier links (default: print"
+        " the paths)",
         metavar="DIR",
         default=None,
     )
@@ -47,8 +47,8 @@ class VerifyOptions:
     store: str = option(STORE, kw_only=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
     sample: float | None = option(
-        "read this part of the shards, other ones for each snapshot, and look for the rest in a"
-        " listing; below 1 the index is left out (default: 1; 0 with --since)",
+        "share of the shards to read, others for each snapshot; the rest is compared with a"
+        " listing, and below 1 the index is skipped (default: 1; 0 with --since)",
         kind=values.fraction,
         metavar="FRACTION",
         default=None,
@@ -155,12 +155,12 @@ class VacuumOptions:
         default=None,
     )
     older_than: float | None = option(
-        f"keep what is younger, as in 7d or 12h (default: {OLDER_THAN} where --keep is not given)",
+        f"keep younger snapshots, as in 7d or 12h (default: {OLDER_THAN} without --keep)",
         kind=values.duration,
         metavar="D",
         default=None,
     )
-    dry_run: bool = option("only say what would be removed (default: no)", default=False)
+    dry_run: bool = option("only print what would be removed (default: no)", default=False)
     beam_flags: Sequence[str] = ()
 
 
@@ -196,19 +196,19 @@ class PushOptions:
     store: str = option(STORE, kw_only=False)
     to: str = option(
         "postgresql://USER@HOST/DATABASE#TABLE, qdrant:URL#COLLECTION, qdrant:FOLDER#COLLECTION or"
-        " lance:FOLDER#TABLE; made if it is not there",
+        " lance:FOLDER#TABLE; created if missing",
         kind=values.filled,
         metavar="TARGET",
     )
     since: str | None = option(
-        "write what changed since this snapshot too, whatever the table says that it holds"
-        " (default: since the snapshot that it holds)",
+        "also write what changed since this snapshot, even if the table claims to have it (default:"
+        " since the table's snapshot)",
         metavar="RUN",
         exclusive=NO_MORE,
         default=None,
     )
     full: bool = option(
-        "write every row, and delete what the store has not (default: no)",
+        "write every row, and delete rows that the store does not have (default: no)",
         exclusive=NO_MORE,
         default=False,
     )

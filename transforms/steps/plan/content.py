@@ -100,27 +100,37 @@ Passing = Beside | Problem | Standing
 def to_count(
     found: list[PlannedFiles | Passing], job: EmbedJob
 ) -> Iterator[PlannedFile | ToCount | Passing]:
-    """Check the opened files as a whole and yield them with the spans to count; or only
-    problems.
-    """
+    """Check the opened files as a whole; yield them with the spans to count, or only problems."""
     problems = [item for item in found if isinstance(item, Problem)]
-    if problems or Standing() in found:
+    standing = [item for item in found if isinstance(item, Standing)]
+    if problems or standing:
         yield from problems
-        yield from (item for item in found if isinstance(item, Standing))
+        yield from standing
         return
-    planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
-    planned.sort(key=lambda item: item.file.relative)
     try:
-        planned = checked_opened(planned, job)
+        planned = checked_opened(_files_in_order(found), job)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
-    tokens = sum(span.tokens for item in planned for span in item.spans)
-    exact = job.buckets is None or tokens > COUNT_AGAIN * job.buckets.chosen_tokens
     yield from (item for item in found if isinstance(item, Beside))
+    exact = _needs_exact_counts(planned, job)
     for item in planned:
         yield replace(item, spans=())
         yield from (ToCount(span, exact) for span in item.spans)
+
+
+def _files_in_order(found: list[PlannedFiles | Passing]) -> list[PlannedFile]:
+    """Return the planned files among other elements, by relative path."""
+    planned = [item for some in found if isinstance(some, PlannedFiles) for item in some.files]
+    return sorted(planned, key=lambda item: item.file.relative)
+
+
+def _needs_exact_counts(planned: list[PlannedFile], job: EmbedJob) -> bool:
+    """Whether tokens are counted, to choose buckets for the first time or for a larger corpus."""
+    if job.buckets is None:
+        return True
+    tokens = sum(span.tokens for item in planned for span in item.spans)
+    return tokens > COUNT_AGAIN * job.buckets.chosen_tokens
 
 
 def checked_opened(planned: list[PlannedFile], job: EmbedJob) -> list[PlannedFile]:
@@ -161,23 +171,24 @@ def unchanged(
     manifest = None
     if job.carry:
         manifest = last_snapshot(job.run)
-    if manifest is None:
+    if manifest is None or not _is_same_input(manifest, planned, job):
         return None, Checked()
+    checked = shards.check(manifest.units)
+    if checked.damaged:
+        return None, checked
+    return manifest, checked
+
+
+def _is_same_input(manifest: Manifest, planned: list[PlannedFile], job: EmbedJob) -> bool:
+    """Whether a snapshot was made of the same files; only their content counts if names do not."""
     before = [(f.path, content_of(f.path, f.format, f.size, f.checksum)) for f in manifest.files]
     files = [item.file for item in planned]
     now = [(f.relative, content_of(f.relative, f.format, f.size, f.checksum)) for f in files]
     # Without ids of their own rows are named after files, and rejected rows are.
     is_named = job.columns.id is None or manifest.rows.rejected > 0
     if is_named:
-        is_same = Counter(before) == Counter(now)
-    else:
-        is_same = Counter(text for _, text in before) == Counter(text for _, text in now)
-    if not is_same:
-        return None, Checked()
-    checked = shards.check(manifest.units)
-    if checked.damaged:
-        return None, checked
-    return manifest, checked
+        return Counter(before) == Counter(now)
+    return Counter(text for _, text in before) == Counter(text for _, text in now)
 
 
 def count_rows(item: ToCount, job: EmbedJob) -> Span | Problem:

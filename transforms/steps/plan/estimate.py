@@ -94,18 +94,22 @@ def predict(resolved: Resolved, calibration: str | None) -> Prediction:
     if same is None:
         work = [span for item in planned for span in item.work]
     spans = [part for span in work for part in spans_of(span)]
-    measured = job
-    if calibration:
-        measured = replace(job, calibration=calibration)
-    pace = None
-    if spans:
-        pace = measure(measured, spans)
+    pace = _measure(job, spans, calibration)
     found = estimate(planned, beside, work, pace, job.chunks.cuts)
     if job.by_content:
         found = in_buckets(found, spans, same, job)
         # some of these have other names
         found = replace(found, unchanged_files=max(unchanged, found.carried_files))
     return Prediction(resolved, found, pace)
+
+
+def _measure(job: EmbedJob, spans: list[Span], calibration: str | None) -> Pace | None:
+    """Embed some rows with the calibration that is given now, else the job's; None without rows."""
+    if not spans:
+        return None
+    if calibration:
+        job = replace(job, calibration=calibration)
+    return measure(job, spans)
 
 
 def plan_files(job: EmbedJob) -> tuple[list[PlannedFile], Beside]:
@@ -139,11 +143,8 @@ def estimate(
     The rows of formats that do not count them are estimated from the tokens of measured rows.
     """
     tokens = sum(span.tokens for span in spans)
-    uncounted = sum(span.tokens for span in spans if span.rows is None)
-    rows: float = sum(span.rows or 0 for span in spans)
+    rows, is_exact = _rows_in(spans, pace)
     pieces = None
-    if pace and uncounted:
-        rows += uncounted / pace.tokens_per_row
     if pace and is_cut:
         pieces = tokens / pace.tokens_per_piece
     carried_files = sum(map(_is_carried, planned))
@@ -155,7 +156,7 @@ def estimate(
         units=len(spans),
         carried_units=len(carried),
         rows=rows,
-        exact_rows=not uncounted,
+        exact_rows=is_exact,
         tokens=tokens,
         pieces=pieces,
         input_bytes=sum(item.file.size for item in planned),
@@ -163,6 +164,15 @@ def estimate(
         beside=beside.total(),
         bad={item.file.relative: item.bad for item in planned if item.bad},
     )
+
+
+def _rows_in(spans: list[AnySpan], pace: Pace | None) -> tuple[float, bool]:
+    """Return the rows of spans, and whether all of them are counted, none estimated."""
+    uncounted = sum(span.tokens for span in spans if span.rows is None)
+    rows: float = sum(span.rows or 0 for span in spans)
+    if pace and uncounted:
+        rows += uncounted / pace.tokens_per_row
+    return rows, not uncounted
 
 
 def _is_carried(item: PlannedFile) -> bool:

@@ -74,21 +74,12 @@ def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: 
 
     Raises OptionError if values are of several types, or of another than files or store have.
     """
-    tables = [
-        (word_for(kind), item.file.path)
-        for item in opened
-        if (kind := dict(item.kept or ()).get(name))
-    ]
-    known = list(tables)
+    known = _known_words(name, opened)
     if stored:
         known.append((word_for(stored), root))
-    words = [
-        (dict(item.open_types).get(name), f"the first rows of {item.file.path}") for item in opened
-    ]
     places: dict[str, str] = {}
-    for word, place in (*known[:1], *words):
-        if word:
-            places.setdefault(word, place)
+    for word, place in (*known[:1], *_words_of_values(name, opened)):
+        places.setdefault(word, place)
     first = next(iter(places), STR.word)
     if known and first == STR.word:
         return first  # which takes all values
@@ -97,6 +88,26 @@ def _found_type(name: str, opened: list[PlannedFile], stored: str | None, root: 
     if len(places) > 1:
         raise _different(name, list(places.items()))
     return first
+
+
+def _known_words(name: str, opened: list[PlannedFile]) -> list[tuple[str, str]]:
+    """Return (word for a column's type, file) for the files that have types of their own."""
+    words = []
+    for item in opened:
+        kind = dict(item.kept or ()).get(name)
+        if kind:
+            words.append((word_for(kind), item.file.path))
+    return words
+
+
+def _words_of_values(name: str, opened: list[PlannedFile]) -> list[tuple[str, str]]:
+    """Return (word for the type of a column's first values, their place) for the other files."""
+    words = []
+    for item in opened:
+        word = dict(item.open_types).get(name)
+        if word:
+            words.append((word, f"the first rows of {item.file.path}"))
+    return words
 
 
 def _different(name: str, places: list[tuple[str, str]]) -> OptionError:

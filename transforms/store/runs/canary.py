@@ -116,7 +116,7 @@ class CanaryFile:
             if found:
                 what = "was changed after it was written (sha256 differs)"
             raise SentenceBeamError(
-                f"{self.full_path} {what}; restore it, or embed everything anew with --reembed"
+                f"{self.full_path} {what}; restore it, or embed everything again with --reembed"
             )
         try:
             return Canary.from_bytes(found[0]) if found else None

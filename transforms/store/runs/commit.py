@@ -33,7 +33,7 @@ from transforms.store.runs.result import (
     COMMITTED,
     now,
 )
-from transforms.store.runs.settled import Settled, SettledStretch, join
+from transforms.store.runs.settled import Settled, SettledStretch, Tally, join
 from transforms.store.sealed_json import FENCE, sealed, to_bytes
 from transforms.store.shards.precision import needs_ranges, of_floats
 
@@ -45,7 +45,7 @@ MORE_LANGUAGES = (
 
 @dataclass(frozen=True)
 class Run:
-    """One execution that writes a snapshot: the fields of its manifest that are known at its start.
+    """A run that writes a snapshot: the fields of its manifest that are known at its start.
 
     `globs` name its input, `earlier_globs` the input of earlier runs whose files stay, `tables` the
     versions of the tables among them. `previous` is the run whose snapshot it replaces,
@@ -184,7 +184,7 @@ def check_unknown(run: Run, ledger: Ledger) -> None:
 
 
 def check_rows_left(run: Run, rows: int) -> None:
-    """Raise DataGateError if so many rows are too few after those of the last snapshot."""
+    """Raise DataGateError if these rows are too few after those of the last snapshot."""
     check_deletes(run, run.previous_rows - rows)
 
 
@@ -209,7 +209,7 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
-    made = _manifest(run, plan, settled.tally.ledger, index)
+    made = _manifest(run, plan, settled.tally, index)
     if settled.in_parts:
         made = replace(made, parts=settled.parts)
     else:
@@ -288,7 +288,11 @@ def _check_committed(run: Run, data: dict[str, Any]) -> None:
     )
 
 
-def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | None) -> Manifest:
+def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | None) -> Manifest:
+    ledger = tally.ledger
+    versions = dict(run.versions)
+    if tally.devices:
+        versions["device"] = ", ".join(sorted(tally.devices))
     return Manifest(
         root=run.root,
         run=run.id,
@@ -312,7 +316,7 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         canary=run.canary_file.entry(),
         calibration=calibrations.entry(run.space.calibration),
         generation=run.generation,
-        versions=run.versions,
+        versions=versions,
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
     )

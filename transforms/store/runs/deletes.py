@@ -131,12 +131,19 @@ def renamed(before: Iterable[InputEntry], files: list[InputFile]) -> dict[str, s
     now_at = {file.path: file.relative for file in new}
     moved = {entry.path: now_at[entry.source] for entry in missing if entry.source in now_at}
     used = set(moved.values())
-    copies = _copies([file for file in new if file.relative not in used])
+    others = [entry for entry in missing if entry.path not in moved]
+    return moved | _copied(others, [file for file in new if file.relative not in used])
+
+
+def _copied(missing: list[InputEntry], new: list[InputFile]) -> dict[str, str]:
+    """Return the relative paths of new files with the content of missing ones, by their paths."""
+    copies = _copies(new)
+    copied = {}
     for entry in missing:
         same = copies.get(content_of(entry.path, entry.format, entry.size, entry.checksum))
-        if same and entry.path not in moved:
-            moved[entry.path] = same.pop()
-    return moved
+        if same:
+            copied[entry.path] = same.pop()
+    return copied
 
 
 def _copies(files: list[InputFile]) -> dict[tuple[object, ...], list[str]]:

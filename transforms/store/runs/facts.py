@@ -22,7 +22,7 @@ class IndexRecord:
 
 @dataclass(frozen=True)
 class RunFact:
-    """One fact about a run; all fields but one are None.
+    """A fact about a run; all fields but one are None.
 
     `problem` ends the run. `changes_unknown`: an old shard is damaged or missing, so that changes
     cannot be counted. `deleted` rows of the last snapshot are missing in the next one, as the gate

@@ -99,6 +99,7 @@ def _committed(run: Run, plan: RecordedPlan, tally: Tally, message: str) -> Resu
         resumed=tally.resumed,
         made=tally.made,
         own_rows=tally.own_rows,
+        devices=sorted(tally.devices),
         moved=moved_json,
     )
 
@@ -144,7 +145,6 @@ def _ended(run: Run, status: str, message: str) -> Result:
         previous=run.previous,
         space=run.space.id,
         pooled=run.space.pooled_id,
-        price_per_hour=run.options.price_per_hour,
-        currency=run.options.currency,
         command=run.command,
+        **run.options.shown(),
     )

@@ -55,7 +55,7 @@ SILENCE = {
 
 @dataclass(frozen=True)
 class Lease:
-    """One writer: run id, host and process (pid None if the work outlives that process).
+    """A writer: run id, host and process (pid None if the work outlives that process).
 
     `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
     queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,

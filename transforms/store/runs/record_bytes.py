@@ -45,6 +45,7 @@ OPTIONAL: dict[str, type] = {
     "fallbacks": int,
     "oom_splits": int,
     "unknown": int,
+    "device": str,
 }
 _AS_THEY_ARE = (
     "checksum",
@@ -115,6 +116,7 @@ def unpack(data: bytes) -> UnitRecord:
         damaged=damaged,
         moved=moved,
         measures=reader.figures(),
+        device=sys.intern(optional["device"] or ""),  # that of most units of a run
         **_values_as_they_are(optional),
         **counts,
     )
@@ -171,6 +173,7 @@ def _optional_values(record: UnitRecord, of: str, part: str | None) -> dict[str,
         "rejects_path": rejects_path,
     }
     values |= {"damaged": len(record.damaged) or None, "moved": len(record.moved) or None}
+    values["device"] = record.device or None
     return values
 
 
@@ -310,6 +313,7 @@ class _ByteReader:
         self._at = 0
 
     def number(self) -> int:
+        """Read an unsigned integer: 7 bits a byte, the lowest first."""
         value = shift = 0
         while (byte := self._data[self._at]) > 127:
             value |= (byte & 127) << shift
@@ -323,6 +327,7 @@ class _ByteReader:
         return -value if is_negative else value
 
     def text(self) -> str | None:
+        """Read a text, which is stored as bytes if it is hex; None for none."""
         head = self.number()
         if not head:
             return None
@@ -333,6 +338,7 @@ class _ByteReader:
         return data.decode("utf-8", "surrogatepass")
 
     def optional(self) -> dict[str, Any]:
+        """Read the fields of OPTIONAL; those that were None have no bytes."""
         present = self.number()
         values: dict[str, Any] = {}
         for bit, (name, kind) in enumerate(OPTIONAL.items()):

@@ -13,7 +13,7 @@ from transforms.base.entries import count, dataclass_of, record
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Measures
 from transforms.store import layout
-from transforms.store.entries import IndexEntry
+from transforms.store.entries import IndexEntry, ShownOptions
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest
 from transforms.store.sealed_json import check_digest, sealed, to_bytes
@@ -46,8 +46,8 @@ def _ledger(value: Any, where: str) -> dict[str, int]:
 
 
 @dataclass(frozen=True)
-class Result:
-    """How a run ended: `status` is "committed" or "failed", `message` one line.
+class Result(ShownOptions):
+    """The end of a run: `status` is "committed" or "failed", `message` one line.
 
     Rows: `ledger` has the counts. `changes` are rows added, changed and deleted since the last
     snapshot (None: not known), `duplicate_ids` rows whose id an earlier row has (None: not known),
@@ -58,6 +58,7 @@ class Result:
     an interrupted run. `spared` are tokens of rows that already had vectors. `made` counts the
     units to make, `resumed` those that unfinished runs had made, by run. `measures` are the figures
     of its stages (`measures.STAGES`), `limit` names the part of Embed that held up the others.
+    `devices` are the names of those that computed vectors.
 
     Shards: `damaged` are shards of the last snapshot that were missing or changed, so that their
     rows were embedded again. `checked` counts the carried shards that were checked, compared and
@@ -69,7 +70,7 @@ class Result:
     Vectors: `pooled` is the id of the pooled vectors' space. `moved` compares the rows that were
     made with those of the calibration's fit (`calibration.moved.Moved`).
 
-    `price_per_hour` is in `currency`, `command` is the command of the run; "" if not known.
+    `command` is the command of the run; "" if not known.
     """
 
     run: str
@@ -90,7 +91,6 @@ class Result:
     spared: int = 0
     tokens: int = 0
     pooled: str = ""
-    price_per_hour: float | None = None
     checked: dict[str, int] | None = None
     measures: Measures | None = None
     limit: str = ""
@@ -99,8 +99,8 @@ class Result:
     made: int = 0
     own_rows: int = 0
     moved: dict[str, float] | None = None
-    currency: str = ""
     command: str = ""
+    devices: list[str] = field(default_factory=list)
 
 
 def record_result(root: str, result: Result) -> None:
@@ -150,6 +150,7 @@ def result_of_snapshot(manifest: Manifest, note: str) -> Result:
         space=manifest.space.id,
         tokens=tokens.real,
         pooled=manifest.space.pooled_id,
+        **manifest.options.shown(),
     )
 
 

@@ -40,7 +40,7 @@ class Tally:
     their rows, and `resumed` counts those of earlier attempts, by their run. `tokens` went through
     the model in this run, `whole` are all tokens of the rows that were not cut off. `moved` are
     sums as in a unit's record, `damaged` shards that could not be reused. `forms` has a shard of
-    each form.
+    each form, `devices` the names of the devices that computed vectors.
     """
 
     units: int = 0
@@ -56,12 +56,12 @@ class Tally:
     moved: tuple[float, ...] = ()
     damaged: frozenset[str] = frozenset()
     forms: dict[str, str] = field(default_factory=dict)
+    devices: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, units: list[UnitRecord], run: str) -> "Tally":
         """Return the sums over the units of a run."""
         made = [unit for unit in units if not unit.carried]
-        resumed = Counter(unit.run for unit in made if unit.run not in (run, ""))
         return cls(
             units=len(units),
             stored=sum(unit.rows for unit in units),
@@ -72,10 +72,11 @@ class Tally:
             whole=sum(unit.tokens - unit.lost for unit in units),
             made=len(made),
             own_rows=sum(unit.rows for unit in made if unit.run in (run, "")),
-            resumed=dict(resumed),
+            resumed=_count_resumed(made, run),
             moved=add_sums(unit.moved for unit in made),
             damaged=frozenset(path for unit in units for path in unit.damaged),
-            forms={unit.form: unit.path for unit in units if unit.form and unit.path},
+            forms=_one_shard_a_form(units),
+            devices=frozenset(unit.device for unit in made if unit.device),
         )
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -96,7 +97,17 @@ class Tally:
             moved=add_sums((self.moved, other.moved)),
             damaged=self.damaged | other.damaged,
             forms=self.forms | other.forms,
+            devices=self.devices | other.devices,
         )
+
+
+def _count_resumed(made: list[UnitRecord], run: str) -> dict[str, int]:
+    """Count the units that earlier attempts made, by their run."""
+    return dict(Counter(unit.run for unit in made if unit.run not in (run, "")))
+
+
+def _one_shard_a_form(units: list[UnitRecord]) -> dict[str, str]:
+    return {unit.form: unit.path for unit in units if unit.form and unit.path}
 
 
 @dataclass(frozen=True)
@@ -169,8 +180,8 @@ class Settler:
             check_plan(plan.spans_in(number), units)
         figures = sketched(unit.figures for unit in units)
         made = SettledStretch(number, Tally.of(units, self._run), figures=figures)
-        # Twice what a stretch has of as many as the manifest itself takes: few parts are written
-        # for nothing.
+        # Twice a stretch's share of the units that fit into the manifest: few parts are written
+        # in vain.
         if len(units) > 2 * manifest.UNITS_IN_ONE_FILE // STRETCHES:
             return replace(made, parts=tuple(write_parts(self._root, units, plan.files_in(number))))
         return replace(

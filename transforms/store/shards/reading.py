@@ -21,8 +21,7 @@ from transforms.store.shards.precision import Coding
 from transforms.store.shards.writing import ROW_GROUP_ROWS
 
 FETCHED_WHOLE = 16 << 20
-# What parsing bytes that nobody wrote raises; what a remote storage's client raises is tried again
-# by the engine.
+# Errors of parsing damaged bytes. The engine retries after errors of a remote storage's client.
 OF_BYTES = (
     pa.ArrowException, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
     ArithmeticError, RecursionError, MemoryError,

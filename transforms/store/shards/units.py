@@ -27,7 +27,10 @@ from transforms.store.shards.vectors import Vectors
 
 @dataclass(frozen=True)
 class UnitCounts:
-    """How the rows of a unit were made: rows, tokens of the forward pass, damaged old shards."""
+    """Counts of a unit: rows by origin, tokens of the forward pass, damaged old shards.
+
+    `device` has the names of the devices of the forward pass, "" without one.
+    """
 
     embedded: int
     reused: int
@@ -40,6 +43,7 @@ class UnitCounts:
     moved: tuple[float, ...] = ()
     known: int = 0
     unknown: int = 0
+    device: str = ""
 
     @classmethod
     def of(cls, record: UnitRecord) -> "UnitCounts":

@@ -81,7 +81,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_window_of_rows_is_handed_over_before_the_last_is_through(
     model: str, chunks: str
 ) -> None:
-    job = RowsJob.of(Recipe(model, dtype="float32", chunks=chunks), Machine("cpu", 16), "text")
+    recipe = Recipe.of({"model": model, "dtype": "float32", "chunks": chunks})
+    job = RowsJob.of(recipe, Machine("cpu", 16), "text")
     encoder, threads = Noted(job.load()), set()
     rows = RowEmbedder(
         job, lambda: encoder, dict, lambda *_: threads.add(threading.get_ident()), window_tokens=1

@@ -48,7 +48,8 @@ def job(model: str) -> RowsJob:
 
 
 def job_of(model: str, prefix: str = "", **said: Any) -> RowsJob:
-    return RowsJob.of(Recipe(model, **{"dtype": "float32", **said}), Machine("cpu"), "text", prefix)
+    recipe = Recipe.of({"model": model, "dtype": "float32", **said})
+    return RowsJob.of(recipe, Machine("cpu"), "text", prefix)
 
 
 def embed(

@@ -17,7 +17,11 @@ from transforms.steps.options.auto import (
 
 COSINE, DOT, STRANGE = (StModules(similarity=name) for name in ("cosine", "dot", "manhattan"))
 HERE, ELSEWHERE = Workers(), Workers(local=False)
-CUDA, ACCELERATED = Workers(device="cuda:1"), Workers(accelerator=True, local=False)
+L4 = "type:nvidia-l4;count:1;install-nvidia-driver:5xx"
+CUDA, ACCELERATED = Workers(device="cuda:1"), Workers(accelerator=L4, local=False)
+T4, V100 = (
+    Workers(accelerator=f"type:nvidia-tesla-{gpu};count:1", local=False) for gpu in ("t4", "V100")
+)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,10 @@ CUDA, ACCELERATED = Workers(device="cuda:1"), Workers(accelerator=True, local=Fa
         ("auto", "bfloat16", "fnet", HERE, "bfloat16"),
         (None, None, "fnet", ACCELERATED, "float32"),
         (None, None, "bert", ACCELERATED, "bfloat16"),
+        (None, None, "bert", T4, "float16"),
+        (None, None, "bert", V100, "float16"),
+        (None, "bfloat16", "bert", T4, "bfloat16"),
+        (None, None, "fnet", T4, "float32"),
         ("auto", None, "bert", HERE, native_dtype()),
     ],
 )

@@ -84,7 +84,7 @@ def records(draw: st.DrawFn) -> UnitRecord:
         range=(draw(NUMBER), draw(st.one_of(st.none(), NUMBER))), rejects_sha256=draw(optional),
         checksum=draw(optional), documents=draw(st.one_of(st.none(), NUMBER)), pieces_sum=draw(optional),
         documents_sum=draw(optional), form=draw(optional), damaged=tuple(draw(st.lists(TEXT, max_size=3))),
-        moved=tuple(draw(st.lists(FLOAT, max_size=4))),
+        moved=tuple(draw(st.lists(FLOAT, max_size=4))), device=draw(TEXT),
         measures=draw(st.dictionaries(st.one_of(TEXT, st.sampled_from(FIGURES)), FLOAT, max_size=4)),
         **{name: draw(NUMBER) for name in COUNTS},
     )  # fmt: skip

@@ -16,7 +16,7 @@ NEIGHBOURS = 10  # rows for each query, or pairs
 
 
 def calibration(text: str) -> str:
-    """Return the folder of a calibration, or the empty text if there is to be none."""
+    """Return the folder of a calibration, or the empty text for `none`."""
     if text == NO_CALIBRATION:
         return ""
     return text
@@ -29,7 +29,7 @@ WHERE = Declared(
     kind=values.filled,
     metavar="EXPR",
 )
-DRY_RUN = Declared("only say what would be done (default: no)")
+DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
     f"rejected rows allowed before the run fails (default: {RememberedOptions.max_rejects:g})",
     kind=values.fraction,
@@ -54,15 +54,14 @@ def named_input(what: str, default: str | None = None) -> Declared:
 
 FORMAT = Declared("format of all inputs (default: auto, by file name)", choices=INPUT_FORMATS)
 DELIMITER = Declared(
-    "what stands between the values of CSV and TSV; tab is a word for it (default: told from each"
-    " file's header)",
+    "delimiter of CSV and TSV; tab is a word for it (default: found in each file's header)",
     kind=values.delimiter,
     metavar="CHAR",
 )
 TEXT_COLUMN = Declared("column with the text (default: text)", metavar="NAME")
 ID_COLUMN = Declared("column with the id (default: made of path and position)", metavar="NAME")
 QUERY_ID_COLUMN = Declared(
-    "column with what names a query in the result (default: its text)", metavar="NAME"
+    "column with the name of a query in the result (default: its text)", metavar="NAME"
 )
 
 # Models and their vectors
@@ -73,7 +72,7 @@ MODEL = Declared(
     metavar="MODEL",
 )
 STORES_MODEL = Declared(
-    "the store's model on this machine, checked by digest (default: where it was)",
+    "path of the store's model on this machine, verified by digest (default: where it was)",
     kind=values.filled,
     metavar="PATH",
 )
@@ -114,13 +113,14 @@ DTYPE = Declared(
     choices=DTYPES_ASKED,
 )
 DEVICE = Declared(
-    "where the model runs (default: auto, every GPU that the process sees, else the CPU)",
+    "where the model runs; cuda:own: a GPU for each process (default: auto, every GPU that the"
+    " process sees, else the CPU)",
     kind=values.device,
-    metavar="auto|cpu|cuda|cuda:N",
+    metavar="auto|cpu|cuda|cuda:N|cuda:own",
 )
 TOKENS_PER_BATCH = Declared(
-    "tokens in one forward pass, padding included (default: 65536 on a GPU, less where its memory"
-    " is small; on a CPU 2048 where nothing is padded, as in the BERT family, else 1024)",
+    "tokens in one forward pass, padding included (default: 65536 on a GPU, less if its memory is"
+    " small; on a CPU 2048 without padding, as in the BERT family, else 1024)",
     kind=values.size,
     metavar="N",
 )
@@ -142,30 +142,29 @@ MIN_SCORE = Declared(
 INDEXES = f"FACTORY: a factory string of FAISS, {FACTORIES}"
 
 METRIC = Declared(
-    "cosine, inner product or squared distance; auto: that of the index there is, else what the"
-    " model's vectors are meant for, cosine where it says nothing (default: auto)",
+    "cosine, inner product or squared distance; auto: the index's, else the model's, else cosine"
+    " (default: auto)",
     choices=METRICS,
 )
 TARGET_RECALL = Declared(
-    "recall to tune the search for, at 10 rows and at 100; a run that is given it and whose new"
-    " index misses it at 10 fails (default: 0.95, reported)",
+    "recall to tune the search for, at 10 rows and at 100; if given, a new index that misses it at"
+    " 10 rows fails the run (default: 0.95, reported)",
     kind=values.fraction,
     metavar="R",
 )
 MAX_BYTES_PER_ROW = Declared(
-    "bytes that an index may hold in memory for a row; kinds of index are compared then (default:"
-    " any)",
+    "bytes that an index may hold in memory for a row; compares kinds of index (default: any)",
     kind=values.size,
     metavar="B",
 )
 MAX_LATENCY_MS = Declared(
-    "milliseconds of a core for one query in the index, as bytes read at 2 MB/ms, not by a clock;"
-    " kinds of index are compared then (default: any)",
+    "milliseconds for a query in the index, counted as 2 MB read in each, not by a clock; compares"
+    " kinds of index (default: any)",
     kind=values.milliseconds,
     metavar="T",
 )
 INDEX_ACCELERATOR = Declared(
-    "Beam's accelerator hint, for the steps alone that find the lists of an index (default: none)",
+    "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
     metavar="HINT",
 )
 CHECK_CARRIED = Declared(

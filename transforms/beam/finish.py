@@ -1,0 +1,35 @@
+"""The last steps of a run of `embed`: from written units to the committed snapshot."""
+
+from typing import Any
+
+import apache_beam as beam
+
+from transforms.beam.commit import Commit
+from transforms.beam.index import BuildIndex, Hints
+from transforms.beam.settle import Settle
+from transforms.steps.options.resolve import Resolved
+
+
+def finished(
+    known: tuple[beam.PCollection, ...],
+    ranges: beam.PCollection | None,
+    resolved: Resolved,
+    indexing: Hints | None = None,
+    raises: bool = False,
+) -> Any:
+    """Return the PCollection of the one Result of a run.
+
+    `known` are all units and problems, `ranges` those of `Embed`. `indexing` are hints for the
+    steps that find the lists of an index. `raises` makes a failed run a failed job.
+    """
+    job = resolved.job
+    settled = known | "Commit/Settle" >> Settle(job.run)
+    found = [settled]
+    if ranges:
+        found.append(ranges)
+    if resolved.index is not None:
+        index = BuildIndex(
+            job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
+        )
+        found.append(settled | "Index" >> index)
+    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)

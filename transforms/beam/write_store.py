@@ -1,0 +1,196 @@
+"""WriteStore: the rows of any pipeline -> a store, by content."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
+from typing import Any, Unpack
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import GoogleCloudOptions
+from apache_beam.pvalue import AsList, TaggedOutput
+from apache_beam.transforms.window import GlobalWindows
+
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.python_names import parameters_of, python_names
+from transforms.base.values import StrPath, as_text
+from transforms.beam.chunks import fields_of
+from transforms.beam.content import empty_blocks
+from transforms.beam.embed import EmbedBlocks, PackedBlocks
+from transforms.beam.finish import finished
+from transforms.beam.graph import (
+    CARRIED,
+    PROBLEMS,
+    MergeAll,
+    Spread,
+    check_worker,
+    flat_map,
+)
+from transforms.beam.runners import works_in_process
+from transforms.corpus.blocks import PackedRows
+from transforms.steps.options import EmbedOptions
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.keywords import WriteKeywords
+from transforms.steps.options.resolve import Resolved
+from transforms.steps.options.rows import options_for_rows, resolve_for_rows
+from transforms.steps.plan.collection import (
+    CollectionPacker,
+    Engine,
+    ToPack,
+    begin_collection,
+    check_named,
+    result_or_error,
+)
+from transforms.steps.plan.row_batches import RowBatch, RowBatcher, RowsSummary
+from transforms.store.calibrations import keep_calibration
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.lease import Renewal, kept_alive
+
+
+class WriteStore(beam.PTransform):
+    """Rows -> the Result of the run that writes them into a store, by content.
+
+    A row is a dict, a `beam.Row` (or NamedTuple), an (id, text) pair, or many in an Arrow batch or
+    table; `text` and `id` name its fields. The rows are the whole collection: others leave the
+    store, within `max_deletes`. Unchanged rows keep their vectors. `options` are those of
+    `sentence-beam embed`, except those for files.
+
+    The model and the store's last snapshot are read when the graph is made. When it runs, the run
+    takes the store's lease after all rows have been counted. One graph makes one snapshot; a second
+    execution with other rows fails. A run that fails raises its error in its last step, and the
+    store is as it was.
+
+    Raises OptionError, when the graph is made, for options, a model or rows that do not work.
+    """
+
+    def __init__(
+        self,
+        store: StrPath,
+        *,
+        text: str | None = None,
+        id: str | None = None,
+        **options: Unpack[WriteKeywords],
+    ):
+        super().__init__()
+        self._asked = options_for_rows(as_text(store), text, id, options)
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        if not rows.is_bounded:
+            raise OptionError(
+                "WriteStore needs all rows of a collection, and an unbounded PCollection has no"
+                " end; read a bounded part of the source"
+            )
+        engine = engine_of(rows.pipeline)
+        with python_names(parameters_of(EmbedOptions)):
+            resolved = resolve_for_rows(self._asked, engine.in_process)
+        job = resolved.job
+        fields = fields_of(rows.element_type)
+        if fields is not None:
+            check_named(set(fields), fields, job)
+        if resolved.calibration is not None:
+            keep_calibration(job.root, resolved.calibration)
+        return self._written(rows, resolved, engine)
+
+    def _written(
+        self, rows: beam.PCollection, resolved: Resolved, engine: Engine
+    ) -> beam.PCollection:
+        job = resolved.job
+        asked = self._asked
+        batches = (
+            rows
+            | "Window" >> beam.WindowInto(GlobalWindows())
+            | "Batch" >> beam.ParDo(BatchRowsFn(job)).with_output_types(RowBatch)
+        )
+        begun = (
+            batches
+            | "Summaries" >> beam.Map(lambda batch: batch.summary)
+            | "Count" >> beam.CombineGlobally(MergeAll(RowsSummary()))
+            | "Plan"
+            >> flat_map(
+                begin_collection,
+                job,
+                engine,
+                outputs={UnitRecord: CARRIED, Problem: PROBLEMS},
+                main="buckets",
+            )
+        )
+        packed = (
+            batches
+            | "SpreadBatches" >> Spread()
+            | "Pack"
+            >> beam.ParDo(PackRowsFn(job), AsList(begun.buckets)).with_outputs(
+                PROBLEMS, main="blocks"
+            )
+        )
+        empty = begun.buckets | "Empty" >> beam.FlatMap(lambda work: empty_blocks(work.buckets))
+        blocks = (packed.blocks, empty) | "Blocks" >> beam.Flatten()
+        hints = _given(accelerator=asked.accelerator, min_ram=asked.min_ram)
+        embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
+        known = (embedded.units, begun[CARRIED], embedded.problems, begun[PROBLEMS])
+        result = finished(
+            known, embedded.ranges, resolved, _given(accelerator=asked.index_accelerator)
+        )
+        # A stage of its own: what raises is tried again, and the commit should not be.
+        return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)
+
+
+def engine_of(pipeline: beam.Pipeline) -> Engine:
+    """Return the engine of a pipeline, by its runner and options."""
+    name = type(pipeline.runner).__name__
+    job = pipeline.options.view_as(GoogleCloudOptions).job_name or "a pipeline with WriteStore"
+    return Engine(name, job, works_in_process(name.lower(), pipeline.options))
+
+
+def _given(**hints: str | None) -> dict[str, str]:
+    return {name: hint for name, hint in hints.items() if hint}
+
+
+class BatchRowsFn(beam.DoFn):
+    """Rows of a bundle -> batches of them, and problems in their place."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def start_bundle(self) -> None:
+        self._batcher = RowBatcher(self._job)
+
+    def process(self, row: Any) -> Iterator[RowBatch]:
+        yield from self._batcher.add(row)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        yield from map(GlobalWindows.windowed_value, self._batcher.finish())
+
+
+class PackRowsFn(beam.DoFn):
+    """Batches of a bundle -> (group of buckets, PackedRows); nothing without `work`."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def setup(self) -> None:
+        self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
+
+    def start_bundle(self) -> None:
+        self._packer: CollectionPacker | None = None
+        self._key: tuple[int, ...] = ()
+
+    def process(self, batch: RowBatch, work: Sequence[ToPack]) -> Iterator[Any]:
+        for one in work:
+            if self._packer is None:
+                self._packer = CollectionPacker(one, self._job)
+                self._key = astuple(one.buckets)
+            try:
+                check_worker(self._job.run)
+                self._renew()
+                with kept_alive(self._job.root, self._job.run.id):  # cutting documents takes long
+                    blocks = list(self._packer.add(batch))
+                yield from map(self._keyed, blocks)
+            except SentenceBeamError as error:
+                yield TaggedOutput(PROBLEMS, Problem.of(error))
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._packer is not None:
+            for block in self._packer.finish():
+                yield GlobalWindows.windowed_value(self._keyed(block))
+
+    def _keyed(self, block: tuple[int, PackedRows]) -> tuple[tuple[int, ...], PackedRows]:
+        group, rows = block
+        return (*self._key, group), rows

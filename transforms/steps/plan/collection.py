@@ -1,0 +1,258 @@
+"""The plan of a run whose input is a PCollection: one file without a place, with all its rows.
+
+Rows have been summed when the plan is made. Only then does the run take the store's lease.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from transforms.base import progress
+from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from transforms.base.numbers import counted
+from transforms.base.python_names import parameters_of, python_names
+from transforms.corpus import Span
+from transforms.corpus.blocks import PackedRows, Packer
+from transforms.corpus.buckets import Buckets
+from transforms.corpus.column_types import STR, word_for
+from transforms.steps.embed.cutting import pieces_of
+from transforms.steps.options import EmbedOptions
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.plan.content import buckets_for, unchanged, with_checked
+from transforms.steps.plan.footers import templates
+from transforms.steps.plan.kept_types import stored_types
+from transforms.steps.plan.row_batches import (
+    KeptTypes,
+    RowBatch,
+    RowsSummary,
+    too_much_text,
+    unpacked,
+)
+from transforms.steps.plan.rows import check_rows
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.runs import lease
+from transforms.store.runs.commit import Run, carried_shards, last_snapshot
+from transforms.store.runs.plan import PlannedFile, has_plan, read_plan
+from transforms.store.runs.plan_file import write_plan
+from transforms.store.runs.plan_work import read_work
+from transforms.store.runs.result import Result, read_result
+
+AGAIN = "build the pipeline again, which makes a new run"
+
+
+@dataclass(frozen=True)
+class ToPack:
+    """The buckets into which all rows go, and the types of their kept columns."""
+
+    buckets: Buckets
+    types: KeptTypes
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The engine that runs the pipeline: its runner, and the job's name.
+
+    `in_process` says that the work ends with this process.
+    """
+
+    runner: str
+    job: str
+    in_process: bool
+
+
+def begin_collection(
+    summary: RowsSummary, job: EmbedJob, engine: Engine
+) -> Iterator[UnitRecord | ToPack | Problem]:
+    """Take the lease, write the plan and yield the buckets to pack rows into.
+
+    Yields all units of the last snapshot instead if the rows are unchanged, or only a problem.
+    """
+    if summary.problem is not None:
+        yield summary.problem
+        return
+    try:
+        take_store(job.run, engine)
+        with lease.kept_alive(*job.run.key):
+            yield from _begun(summary, job)
+    except SentenceBeamError as error:
+        yield Problem.of(error)
+
+
+def take_store(run: Run, engine: Engine) -> None:
+    """Take the store's lease for a run, unless an earlier attempt has it or has committed.
+
+    Raises SentenceBeamError if another run has the lease or has committed since the pipeline was
+    built, and if the run has ended: a pipeline makes one snapshot.
+    """
+    result = read_result(run.root, run.id)
+    current = read_manifest(run.root)
+    if current is not None and current.run == run.id:
+        return  # an engine does a job again that has committed: it finds the same snapshot
+    if result is not None:
+        raise SentenceBeamError(
+            f"{run.root}: run {run.id} of this pipeline was executed before ({result.message});"
+            f" {AGAIN}"
+        )
+    if not lease.holds(*run.key):
+        lease.acquire(
+            run.root,
+            lease.Lease.of_this_process(run.id, engine.runner, engine.job, engine.in_process),
+        )
+    current = read_manifest(run.root)
+    version = None
+    if current is not None:
+        version = current.version
+    if current is not None and version != run.version:
+        raise SentenceBeamError(
+            f"{run.root}: run {current.run} committed after this pipeline was built; {AGAIN}"
+        )
+
+
+def _begun(summary: RowsSummary, job: EmbedJob) -> Iterator[UnitRecord | ToPack]:
+    last = None
+    if job.run.previous is not None:
+        last = last_snapshot(job.run)
+    types = kept_types(summary, job, last)
+    if not has_plan(job.root, job.run.id):
+        check_collection(summary, job, last)
+        if _write_plan(summary, job, types):
+            progress.planned(summary.tokens)
+    plan = read_plan(job.root, job.run.id)
+    if [entry.checksum for entry in plan.files] != [summary.checksum]:
+        raise SentenceBeamError(
+            f"{job.root}: run {job.run.id} of this pipeline was executed before, with other rows;"
+            f" {AGAIN}"
+        )
+    if last is not None and read_work(job.root, job.run.id).unchanged:
+        shards = carried_shards(job.run)
+        yield from (carried(shards.current(unit)) for unit in last.units)
+    elif plan.buckets is not None:
+        yield ToPack(plan.buckets, types)
+
+
+def _write_plan(summary: RowsSummary, job: EmbedJob, types: KeptTypes) -> bool:
+    """Write the plan of all rows, or of carrying all units over, unless there is one."""
+    file = replace(summary.file, types=types.words)
+    item = PlannedFile(file, is_rowless=not summary.rows)
+    last, checked = unchanged([item], job, carried_shards(job.run))
+    files = with_checked([item], checked)
+    if last is not None:
+        return write_plan(job.root, job.run.id, files, last.buckets, unchanged=True)
+    span = Span(file, 0, 0, summary.rows, rows=summary.rows, tokens=summary.tokens)
+    buckets = buckets_for([span], job)
+    if summary.rows:
+        files = [replace(files[0], spans=(span,))]
+    return write_plan(job.root, job.run.id, files, buckets)
+
+
+def check_collection(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> None:
+    """Raise DataGateError if there are no rows, or too few after the last snapshot.
+
+    Raises OptionError for a field that no row has, for too few rows for the requested index and for
+    more text than this process may group in memory.
+    """
+    if last is not None and last.rows.written and not summary.rows:
+        raise DataGateError(
+            f"the PCollection is empty, and {job.root} has"
+            f" {counted(last.rows.written, 'row')}, which would all be deleted; see whether its"
+            " source was read"
+        )
+    check_fields(summary, job)
+    check_rows(job, summary.rows)
+    if job.text_limit is not None and summary.size > job.text_limit:
+        raise too_much_text(summary.size)
+
+
+def check_fields(summary: RowsSummary, job: EmbedJob) -> None:
+    """Raise OptionError for a field that an option names and no row has."""
+    if summary.rows:
+        check_named(summary.seen, summary.names, job)
+
+
+def check_named(seen: Collection[str], names: Iterable[str], job: EmbedJob) -> None:
+    """Raise OptionError for a field that an option names and is not in `seen`.
+
+    `names` are fields for the message.
+    """
+    for name, option in named_fields(job):
+        if name not in seen:
+            listed = ", ".join(sorted(names)) or "none"
+            raise OptionError(f"rows have no field {name!r} ({option}), but {listed}")
+
+
+def named_fields(job: EmbedJob) -> list[tuple[str, str]]:
+    """Return the fields that options name, each with its option."""
+    columns = job.columns
+    found = [(name, "keep_columns") for name in columns.keep]
+    for names, option in templates(job):
+        parameter = option.removeprefix("--").replace("-", "_")
+        found += [(name, parameter) for name in names]
+    if columns.of_text is None:
+        found.insert(0, (columns.text, "text"))
+    if columns.id is not None:
+        found.insert(0, (columns.id, "id"))
+    return found
+
+
+def kept_types(summary: RowsSummary, job: EmbedJob, last: Manifest | None) -> KeptTypes:
+    """Return the types of kept columns that have been given none.
+
+    A column of Arrow tables alone keeps its type. Other values are read as the store has them, else
+    as they are; whole numbers and others together are float, values of other types together text.
+    """
+    names = [name for name in job.columns.keep if name not in job.columns.kinds]
+    stored: dict[str, str] = {}
+    if names and last is not None:
+        stored = dict(stored_types(last, names))
+    words = []
+    own = []
+    for name in names:
+        types = {kind for column, kind in summary.types if column == name}
+        found = {word for column, word in summary.words if column == name}
+        if len(types) == 1 and not found:
+            own.append((name, types.pop()))
+            continue
+        found |= {word_for(str(kind)) for kind in types}
+        if name in stored:
+            found = {word_for(stored[name])}
+        words.append((name, _one_word(found)))
+    return KeptTypes(tuple(words), tuple(own))
+
+
+def _one_word(words: set[str]) -> str:
+    if words == {"int", "float"}:
+        return "float"
+    if len(words) == 1:
+        return next(iter(words))
+    return STR.word
+
+
+class CollectionPacker:
+    """Packs the batches of a bundle into blocks, each for one group of buckets."""
+
+    def __init__(self, work: ToPack, job: EmbedJob):
+        self._work = work
+        self._job = job
+        self._packer = Packer(work.buckets)
+
+    def add(self, packed: RowBatch) -> Iterator[tuple[int, PackedRows]]:
+        """Take a batch; yield (group of buckets, block) once enough rows are held."""
+        if packed.data:
+            rows = unpacked(packed, self._job.columns, self._work.types)
+            self._packer.add(pieces_of(rows, self._job))
+            progress.step(rows.read)
+            yield from self._packer.relieve()
+
+    def finish(self) -> Iterator[tuple[int, PackedRows]]:
+        """Yield the blocks of the rows that are still held."""
+        yield from self._packer.flush()
+
+
+def result_or_error(result: Result) -> Result:
+    """Return the result of a run that committed. Raises the error of a failed one, which names
+    parameters of Python.
+    """
+    with python_names(parameters_of(EmbedOptions)):
+        if result.exit_code:
+            raise Problem(result.message, result.exit_code).error()
+    return result
