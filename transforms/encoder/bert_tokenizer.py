@@ -38,10 +38,11 @@ _READ = frozenset(
 
 @dataclass(frozen=True)
 class BertTokenizer:
-    """A tokenizer, and its special tokens by the names of their settings."""
+    """A tokenizer, and its special tokens and their ids by the names of their settings."""
 
     tokenizer: Tokenizer
     names: Mapping[str, str]
+    ids: Mapping[str, int]
 
 
 def load_bert_tokenizer(files: ModelFiles) -> BertTokenizer | None:
@@ -62,7 +63,8 @@ def load_bert_tokenizer(files: ModelFiles) -> BertTokenizer | None:
         return None
     if _parts(saved) != _expected_parts(settings, names, ids):
         return None
-    return BertTokenizer(Tokenizer.from_file(str(path)), names)
+    special = {name: ids[token] for name, token in names.items()}
+    return BertTokenizer(Tokenizer.from_file(str(path)), names, special)
 
 
 def _is_plain(settings: Mapping[str, Any]) -> bool:

@@ -81,11 +81,10 @@ def _load(files: ModelFiles) -> LoadedTokenizer | None:
 
 
 def _bert(bert: BertTokenizer) -> LoadedTokenizer:
-    ids = {name: bert.tokenizer.token_to_id(token) for name, token in bert.names.items()}
     return LoadedTokenizer(
         bert.tokenizer,
-        frozenset(ids.values()),
-        pad_id=ids["pad_token"],
+        frozenset(bert.ids.values()),
+        pad_id=bert.ids["pad_token"],
         unknown=bert.names["unk_token"],
         mask=bert.names["mask_token"],
     )

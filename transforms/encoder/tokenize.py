@@ -98,9 +98,7 @@ class TextTokenizer:
         self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
         self.template = None
         if "template" in pooler:
-            self.template = PromptTemplate(
-                pooler["template"], self._tokenizer, loaded.mask, limit
-            )
+            self.template = PromptTemplate(pooler["template"], self._tokenizer, loaded.mask, limit)
         else:
             self._truncate(loaded.truncation_side)
         self._words, self._frame = self._make_words()

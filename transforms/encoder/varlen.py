@@ -46,7 +46,7 @@ def find_kernel() -> Kernel | None:
 
 def describe_missing_kernel(model: Any) -> str:
     """Return why a model on a GPU in 16 bits has no kernel, "" for another model."""
-    if find_kernel() is None and _is_on_gpu_in_16_bits(model):
+    if _is_on_gpu_in_16_bits(model) and find_kernel() is None:
         return (
             f"torch {torch.__version__} has no kernel for texts of different lengths; torch 2.11"
             " has"
