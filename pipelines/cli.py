@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from transforms.base.errors import STOPPED
-from transforms.base.imports import uncollected
+from transforms.base.imports import hide, uncollected
 from transforms.base.logs import keep_root_logger
 from transforms.base.values import nearest
 
@@ -64,6 +64,8 @@ MEANT = {
     "http": "serve", "sync": "push", "upload": "push", "deduplicate": "dedup",
     "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
 }  # fmt: skip
+# Arrow and Beam import pandas if it is installed, which takes half a second, and do without it.
+WITHOUT_PANDAS = ("embed", "search")
 SHELLS = ("bash", "zsh", "fish")
 INTERRUPTED = "interrupted; run the same command again to go on"
 
@@ -165,6 +167,8 @@ def complete(arguments: list[str]) -> int:
 def run() -> int:
     """Return the exit status of `main`, with which the process ends."""
     gc.freeze()  # no search for garbage in what commands import, see transforms/base/imports.py
+    if sys.argv[1:2] and sys.argv[1] in WITHOUT_PANDAS:
+        hide("pandas")
     code = main()
     # without it Python searches all imported objects for garbage at the end, which takes seconds
     gc.freeze()

@@ -7,7 +7,7 @@ pass that ends mixes no devices and waits for no value. All kernels that a GPU w
 import contextlib
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from transforms.encoder import devices, one_row, probe, replica
 from transforms.encoder import encoder as encoders
-from transforms.encoder import one_row, probe, replica
+from transforms.pooling.transfer import to_host
 
 GPU = torch.device("cuda", 0)
 _CPU_PLACE, _CUDA_PLACE = 0, 1  # of c10::DeviceType
@@ -215,6 +216,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuRecord]:
         patch_streams(patch, lambda: OnFakeGpu(record, fakes))
         patch.setattr(Tensor, "record_stream", lambda *_: None)
         patch.setattr(encoders, "resolve_devices", _resolve_devices)
+        patch.setattr(devices, "to_host", _copied_to_host)
         patch.setattr(replica, "free_memory", lambda _: 10**11)
         # texts alone in a padded pass are there to be compared with
         patch.setattr(probe.Probe, "_alone", lambda *_: [])
@@ -227,6 +229,12 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuRecord]:
 
 def _resolve_devices(device: str) -> list[torch.device]:
     return [torch.device("cpu") if device == "cpu" else GPU]
+
+
+def _copied_to_host(values: Sequence[Tensor]) -> tuple[list[Tensor], Any]:
+    """Copy as `to_host` does, and return real zeros: vectors in main memory become arrays."""
+    copies, copied = to_host(values)
+    return [torch.zeros(each.shape, dtype=each.dtype) for each in copies], copied
 
 
 def _adds_one(norm: Any) -> bool:

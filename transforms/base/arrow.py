@@ -89,3 +89,29 @@ def without_views(batch: pa.RecordBatch) -> pa.Table:
     plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
     return pa.Table.from_batches([batch]).cast(pa.schema(fields))
+
+
+def string_array(texts: Sequence[str]) -> pa.StringArray:
+    """Return an array of texts of 2 GB at most.
+
+    `pa.array` would import pandas to learn whether a list is one of its types. Raises
+    UnicodeEncodeError for half of a surrogate pair.
+    """
+    encoded = [text.encode() for text in texts]
+    ends = np.zeros(len(encoded) + 1, np.int32)
+    np.cumsum([len(data) for data in encoded], out=ends[1:])
+    data = pa.py_buffer(b"".join(encoded))
+    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), data)
+
+
+def mask_array(mask: np.ndarray) -> pa.BooleanArray:
+    """Return an array of booleans [n]; like `string_array` it does not import pandas."""
+    bits = np.packbits(mask, bitorder="little")
+    return pa.BooleanArray.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
+
+
+def mask_of(array: pa.BooleanArray) -> np.ndarray:
+    """Return booleans without nulls [n]; `to_numpy` would import pandas."""
+    bits = np.frombuffer(array.buffers()[1], np.uint8)
+    stop = array.offset + len(array)
+    return np.unpackbits(bits, count=stop, bitorder="little")[array.offset :].astype(bool)

@@ -1,7 +1,8 @@
-"""Import large packages faster, by pausing the garbage collector."""
+"""Import large packages faster, or not at all."""
 
 import contextlib
 import gc
+import sys
 from collections.abc import Iterator
 
 
@@ -24,3 +25,23 @@ def uncollected() -> Iterator[None]:
             gc.unfreeze()
         if collects:
             gc.enable()
+
+
+class _Hidden:
+    """A finder of Python's imports that finds one package missing."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Raise ModuleNotFoundError for the package."""
+        if name == self._package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def hide(package: str) -> None:
+    """Let imports of a package fail from now on, as if it were not installed.
+
+    This is for a process that ends with one command: libraries remember whether a package is there.
+    """
+    sys.meta_path.insert(0, _Hidden(package))

@@ -25,6 +25,8 @@ import pyarrow.compute as pc
 from tokenizers import Tokenizer
 from tokenizers.models import BPE, Unigram, WordPiece
 
+from transforms.base.arrow import mask_array, mask_of, string_array
+
 # Most words in the cache, about 100 MB: text of random letters would fill it without end.
 MOST_WORDS = 500_000
 _MANY_WORDS = 1000  # of texts that are tokenized together
@@ -159,7 +161,7 @@ class WordPieces:
         if self._added:
             tokens = pc.match_substring_regex(texts, self._added, ignore_case=True)
             plain = pc.and_not(plain, tokens)
-        found = plain.to_numpy(zero_copy_only=False)
+        found = mask_of(plain)
         data, offsets = _bytes_of(texts)
         others = np.flatnonzero(_KINDS[data] == _OTHER)
         found[np.searchsorted(offsets, others, side="right") - 1] = False
@@ -173,7 +175,7 @@ class WordPieces:
         if self._are_mostly_new(distinct, len(words.words)):
             return self._by_tokenizer(texts.to_pylist())
         starts, lengths, table = self._look_up(distinct)
-        places = encoded.indices.to_numpy()
+        places = _places_of(encoded.indices)
         length_of_words = lengths[places]
         ends = np.concatenate([[0], np.cumsum(length_of_words)])
         tokens = np.repeat(starts[places] - ends[:-1], length_of_words)
@@ -182,10 +184,10 @@ class WordPieces:
 
     def count(self, texts: Sequence[str]) -> np.ndarray:
         """Count the tokens of each text, which may have any characters, [B] int64."""
-        array = pa.array(texts, pa.string())
+        array = string_array(texts)
         has_words = self.has_words_of(array)
         counts = np.empty(len(texts), np.int64)
-        counts[has_words] = np.diff(self(array.filter(pa.array(has_words))).offsets)
+        counts[has_words] = np.diff(self(array.filter(mask_array(has_words))).offsets)
         others = [texts[row] for row in np.flatnonzero(~has_words).tolist()]
         encodings = self._tokenizer.encode_batch_fast(others, add_special_tokens=False)
         counts[~has_words] = np.fromiter(map(len, encodings), np.int64, len(others))
@@ -296,6 +298,13 @@ def _words_of(letters: np.ndarray, begins: np.ndarray) -> pa.StringArray:
     starts = np.flatnonzero(begins).astype(np.int32)
     ends = np.append(starts, np.int32(len(letters)))
     return pa.StringArray.from_buffers(len(starts), pa.py_buffer(ends), pa.py_buffer(letters))
+
+
+def _places_of(indices: pa.Int32Array) -> np.ndarray:
+    """Return indices without nulls; `to_numpy` would import pandas."""
+    if not len(indices):
+        return np.zeros(0, np.int32)
+    return np.frombuffer(indices.buffers()[1], np.int32)[: len(indices)]
 
 
 def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:

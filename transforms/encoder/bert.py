@@ -19,6 +19,7 @@ from transforms.pooling.transfer import to_device
 
 FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 ROWS_HINT = 512
+_EXACT_GELU = ("GELU", "GELUActivation")
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,7 @@ class BertWeights:
         self._embeddings = model.embeddings
         self._project = getattr(model, "embeddings_project", nn.Identity())
         self._activate = model.encoder.layer[0].intermediate.intermediate_act_fn
-        self._gelu = (
-            isinstance(self._activate, nn.Module)
-            and type(self._activate).__name__ == "GELUActivation"
-        )
+        self._gelu = type(self._activate).__name__ in _EXACT_GELU
         self._blocks = [_read_block(layer) for layer in model.encoder.layer[: needs.deepest]]
         self._probes = {
             (block, head): _read_head(model, block, head) for block, head in needs.heads

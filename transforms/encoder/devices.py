@@ -122,8 +122,9 @@ class Devices:
         for replica in replicas:
             free.put(replica)
         self._own = _OwnLane()
-        if any(replica.device.type == "cuda" for replica in replicas):
-            sys.setswitchinterval(min(sys.getswitchinterval(), SWITCH_SECONDS))
+        has_gpu = any(replica.device.type == "cuda" for replica in replicas)
+        if has_gpu and sys.getswitchinterval() > SWITCH_SECONDS:
+            sys.setswitchinterval(SWITCH_SECONDS)
         # neither the threads nor their work refer to this object: they end when it is dropped
         self._executor = ThreadPoolExecutor(len(replicas), "device", _start, (self._own, free))
 

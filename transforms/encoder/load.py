@@ -11,15 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import (
-    MODEL_FOR_TEXT_ENCODING_MAPPING,
-    AutoConfig,
-    AutoModel,
-    AutoModelForTextEncoding,
-)
-from transformers.utils import logging
 
 from transforms.base.errors import OptionError, first_line
+from transforms.encoder.bert_model import is_plain_bert, load_bert
 from transforms.pooling.cnn import CnnNetwork
 from transforms.pooling.token_layers import Convolutions, Recurrent
 from transforms.pooling.token_statistics import TokenStatistics
@@ -57,15 +51,23 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module:
+def load_model(
+    files: ModelFiles, dtype: str, device: torch.device, states_alone: bool = False
+) -> nn.Module:
     """Load the model in eval mode on `device`; of an encoder-decoder only the encoder.
 
+    `states_alone`: only the states of layers are read, not the attention. BERT on a processor is
+    then loaded without transformers.
     Raises `OptionError` if its weights are damaged, not finite or do not fit the architecture.
     """
     if files.modules.static:
         return StaticTable(files).to(device).eval()
     for path in files.weights:
         safetensors_keys(path)  # its error names the file
+    if states_alone and device.type == "cpu" and is_plain_bert(files):
+        bert = load_bert(files, _TORCH_DTYPES[dtype])
+        _check_finite(files, bert)
+        return bert.eval()
     model, report = _load_weights(files, dtype)
     _check_complete(files, model, report)
     if files.family in _WITH_DECODER:
@@ -77,6 +79,13 @@ def load_model(files: ModelFiles, dtype: str, device: torch.device) -> nn.Module
 
 def _load_weights(files: ModelFiles, dtype: str) -> tuple[Any, dict[str, Any]]:
     """Load a model by transformers; return it and the report on missing and unexpected keys."""
+    from transformers import (
+        MODEL_FOR_TEXT_ENCODING_MAPPING,
+        AutoConfig,
+        AutoModel,
+        AutoModelForTextEncoding,
+    )
+
     try:
         with quiet_transformers():
             config = AutoConfig.from_pretrained(
@@ -277,6 +286,8 @@ def load_statistics(folder: str | Path) -> TokenStatistics:
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Silence the progress bars and warnings of transformers in the body."""
+    from transformers.utils import logging
+
     verbosity = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -38,11 +38,12 @@ def load_replica(
     """
     context = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with context:
-        model = load_model(files, space.dtype, device)
         layers: tuple[StLayer, ...] = ()
         if "then" in space.pooler:
             layers = files.modules.layers
         pooler = load_pooler(files, space, tokenizer, tables, device)
+        states_alone = not pooler.needs.heads and not pooler.needs.bare_mask
+        model = load_model(files, space.dtype, device, states_alone)
         forward = Forward(files, model, tokenizer, pooler.needs)
         return Replica(device, forward, pooler, load_layers(layers, device))
 

@@ -1,53 +1,112 @@
 """Load a model's fast tokenizer, and read facts about it that its interface does not offer."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.normalizers import Lowercase
 from tokenizers.normalizers import Sequence as NormalizerSequence
 from tokenizers.processors import TemplateProcessing
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from transforms.base.errors import OptionError, first_line
+from transforms.encoder.bert_tokenizer import BertTokenizer, load_bert_tokenizer
 from transforms.encoder.load import quiet_transformers
 from transforms.space.model_files import ModelFiles
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def load_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase:
-    """Load a model's fast tokenizer, without padding and truncation.
+
+@dataclass(frozen=True)
+class LoadedTokenizer:
+    """A model's fast tokenizer, without padding and truncation, and its settings.
+
+    `special_ids` are the ids of special tokens; `pad_id` and `pad_type` pad texts; `gives_types`:
+    the model takes token types; `unknown` is the token for text that the vocabulary lacks, `mask`
+    the one for a hidden word; `truncation_side` is the end at which long texts are cut.
+    """
+
+    tokenizer: Tokenizer
+    special_ids: frozenset[int]
+    pad_id: int = 0
+    pad_type: int = 0
+    gives_types: bool = True
+    unknown: str | None = None
+    mask: str | None = None
+    truncation_side: str = "right"
+
+
+def load_tokenizer(files: ModelFiles) -> LoadedTokenizer:
+    """Load a model's fast tokenizer.
 
     Raises OptionError if it is damaged, or the model has no fast one.
     """
     try:
-        if files.modules.static:
-            tokenizer = _load_bare(files.folder / "tokenizer.json")
-        else:
-            with quiet_transformers():
-                tokenizer = AutoTokenizer.from_pretrained(
-                    files.folder, local_files_only=True, trust_remote_code=False
-                )
+        loaded = _load(files)
     # for a damaged file transformers and tokenizers raise bare Exception and many others
     except Exception as error:
         raise OptionError(
             f"{files.folder}: its tokenizer cannot be loaded ({first_line(error)})"
         ) from None
-    if not tokenizer.is_fast:
+    if loaded is None:
         raise OptionError(
             f"{files.folder}: it has no fast tokenizer; save one there as tokenizer.json"
         )
-    fast: Tokenizer = tokenizer.backend_tokenizer
-    fast.no_padding()
-    fast.no_truncation()
+    loaded.tokenizer.no_padding()
+    loaded.tokenizer.no_truncation()
     if files.modules.lower_case:
-        _lower_case(fast)
-    return tokenizer
+        _lower_case(loaded.tokenizer)
+    return loaded
 
 
-def _load_bare(path: Path) -> PreTrainedTokenizerBase:
+def _load(files: ModelFiles) -> LoadedTokenizer | None:
+    """Load the tokenizer; None if the model has no fast one."""
+    if files.modules.static:
+        return _as_loaded(_load_bare(files.folder / "tokenizer.json"))
+    bert = load_bert_tokenizer(files)
+    if bert is not None:
+        return _bert(bert)
+    from transformers import AutoTokenizer  # BERT does without it: it takes three seconds
+
+    with quiet_transformers():
+        wrapped = AutoTokenizer.from_pretrained(
+            files.folder, local_files_only=True, trust_remote_code=False
+        )
+    if not wrapped.is_fast:
+        return None
+    return _as_loaded(wrapped)
+
+
+def _bert(bert: BertTokenizer) -> LoadedTokenizer:
+    return LoadedTokenizer(
+        bert.tokenizer,
+        frozenset(bert.ids.values()),
+        pad_id=bert.ids["pad_token"],
+        unknown=bert.names["unk_token"],
+        mask=bert.names["mask_token"],
+    )
+
+
+def _as_loaded(wrapped: "PreTrainedTokenizerBase") -> LoadedTokenizer:
+    return LoadedTokenizer(
+        wrapped.backend_tokenizer,
+        frozenset(wrapped.all_special_ids),
+        wrapped.pad_token_id or 0,
+        wrapped.pad_token_type_id,
+        "token_type_ids" in wrapped.model_input_names,
+        wrapped.unk_token,
+        wrapped.mask_token,
+        wrapped.truncation_side,
+    )
+
+
+def _load_bare(path: Path) -> "PreTrainedTokenizerBase":
     """Load a tokenizer from its one file, so that it adds no special tokens."""
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
@@ -62,15 +121,15 @@ def _lower_case(tokenizer: Tokenizer) -> None:
         tokenizer.normalizer = NormalizerSequence([Lowercase(), *steps])
 
 
-def unknown_id(wrapped: PreTrainedTokenizerBase) -> int | None:
+def unknown_id(loaded: LoadedTokenizer) -> int | None:
     """Return the id of the token for text that the vocabulary lacks; None without one.
 
     Vocabularies of bytes lack nothing, and some name the end of a text as their unknown token.
     """
-    tokenizer: Tokenizer = wrapped.backend_tokenizer
+    tokenizer = loaded.tokenizer
     name = getattr(tokenizer.model, "unk_token", None)
     if isinstance(tokenizer.model, Unigram):
-        name = wrapped.unk_token
+        name = loaded.unknown
     if not name:
         return None
     number = tokenizer.token_to_id(name)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.base.errors import UnfitModelError
 from transforms.encoder import texts_attention
@@ -49,6 +48,9 @@ def listen(block: nn.Module, listener: Listener, time_first: bool = False) -> No
     [B, heads, T, T], or [T, T, B, heads] if `time_first`. Raises `OptionError` if neither is
     possible.
     """
+    # importing transformers takes three seconds, and BERT does without it
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
     attention: Any = _find_attention(block)
     takes = inspect.signature(attention.forward).parameters
     if not _is_exchangeable(attention) and "output_attentions" in takes:
@@ -121,6 +123,8 @@ def _listen_and_attend(
 
     Some models pass the mask by name.
     """
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
     listener, usual = module.own_attention_of
     if usual == texts_attention.NAME:
         listener(texts_attention.heads_of_texts(module, query, key, kwargs))

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.encoder.batches import Batch
 from transforms.encoder.layer_hooks import LayerHooks, LayerStates
@@ -145,12 +143,17 @@ def _expect_padding(model: Any) -> None:
 
 def _register_attention() -> None:
     """Register the attention and its masks with transformers."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
     if _HAS_PADDING not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(_HAS_PADDING, ALL_ATTENTION_FUNCTIONS["sdpa"])
         ALL_MASK_ATTENTION_FUNCTIONS.register(_HAS_PADDING, _mask)
 
 
 def _mask(*, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
+    from transformers.masking_utils import sdpa_mask
+
     if attention_mask is not None:
         options |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     return sdpa_mask(attention_mask=attention_mask, **options)

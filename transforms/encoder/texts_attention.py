@@ -14,15 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from transforms.base.errors import UnfitModelError
-
-try:
-    from torch.nn.attention.varlen import AuxRequest
-except ImportError:  # a torch without it: the padded pass serves
-    AuxRequest = None  # type: ignore[assignment, misc]
 
 NAME = "sentence_beam_texts"
 NOTING = "sentence_beam_texts_noted"
@@ -160,6 +153,8 @@ def own_attention_of_texts(
     Queries and keys of the head are [N, d]. The kernel, called with `options`, returns the
     logarithm of the sum of the exponentiated scores.
     """
+    from torch.nn.attention.varlen import AuxRequest  # it imports torch's compiler
+
     query = query[:, None]
     key = key[:, None]
     scale = options.get("scale")
@@ -381,6 +376,9 @@ def _seen(tokens: int, window: tuple[int, int], device: torch.device) -> Tensor 
 
 def _register() -> None:
     """Register both attention functions, and the masks of one, with transformers."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
     if NAME not in ALL_ATTENTION_FUNCTIONS:
         ALL_ATTENTION_FUNCTIONS.register(NAME, _attend)
         ALL_ATTENTION_FUNCTIONS.register(NOTING, _note)

@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from tokenizers import Encoding, Tokenizer
 
+from transforms.base.arrow import mask_array, string_array
 from transforms.base.errors import OptionError
 from transforms.base.word_pieces import TokenFrame, WordPieces, frame_of, is_split_at_words
 from transforms.encoder.load_tokenizer import load_tokenizer, unknown_id, untruncated
@@ -83,26 +83,24 @@ class TextTokenizer:
         limit: int | None = None,
         pooler: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        wrapped = load_tokenizer(files)
-        self._tokenizer: Tokenizer = wrapped.backend_tokenizer
+        loaded = load_tokenizer(files)
+        self._tokenizer = loaded.tokenizer
         self._prompt = prompt
         self._specials = self._tokenizer.num_special_tokens_to_add(False)
         self._limit = limit
         self._rewrite = _make_rewrite(pooler, self._tokenizer)
-        self.prompt_tokens = self._count_prompt_tokens(set(wrapped.all_special_ids))
-        self.special_ids = np.array(sorted(set(wrapped.all_special_ids)), dtype=np.int64)
-        self._unknown_id = unknown_id(wrapped)
-        self.pad_id = wrapped.pad_token_id or 0
-        self.pad_type = wrapped.pad_token_type_id
-        self.gives_types = "token_type_ids" in wrapped.model_input_names
+        self.prompt_tokens = self._count_prompt_tokens(loaded.special_ids)
+        self.special_ids = np.array(sorted(loaded.special_ids), dtype=np.int64)
+        self._unknown_id = unknown_id(loaded)
+        self.pad_id = loaded.pad_id
+        self.pad_type = loaded.pad_type
+        self.gives_types = loaded.gives_types
         self._has_types = self.gives_types and any(self._tokenizer.encode("a").type_ids)
         self.template = None
         if "template" in pooler:
-            self.template = PromptTemplate(
-                pooler["template"], self._tokenizer, wrapped.mask_token, limit
-            )
+            self.template = PromptTemplate(pooler["template"], self._tokenizer, loaded.mask, limit)
         else:
-            self._truncate(wrapped.truncation_side)
+            self._truncate(loaded.truncation_side)
         self._words, self._frame = self._make_words()
 
     def __call__(self, texts: Sequence[str]) -> Tokenized:
@@ -151,9 +149,9 @@ class TextTokenizer:
 
     def _tokenize_words(self, texts: list[str], words: WordPieces) -> Tokenized:
         """Tokenize the ASCII texts by their words, and the others by the model's tokenizer."""
-        array = pa.array(texts, pa.string())
+        array = string_array(texts)
         has_words = words.has_words_of(array)
-        own = words(array.filter(pa.array(has_words)))
+        own = words(array.filter(mask_array(has_words)))
         framed = self._frame.around(own)
         lengths = np.diff(framed.offsets)
         counts = np.diff(own.offsets) + self._specials
@@ -267,7 +265,7 @@ class TextTokenizer:
         """Ids of the special tokens that the tokenizer puts around every text."""
         return frozenset(self._tokenizer.encode("").ids)
 
-    def _count_prompt_tokens(self, special_ids: set[int]) -> int:
+    def _count_prompt_tokens(self, special_ids: frozenset[int]) -> int:
         """Count the prompt's tokens as sentence-transformers does: without a closing special."""
         if not self._prompt:
             return 0

@@ -19,11 +19,6 @@ from transforms.encoder.texts_attention import Kernel, own_attention_of_texts
 from transforms.pooling.pooler import Needs
 from transforms.pooling.transfer import to_device
 
-try:
-    from torch.nn.attention.varlen import varlen_attn
-except ImportError:  # a torch without it uses the padded pass
-    varlen_attn = None  # type: ignore[assignment]
-
 DTYPES = frozenset((torch.bfloat16, torch.float16))
 
 
@@ -32,14 +27,26 @@ def kernel_for(model: Any) -> Kernel | None:
 
     The probe at loading tests whether it works for the model.
     """
-    if varlen_attn is None or not _is_on_gpu_in_16_bits(model):
+    if not _is_on_gpu_in_16_bits(model):
         return None
-    return _with_shared_keys(varlen_attn)
+    kernel = find_kernel()
+    if kernel is None:
+        return None
+    return _with_shared_keys(kernel)
+
+
+def find_kernel() -> Kernel | None:
+    """Return torch's kernel, None for a torch without it."""
+    try:
+        from torch.nn.attention.varlen import varlen_attn  # it imports torch's compiler
+    except ImportError:
+        return None
+    return varlen_attn
 
 
 def describe_missing_kernel(model: Any) -> str:
     """Return why a model on a GPU in 16 bits has no kernel, "" for another model."""
-    if varlen_attn is None and _is_on_gpu_in_16_bits(model):
+    if _is_on_gpu_in_16_bits(model) and find_kernel() is None:
         return (
             f"torch {torch.__version__} has no kernel for texts of different lengths; torch 2.11"
             " has"

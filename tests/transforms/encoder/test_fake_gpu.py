@@ -23,13 +23,13 @@ from benchmarks.gpu_exact import POOLERS
 from benchmarks.random_models import small
 from transforms.encoder import Encoder
 from transforms.encoder.probe import BatchSharing
-from transforms.encoder.varlen import varlen_attn
+from transforms.encoder.varlen import find_kernel
 from transforms.pooling import TokenStatistics
 from transforms.space import resolve_model
 from transforms.space.identity import tokenizer_digest
 from transforms.training.cnn_module import CNN003
 
-if varlen_attn is None:
+if find_kernel() is None:
     pytest.skip("this torch has no kernel for texts of different lengths", allow_module_level=True)
 
 _SHARED = {"num_key_value_heads": 2}

@@ -138,7 +138,7 @@ def test_an_older_torch_has_no_word_for_heads_that_share_keys(
         said = {"scale": scale, "window_size": window_size, "enable_gqa": grouped}
         return text_by_text(*parts, return_aux=return_aux, **said)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(varlen, "varlen_attn", older)
+    monkeypatch.setattr(varlen, "find_kernel", lambda: older)
     on_gpu = SimpleNamespace(device=torch.device("cuda"), dtype=torch.bfloat16)
     kernel = varlen.kernel_for(SimpleNamespace(parameters=lambda: iter([on_gpu])))
     monkeypatch.setattr(forward, "kernel_for", lambda _: kernel)

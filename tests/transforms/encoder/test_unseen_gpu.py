@@ -92,7 +92,7 @@ def test_two_slow_gpus_are_one_warning(
             encoders, "resolve_devices", lambda _: [torch.device("cuda", n) for n in range(2)]
         )
         patch.setattr(encoders, "capability_of", lambda _: (8, 0))
-        patch.setattr(varlen, "varlen_attn", None)
+        patch.setattr(varlen, "find_kernel", lambda: None)
         patch.setattr(forward, "describe_missing_kernel", lambda _: "torch 2.9 has no kernel")
         with caplog.at_level(logging.WARNING):
             Encoder.load(model, dtype="float32", device="cuda", tokens_per_batch=64)
@@ -104,7 +104,7 @@ def test_two_slow_gpus_are_one_warning(
 
 def test_a_torch_without_the_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     model = torch.nn.Linear(2, 2, dtype=torch.bfloat16)
-    monkeypatch.setattr(varlen, "varlen_attn", None)
+    monkeypatch.setattr(varlen, "find_kernel", lambda: None)
     assert varlen.describe_missing_kernel(model) == "", "on a processor padding is the rule"
     with stub_gpu(monkeypatch), torch.no_grad():
         moved = model.to("cuda:0")
