@@ -54,9 +54,10 @@ def parser() -> argparse.ArgumentParser:
 def _search(asked: SearchOptions) -> Said:
     check_output(asked.output)
     store = open_store(asked.store, asked.snapshot)
-    from transforms.search import Searcher
+    from transforms.search import Copies, Searcher
 
-    searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True)
+    copies = Copies(asked.local, asked.cache_bytes)
+    searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True, copies=copies)
     queries, what = _queries(asked, store.space)
     results = searcher.search(
         k=asked.k,

@@ -9,7 +9,7 @@ from pipelines.common.progress import aside, news, unwatched
 from pipelines.common.said import Said
 from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
-from transforms.search import NO_QUERY_PROMPT
+from transforms.search import NO_QUERY_PROMPT, Copies
 from transforms.steps.options.search import ServeOptions
 
 
@@ -37,7 +37,14 @@ def _serve(asked: ServeOptions) -> Said:
             f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
         ) from error
     with bound(asked.host, asked.port) as listening:
-        served = Followed(asked.store, asked.model, asked.query_prompt, asked.where, asked.snapshot)
+        served = Followed(
+            asked.store,
+            asked.model,
+            asked.query_prompt,
+            asked.where,
+            asked.snapshot,
+            Copies(asked.local, asked.cache_bytes),
+        )
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
         address = address_of(listening)

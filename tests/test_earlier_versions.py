@@ -206,6 +206,24 @@ def test_reading_it_leaves_its_format_and_a_run_brings_it_to_the_present_one(
     assert open_store(str(store)).manifest.run == before.run
 
 
+def test_its_index_is_cut_by_lists_when_it_is_merged(run: Run, store: Path) -> None:
+    """An index without lists becomes one segment, as before."""
+    query = ("search", "--store", store, "--query", ONE_MORE, "-k", 30)
+    index = open_store(str(store)).manifest.data["index"]
+    found = run(*query).ok().out
+    request = index["request"]
+    how = ("--index", request["index"], "--metric", request["metric"], "--merge")
+    run("index", "--store", store, *how).ok()
+    merged = open_store(str(store)).manifest.data
+    has_lists = index["factory"].startswith("IVF")
+    assert merged["index"]["change"]["what"] == "compacted"
+    assert _segments(merged) == {"base": 1, "held-out": 1}
+    assert merged["index"].get("layout") == ("lists" if has_lists else None)
+    assert merged["format"] == (3 if has_lists else 2)
+    assert run(*query).ok().out == found
+    run("verify", "--store", store).ok()
+
+
 def test_its_index_keeps_its_metric_until_another_is_asked_for(run: Run, store: Path) -> None:
     embed(run, store)
     assert open_store(str(store)).manifest.data["index"]["metric"] == "ip"

@@ -32,6 +32,9 @@ from transforms.steps.index import (
     update_decision as index_update_decision,
 )
 from transforms.steps.index import (
+    update_ranges as index_update_ranges,
+)
+from transforms.steps.index import (
     update_recall as index_update_recall,
 )
 from transforms.steps.index import (
@@ -205,12 +208,14 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
         found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
     if found and isinstance(found[0], tuple):
         targets = index_update_decision.decide(_done(index_update_rows.match, found))
-        found = list(index_update_recall.conclude(_done(index_update_segments.build, targets)))
+        ranges = index_update_ranges.cut(_done(index_update_segments.build, targets))
+        found = list(index_update_recall.conclude(_done(index_update_ranges.write, ranges)))
     if found and isinstance(found[0], index_build.TrainingGroup):
         works = train_steps([index_sample.sample(group) for group in found])
         if isinstance(works[0], RunFact):
             return works[0]
-        return next(index_build.conclude([index_build.build(work) for work in works]))
+        ranges = index_build.cut([index_build.build(work) for work in works])
+        return next(index_build.conclude([index_build.write(work) for work in ranges]))
     return found[0] if found else None
 
 

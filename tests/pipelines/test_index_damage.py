@@ -130,7 +130,11 @@ def test_embed_and_index_make_a_changed_file_of_unchanged_rows_again(
     assert f"{path}: the index file was changed" in faults.err
     given = ("--input", made / "in" / "*") if command == "embed" else ("--index", "IVF4,SQ8")
     out = run(command, "--store", store, *given).ok().out
-    assert f"trained     anew: index/{path.name} was changed after it was written" in out
+    line = f"index/{path.name} was changed after it was written"
+    if kind in ("segment", "locator"):  # those of a range, which is made again alone
+        assert f"repaired    0 rows added, 0 deleted, 0 moved; {line}" in out
+    else:
+        assert f"trained     anew: {line}" in out
     assert path.read_bytes() == whole
     run("verify", "--store", store).ok()
     assert hits(store) == right

@@ -26,6 +26,9 @@ from transforms.steps.index import (
     update_decision as index_update_decision,
 )
 from transforms.steps.index import (
+    update_ranges as index_update_ranges,
+)
+from transforms.steps.index import (
     update_recall as index_update_recall,
 )
 from transforms.steps.index import (
@@ -124,6 +127,11 @@ class UpdateIndex(beam.PTransform):
             | "SpreadTargets" >> Spread()
             | "Build"
             >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_segments.build)
+            | "Left" >> Together()
+            | "Cut" >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_ranges.cut)
+            | "SpreadRanges" >> Spread()
+            | "Write"
+            >> beam.Map(timed, self._key, "segment_ms", with_job, index_update_ranges.write)
             | "Built" >> Together()
             | "Conclude"
             >> flat_map(
@@ -168,6 +176,10 @@ class TrainIndex(beam.PTransform):
             | "Finish" >> beam.FlatMap(timed_together, self._key, "train_ms", index_train.finish)
             | "SpreadBuild" >> Spread()
             | "Build" >> beam.Map(timed, self._key, "segment_ms", index_build.build)
+            | "Built" >> Together()
+            | "Cut" >> beam.FlatMap(timed_together, self._key, "segment_ms", index_build.cut)
+            | "SpreadRanges" >> Spread()
+            | "Write" >> beam.Map(timed, self._key, "segment_ms", index_build.write)
             | "Segments" >> Together()
             | "Conclude"
             >> beam.FlatMap(timed_together, self._key, "recall_ms", index_build.conclude)

@@ -21,7 +21,8 @@ from transforms.index.exact import (
     rounding,
 )
 from transforms.index.faiss_module import use_threads
-from transforms.index.parts import Coarse, OpenSegment, TopK
+from transforms.index.parts import Coarse, TopK
+from transforms.index.ranges import Part
 from transforms.index.segment import list_arrays, nearest_lists
 from transforms.index.trained import TrainedIndex, centroids
 from transforms.index.vectors import as_vectors, metric_name, squared_lengths
@@ -40,7 +41,7 @@ def coarse_search(trained: TrainedIndex, queries: np.ndarray, nprobe: int) -> Co
 
 
 def scan(
-    parts: Sequence[OpenSegment],
+    parts: Sequence[Part],
     queries: np.ndarray,
     k: int,
     coarse: Coarse | None,
@@ -74,9 +75,15 @@ def _is_linear(index: Any) -> bool:
     return hasattr(index, "sq") or type(index).__name__ == "IndexIVFFlat"
 
 
-def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+def _top_k(faiss: Any, part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
     if not part.live:
         return no_results(len(queries), k)
+    with part.held():
+        return _held_top_k(faiss, part, queries, k, coarse)
+
+
+def _held_top_k(faiss: Any, part: Part, queries: np.ndarray, k: int, coarse: Coarse) -> TopK:
+    """Return the top k while the lists that are read stay in memory."""
     part.check_lists(faiss, coarse.lists)
     codes = _Codes(faiss, part)
     metric = metric_name(faiss, part.index.metric_type)
@@ -90,7 +97,7 @@ def _top_k(faiss: Any, part: OpenSegment, queries: np.ndarray, k: int, coarse: C
         return gains, rows, rough[:, -1] + rounding(some, longest, metric)
 
     gains, rows = complete_top_k(scan_rows, len(queries), k, part.live, MARGIN)
-    return gains, np.where(rows >= 0, rows | part.number << 32, -1)
+    return gains, rows
 
 
 class _Codes:
@@ -99,33 +106,29 @@ class _Codes:
     A row's place counts the rows of all earlier lists, then the earlier rows of its own list.
     """
 
-    def __init__(self, faiss: Any, part: OpenSegment):
+    def __init__(self, faiss: Any, part: Part):
         self._faiss = faiss
         self._index = part.index
-        self._keep = part.keep
-        sizes = [part.index.invlists.list_size(number) for number in range(part.index.nlist)]
-        self._starts = np.cumsum([0, *sizes])
+        self._part = part
+        self._starts = np.concatenate([[0], np.cumsum(part.list_sizes)])
         self._centroids = centroids(faiss, part.index)
 
     def of_list(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Vectors float32 [n, d] and places int64 [n] of a list's live rows."""
         codes, rows = list_arrays(self._faiss, self._index, number)
-        if self._keep is None:
-            live = np.arange(len(rows))
-        else:
-            live = np.flatnonzero(self._keep[rows])
+        live = np.flatnonzero(self._part.alive(rows))
         return self._decoded(number, codes[live]), live + self._starts[number]
 
     def vectors(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors float32 [m, d] and local rows int64 [m] at places, ascending."""
+        """Vectors float32 [m, d] and positions int64 [m] of rows at places, ascending."""
         vectors = np.empty((len(places), self._index.d), np.float32)
-        rows = np.empty(len(places), np.int64)
+        ids = np.empty(len(places), np.int64)
         for number, here in _runs(np.searchsorted(self._starts, places, "right") - 1):
             codes, local = list_arrays(self._faiss, self._index, number)
             wanted = places[here] - self._starts[number]
             vectors[here] = self._decoded(number, codes[wanted])
-            rows[here] = local[wanted]
-        return vectors, rows
+            ids[here] = local[wanted]
+        return vectors, self._part.positions(ids)
 
     def _decoded(self, number: int, codes: np.ndarray) -> np.ndarray:
         if not hasattr(self._index, "sq"):
@@ -190,7 +193,7 @@ def _offer(
 def _exact(
     faiss: Any, codes: _Codes, queries: np.ndarray, places: np.ndarray, metric: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gains float32 pair by pair, and local rows int64 [q, depth], of rows at places; -1 if none.
+    """Gains float32 pair by pair, and positions int64 [q, depth], of rows at places; -1 if none.
 
     No batch changes these gains. Pairs are computed in the order of their rows, so that each row is
     decoded once.

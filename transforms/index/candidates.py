@@ -85,6 +85,40 @@ class Candidates:
             positions[late] = -1
         return Candidates(self.nprobes, self.depth, *_in_order([(gains, positions, steps)]))
 
+    def of(self, which: np.ndarray) -> Candidates:
+        """Return the candidates of some queries, by bool [q] or numbers int64 [m]."""
+        arrays = (self._gains[which], self._positions[which], self._steps[which])
+        return Candidates(self.nprobes, self.depth, *arrays)
+
+    def narrowed(self, nprobes: Sequence[int]) -> Candidates:
+        """Return the candidates at fewer values of nprobe, of those in the grid."""
+        step = np.searchsorted(nprobes, self.nprobes)[self._steps]
+        late = step >= len(nprobes)
+        gains = np.where(late, np.float32(-np.inf), self._gains)
+        positions = np.where(late, -1, self._positions)
+        steps = np.where(late, 0, step)
+        return Candidates(nprobes, self.depth, *_in_order([(gains, positions, steps)]))
+
+    def has_any(self, positions: np.ndarray) -> np.ndarray:
+        """Return whether a query has any of these positions among its candidates, bool [q]."""
+        return np.asarray(np.isin(self._positions, positions).any(axis=1))
+
+    def with_rows(self, which: np.ndarray, other: Candidates) -> Candidates:
+        """Return the candidates with those of some queries, bool [q], replaced."""
+        parts = []
+        for mine, theirs, missing in (
+            (self._gains, other._gains, -np.inf),
+            (self._positions, other._positions, -1),
+            (self._steps, other._steps, 0),
+        ):
+            width = max(mine.shape[1], theirs.shape[1])
+            array = np.full((len(mine), width), missing, mine.dtype)
+            array[:, : mine.shape[1]] = mine
+            array[which] = missing
+            array[which, : theirs.shape[1]] = theirs
+            parts.append(array)
+        return Candidates(self.nprobes, self.depth, *_in_order([tuple(parts)]))
+
     def positions(self, nprobe: int, depth: int | None = None) -> np.ndarray:
         """Return positions int64 [q, depth] at one nprobe of the grid (None: the kept depth)."""
         depth = depth or self.depth

@@ -6,13 +6,17 @@ import math
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
 from transforms.base.errors import OptionError
 from transforms.index.faiss_module import load_faiss, short_reason
+from transforms.index.range_file import HEADER_BYTES, LIST_BYTES
 from transforms.index.vectors import check_metric, faiss_metric
 
 FLAT_BELOW = 20_000
 TRAIN_PER_LIST = 64
 TRAIN_FLOOR = 39  # below this many training rows a list, recall falls; fewer lists are better then
+RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 _SEGMENT_BYTES = 1_000_000_000
 _SEGMENT_ROWS = 5_000_000
 RERANK = 50  # candidates at least
@@ -121,6 +125,23 @@ def _lists(n_rows: int) -> int:
     return min(2 ** round(math.log2(4 * math.sqrt(n_rows))), n_rows // TRAIN_FLOOR)
 
 
+def cut_lists(sizes: np.ndarray, plan: IndexPlan) -> list[tuple[int, int]]:
+    """Cut consecutive lists, with `sizes` int64 [lists] rows each, into ranges [first, stop).
+
+    A range has at most `RANGE_BYTES`, with its kept vectors, or one list.
+    """
+    rows = _row_bytes(_match(plan.factory)["codec"], plan.dim)
+    ends = np.concatenate([[0], np.cumsum(sizes * rows + LIST_BYTES)])
+    cuts = []
+    first = 0
+    while first < len(sizes):
+        most = ends[first] + RANGE_BYTES - HEADER_BYTES
+        stop = max(first + 1, int(np.searchsorted(ends, most, "right")) - 1)
+        cuts.append((first, stop))
+        first = stop
+    return cuts
+
+
 def check_request(index: str) -> None:
     """Raise OptionError for an `--index` that fits no number of rows; needs no faiss."""
     if index not in ("auto", "compact"):
@@ -180,6 +201,11 @@ def _start_nprobe(n_rows: int) -> int:
         (1_000_000_000, 64),
     )
     return next((nprobe for limit, nprobe in steps if n_rows < limit), 96)
+
+
+def has_lists(factory: str) -> bool:
+    """Return whether an index of this factory string has lists."""
+    return _match(factory)["nlist"] is not None
 
 
 def _row_bytes(codec: str, dim: int) -> int:

@@ -14,7 +14,8 @@ import numpy as np
 
 from transforms.index.exact import block_top_k, no_results
 from transforms.index.faiss_module import load_faiss, use_threads
-from transforms.index.parts import Coarse, OpenSegment, TopK
+from transforms.index.parts import Coarse, TopK
+from transforms.index.ranges import Part
 from transforms.index.search import (
     SearchResult,
     SegmentedIndex,
@@ -41,12 +42,12 @@ class FilteredIndex:
     def __init__(
         self, index: SegmentedIndex, wanted: Sequence[np.ndarray], vectors: Vectors | None = None
     ):
-        """`wanted` is bool [n] for each segment.
+        """`wanted` is bool [n] for each opened file.
 
         `vectors(segment int32 [m], row int64 [m])` returns the vectors float32 [m, d] of rows in
         lists, which give the final ranking. If it is None, the codes do.
         """
-        self._parts = [part.only(rows) for part, rows in zip(index.parts, wanted, strict=True)]
+        self._parts = index.parts_of(wanted)
         self._vectors = vectors
         self._index = index
         self._metric = index.metric
@@ -130,21 +131,19 @@ class FilteredIndex:
                     return None
                 positions.append(block[0])
                 vectors.append(block[1])
-        return np.concatenate(positions), np.concatenate(vectors)
+        all_positions = np.concatenate(positions)
+        order = np.argsort(all_positions)
+        return all_positions[order], np.concatenate(vectors)[order]
 
-    def _vectors_of(self, faiss: Any, part: OpenSegment) -> tuple[np.ndarray, np.ndarray] | None:
+    def _vectors_of(self, faiss: Any, part: Part) -> tuple[np.ndarray, np.ndarray] | None:
         """Return positions and vectors of a segment's wanted rows; None if it has no vectors."""
         if self._vectors is not None and part.has_lists:
-            positions = np.flatnonzero(part.is_live) | part.number << 32
+            positions = part.live_positions
             return positions, self._vectors(*split(positions))
-        decoded = part.decoded(faiss)
-        if decoded is None:
-            return None
-        rows, vectors = decoded
-        return rows | part.number << 32, vectors
+        return part.decoded(faiss)
 
     @cached_property
-    def _parts_with_lists(self) -> list[OpenSegment]:
+    def _parts_with_lists(self) -> list[Part]:
         return [part for part in self._parts if part.has_lists]
 
     @cached_property

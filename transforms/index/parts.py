@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,13 +19,19 @@ from transforms.index.exact import (
     no_results,
 )
 from transforms.index.faiss_module import load_faiss
-from transforms.index.segment import SegmentFile, flat_codes, list_arrays, read_segment
+from transforms.index.segment import (
+    SegmentFile,
+    flat_codes,
+    list_arrays,
+    read_segment,
+    sizes_of_lists,
+)
 from transforms.index.trained import TrainedIndex, fingerprint, flat_rows, lacks_quantizer
 from transforms.index.vectors import metric_name
 
 _BLOCK_ROWS = 1 << 16
 # faiss's parallel mode for lists chosen outside; its default would use one thread then
-_BY_QUERY = 3
+BY_QUERY = 3
 TopK = tuple[np.ndarray, np.ndarray]  # gains float32 and positions int64 [q, k]
 
 
@@ -79,7 +86,8 @@ class OpenSegment:
         return int(np.count_nonzero(self.keep))
 
     @cached_property
-    def _bits(self) -> np.ndarray | None:
+    def bits(self) -> np.ndarray | None:
+        """A bit for each row, set if it is not deleted; None if no row is."""
         if self.keep is None or self.keep.all():
             return None
         return np.packbits(self.keep, bitorder="little")
@@ -95,12 +103,24 @@ class OpenSegment:
             return no_results(len(queries), k)
         if coarse is not None:
             self.check_lists(faiss, coarse.lists)
-            gains, rows = self._coded_top_k(faiss, queries, k, coarse)
-        elif hasattr(self.index, "sq"):
-            gains, rows = self._coded_top_k(faiss, queries, k, None)
-        else:
-            gains, rows = self._flat_top_k(faiss, queries, k, metric)
-        return gains, np.where(rows >= 0, rows | self.number << 32, -1)
+            return coded_top_k(faiss, self, queries, k, coarse)
+        if hasattr(self.index, "sq"):
+            return coded_top_k(faiss, self, queries, k, None)
+        gains, rows = self._flat_top_k(faiss, queries, k, metric)
+        return gains, self.positions(rows)
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the positions of local rows, int64 of any shape; -1 stays."""
+        return np.where(ids >= 0, ids | self.number << 32, -1)
+
+    def alive(self, ids: np.ndarray) -> np.ndarray:
+        """Return whether local rows are not deleted, bool."""
+        return self.is_live[ids]
+
+    @property
+    def live_positions(self) -> np.ndarray:
+        """The positions of rows that are not deleted, int64 ascending."""
+        return np.flatnonzero(self.is_live) | self.number << 32
 
     def only(self, wanted: np.ndarray) -> OpenSegment:
         """Return the segment with only the wanted rows, bool [n]; both share the open file."""
@@ -113,13 +133,19 @@ class OpenSegment:
             part.__dict__["_unchecked"] = self._unchecked
         return part
 
+    @cached_property
+    def list_sizes(self) -> np.ndarray:
+        """The rows in each list, int64 [nlist], including deleted rows."""
+        return sizes_of_lists(self.index)
+
     def matches_of_lists(self, faiss: Any) -> np.ndarray:
         """The number of rows in each list that are not deleted, int64 [nlist]."""
-        counts = np.zeros(self.index.nlist, np.int64)
-        for number in range(self.index.nlist):
-            counts[number] = np.count_nonzero(
-                self.is_live[list_arrays(faiss, self.index, number)[1]]
-            )
+        counts = self.list_sizes.copy()
+        if self.bits is not None:
+            for number in np.flatnonzero(counts).tolist():
+                counts[number] = np.count_nonzero(
+                    self.is_live[list_arrays(faiss, self.index, number)[1]]
+                )
         return counts
 
     @cached_property
@@ -130,51 +156,37 @@ class OpenSegment:
         return self.keep
 
     def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The live rows, int64 [m] ascending, and their decoded vectors, float32 [m, d].
+        """The positions of live rows, int64 ascending, and their decoded vectors, float32 [m, d].
 
         None if scores are not computed from decoded vectors, as for RaBitQ.
         """
         if hasattr(self.index, "rabitq"):
             return None
-        if not self.has_lists:
-            rows = np.flatnonzero(self.is_live)
-            if not hasattr(self.index, "sq"):
-                return rows, flat_rows(faiss, self.index)[rows]
-            return rows, self.index.sa_decode(
-                np.ascontiguousarray(flat_codes(faiss, self.index)[rows])
-            )
-        lists = np.flatnonzero(self.matches_of_lists(faiss))
-        self.check_lists(faiss, lists)
-        found = [self._decoded_list(faiss, number) for number in lists.tolist()]
-        rows = np.concatenate([np.empty(0, np.int64), *(part[0] for part in found)])
-        vectors = np.concatenate(
-            [np.empty((0, self.index.d), np.float32), *(part[1] for part in found)]
+        if self.has_lists:
+            return decoded_lists(faiss, self)
+        rows = np.flatnonzero(self.is_live)
+        if not hasattr(self.index, "sq"):
+            return self.positions(rows), flat_rows(faiss, self.index)[rows]
+        return self.positions(rows), self.index.sa_decode(
+            np.ascontiguousarray(flat_codes(faiss, self.index)[rows])
         )
-        order = np.argsort(rows)
-        return rows[order], vectors[order]
-
-    def _decoded_list(self, faiss: Any, number: int) -> tuple[np.ndarray, np.ndarray]:
-        codes, rows = list_arrays(faiss, self.index, number)
-        live = self.is_live[rows]
-        codes = np.ascontiguousarray(codes[live])
-        rows = rows[live]
-        vectors = np.empty((len(rows), self.index.d), np.float32)
-        lists = np.full(len(rows), number, np.int64)
-        self.index.decode_vectors(len(rows), *map(faiss.swig_ptr, (codes, lists, vectors)))
-        return rows, vectors
 
     @cached_property
     def _unchecked(self) -> np.ndarray:
         """The lists that are not checked yet, bool [nlist]; `check_lists` updates it."""
         return np.full(self.index.nlist, self.file.checks is not None)
 
+    def held(self) -> AbstractContextManager[Any]:
+        """Return the context in which lists, once checked, stay in memory: they always do."""
+        return nullcontext()
+
     def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
         """Raise DamagedIndexError if one of these lists is not what was written; -1 is no list."""
-        if self.file.checks is None or not self._unchecked.any():
+        if self.file.checks is None:
             return
-        wanted = np.zeros_like(self._unchecked)
-        wanted[lists[lists >= 0]] = True
-        for number in np.flatnonzero(wanted & self._unchecked).tolist():
+        wanted = np.unique(lists)
+        wanted = wanted[wanted >= 0]
+        for number in wanted[self._unchecked[wanted]].tolist():
             codes, rows = list_arrays(faiss, self.index, number)
             self.file.checks.check_list(self.file.path, number, codes, rows)
             self._unchecked[number] = False
@@ -185,7 +197,7 @@ class OpenSegment:
         for start in range(0, len(vectors), _BLOCK_ROWS):
             block = vectors[start : start + _BLOCK_ROWS]
             numbers = np.arange(start, start + len(block))
-            if self._bits is not None and self.keep is not None:
+            if self.bits is not None and self.keep is not None:
                 numbers = numbers[self.keep[start : start + _BLOCK_ROWS]]
                 block = vectors[numbers]
             if len(block):
@@ -193,30 +205,88 @@ class OpenSegment:
                 best = merge_top_k(best, (gains, np.where(rows >= 0, numbers[rows], -1)), k)
         return best
 
-    def _coded_top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
-        # The selector holds a bare pointer to the bits, which live as long as this segment.
-        if self._bits is None:
-            selector = None
+
+class DecodedPart(Protocol):
+    """A part of an index with lists, whose codes decode to vectors."""
+
+    @property
+    def index(self) -> Any: ...
+
+    def matches_of_lists(self, faiss: Any) -> np.ndarray: ...
+
+    def check_lists(self, faiss: Any, lists: np.ndarray) -> None: ...
+
+    def alive(self, ids: np.ndarray) -> np.ndarray: ...
+
+    def positions(self, ids: np.ndarray) -> np.ndarray: ...
+
+
+def decoded_lists(faiss: Any, part: DecodedPart) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of live rows, int64 ascending, and their vectors, float32 [m, d]."""
+    lists = np.flatnonzero(part.matches_of_lists(faiss))
+    part.check_lists(faiss, lists)
+    found = [_decoded_list(faiss, part, number) for number in lists.tolist()]
+    ids = np.concatenate([np.empty(0, np.int64), *(one[0] for one in found)])
+    vectors = np.concatenate([np.empty((0, part.index.d), np.float32), *(one[1] for one in found)])
+    positions = part.positions(ids)
+    order = np.argsort(positions)
+    return positions[order], vectors[order]
+
+
+def _decoded_list(faiss: Any, part: DecodedPart, number: int) -> tuple[np.ndarray, np.ndarray]:
+    codes, ids = list_arrays(faiss, part.index, number)
+    live = part.alive(ids)
+    codes = np.ascontiguousarray(codes[live])
+    ids = ids[live]
+    vectors = np.empty((len(ids), part.index.d), np.float32)
+    lists = np.full(len(ids), number, np.int64)
+    part.index.decode_vectors(len(ids), *map(faiss.swig_ptr, (codes, lists, vectors)))
+    return ids, vectors
+
+
+class CodedPart(Protocol):
+    """A part of an index whose codes faiss scores.
+
+    `bits` has a bit for each id, set if its row is not deleted; None if no row is.
+    """
+
+    @property
+    def index(self) -> Any: ...
+
+    @property
+    def live(self) -> int: ...
+
+    @property
+    def bits(self) -> np.ndarray | None: ...
+
+    def positions(self, ids: np.ndarray) -> np.ndarray: ...
+
+
+def coded_top_k(
+    faiss: Any, part: CodedPart, queries: np.ndarray, k: int, coarse: Coarse | None
+) -> TopK:
+    """Return gains float32 and positions int64 [q, k] of the best rows of a part by their codes."""
+    # The selector holds a bare pointer to the bits, which live as long as the part.
+    if part.bits is None:
+        selector = None
+    else:
+        selector = faiss.IDSelectorBitmap(part.bits)
+    metric = metric_name(faiss, part.index.metric_type)
+
+    def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        some = queries
+        if len(which) < len(queries):
+            some = queries[which]
+        if coarse is None:
+            scores, ids = part.index.search(
+                some, depth, params=faiss.SearchParameters(sel=selector)
+            )
         else:
-            selector = faiss.IDSelectorBitmap(self._bits)
-        metric = metric_name(faiss, self.index.metric_type)
+            scores, ids = _scan_lists(faiss, part.index, some, depth, coarse.of(which), selector)
+        gains = np.where(ids >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
+        return gains, part.positions(ids), gains[:, -1]
 
-        def scan(which: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            part = queries
-            if len(which) < len(queries):
-                part = queries[which]
-            if coarse is None:
-                scores, rows = self.index.search(
-                    part, depth, params=faiss.SearchParameters(sel=selector)
-                )
-            else:
-                scores, rows = _scan_lists(
-                    faiss, self.index, part, depth, coarse.of(which), selector
-                )
-            gains = np.where(rows >= 0, gains_to_scores(scores, metric), np.float32(-np.inf))
-            return gains, rows, gains[:, -1]
-
-        return complete_top_k(scan, len(queries), k, self.live)
+    return complete_top_k(scan, len(queries), k, part.live)
 
 
 def _scan_lists(
@@ -265,7 +335,7 @@ def open_segment(
     elif hasattr(index, "precompute_table"):
         index.precompute_table()
     if hasattr(index, "parallel_mode"):
-        index.parallel_mode = _BY_QUERY
+        index.parallel_mode = BY_QUERY
     shared = None
     if hasattr(index, "own_fields") and not index.own_fields:
         shared = trained

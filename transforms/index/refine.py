@@ -45,6 +45,10 @@ class RefineWriter:
         self._parts.append(rows)
         self._rows += len(rows)
 
+    def rows(self) -> np.ndarray:
+        """The rows added so far, of `row_type`."""
+        return np.concatenate([np.empty(0, self._type), *self._parts])
+
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
         return b"".join(part.tobytes() for part in self._parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from transforms.base.errors import DamagedIndexError, OptionError
 from transforms.index.exact import best_first, gains_to_scores, no_results, pair_scores
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, OpenSegment, TopK, coarse_marks, open_segment
+from transforms.index.range_file import FIRST_BYTES, is_range
+from transforms.index.ranges import OpenRanges, Part, RangeFile, check_keep
 from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.trained import TrainedIndex
 from transforms.index.vectors import as_vectors, metric_name
@@ -37,34 +40,56 @@ class SegmentedIndex:
     Ties are broken by (segment, row). Flat segments are always scanned in full.
     """
 
-    def __init__(self, parts: Sequence[OpenSegment], trained: TrainedIndex | None = None):
+    def __init__(self, parts: Sequence[Part], trained: TrainedIndex | None = None):
         self._parts = list(parts)
         self._trained = trained
         self._lists = next((part.index for part in self._parts if part.has_lists), None)
 
     @classmethod
     def open(
-        cls, segments: Sequence[SegmentFile], trained: TrainedIndex | None = None
+        cls, segments: Sequence[SegmentFile | RangeFile], trained: TrainedIndex | None = None
     ) -> SegmentedIndex:
         """Open segments' files, which are mapped into memory without reading their codes.
 
         `trained` is the index that they were built from; segments of earlier versions or without
-        lists need none. Raises DamagedIndexError if a file cannot be read, differs from its
-        checksums or has another length than `keep`. Raises OptionError if segments have different
-        trainings or metrics.
+        lists need none, ranges do. All ranges are one part.
+
+        Raises DamagedIndexError if a file cannot be read, differs from its checksums or has another
+        length than `keep`. Raises OptionError if segments have different trainings or metrics.
         """
+        files = [_range_or_segment(file) for file in segments]
+        places = [place for place, file in enumerate(files) if isinstance(file, RangeFile)]
+        ranges = [file for file in files if isinstance(file, RangeFile)]
         with use_threads(None) as faiss:
             parts = [
-                _open_one(faiss, number, segment, trained)
-                for number, segment in enumerate(segments)
+                _open_one(faiss, place, file, trained)
+                for place, file in enumerate(files)
+                if isinstance(file, SegmentFile)
             ]
-            _check_alike(parts, segments)
-        return cls(parts, trained)
+            _check_alike(parts)
+            if not ranges:
+                return cls(parts, trained)
+            if trained is None:
+                raise DamagedIndexError(
+                    f"{ranges[0].path}: a range whose quantizer is another file's, which is not"
+                    " known"
+                )
+            return cls([OpenRanges(faiss, places, ranges, trained), *parts], trained)
 
     @property
-    def parts(self) -> Sequence[OpenSegment]:
-        """The opened segments, in the order of their files."""
+    def parts(self) -> Sequence[Part]:
+        """The opened segments, in the order of their files; all ranges are the first part."""
         return self._parts
+
+    def parts_of(self, wanted: Sequence[np.ndarray]) -> list[Part]:
+        """Return the parts with only the wanted rows, bool [n] of each opened file."""
+        found: list[Part] = []
+        for part in self._parts:
+            if isinstance(part, OpenRanges):
+                found.append(part.only([wanted[place] for place in part.places]))
+            else:
+                found.append(part.only(wanted[part.number]))
+        return found
 
     @property
     def rows(self) -> int:
@@ -122,6 +147,26 @@ class SegmentedIndex:
             for column, new in zip(best, wider, strict=True):
                 column[short] = new
         return best
+
+    def search_ties(
+        self, queries: np.ndarray, k: int, *, nprobe: int | None = None, least: int | None = None
+    ) -> SearchResult:
+        """Return the top k of each query, and all other rows with the score of the k-th."""
+        found = self.search(queries, k + 1, nprobe=nprobe, least=least)
+        pending = np.flatnonzero(_goes_on(found, k))
+        depth = k + 1
+        while len(pending):
+            depth *= _WIDER
+            wider = self.search(queries[pending], depth, nprobe=nprobe, least=least)
+            missing = result(*no_results(len(queries), depth - found.row.shape[1]), self.metric)
+            found = SearchResult(
+                *(np.concatenate(pair, axis=1) for pair in zip(found, missing, strict=True))
+            )
+            for column, new in zip(found, wider, strict=True):
+                column[pending] = new
+            pending = pending[_goes_on(wider, k)]
+        found.row[:, k:][found.scores[:, k:] != found.scores[:, k - 1 : k]] = -1
+        return found
 
     def sweep(
         self, queries: np.ndarray, k: int, nprobes: Sequence[int], *, threads: int | None = None
@@ -240,25 +285,37 @@ def result(gains: np.ndarray, positions: np.ndarray, metric: str) -> SearchResul
     return SearchResult(gains_to_scores(gains, metric), *split(positions))
 
 
+def _goes_on(found: SearchResult, k: int) -> np.ndarray:
+    """Return whether rows that were not found may have the score of the k-th, bool [q]."""
+    return (found.row[:, -1] >= 0) & (found.scores[:, -1] == found.scores[:, k - 1])
+
+
 def _open_one(
     faiss: Any, number: int, segment: SegmentFile, trained: TrainedIndex | None
 ) -> OpenSegment:
     part = open_segment(faiss, number, segment, trained)
-    if segment.keep is not None and len(segment.keep) != part.index.ntotal:
-        lengths = f"{part.index.ntotal} rows, but the locator table has {len(segment.keep)}"
-        raise DamagedIndexError(f"{segment.path}: {lengths}")
+    check_keep(str(segment.path), part.index.ntotal, segment.keep)
     return part
 
 
-def _check_alike(parts: Sequence[OpenSegment], segments: Sequence[SegmentFile]) -> None:
+def _range_or_segment(file: SegmentFile | RangeFile) -> SegmentFile | RangeFile:
+    """Return a range in place of a segment whose file is that of a range."""
+    if isinstance(file, SegmentFile) and os.path.exists(file.path):
+        with open(file.path, "rb") as opened:
+            begins = opened.read(FIRST_BYTES)
+        if is_range(begins):
+            return RangeFile.local(file.path, file.keep)
+    return file
+
+
+def _check_alike(parts: Sequence[OpenSegment]) -> None:
     first: dict[str, tuple[object, Path | str]] = {}
-    for part, segment in zip(parts, segments, strict=True):
+    for part in parts:
+        path = part.file.path
         marks: dict[str, object] = {"dim and metric": (part.index.d, part.index.metric_type)}
         if part.has_lists:
             marks["training"] = coarse_marks(part)
         for what, mark in marks.items():
-            seen, path = first.setdefault(what, (mark, segment.path))
+            seen, other = first.setdefault(what, (mark, path))
             if seen != mark:
-                raise OptionError(
-                    f"{segment.path} and {path} differ in {what}; build the index again"
-                )
+                raise OptionError(f"{path} and {other} differ in {what}; build the index again")

@@ -16,6 +16,14 @@ import numpy as np
 from transforms.index.checks import SegmentChecks
 from transforms.index.exact import block_top_k
 from transforms.index.faiss_module import use_threads
+from transforms.index.range_file import (
+    FIRST_BYTES,
+    RangeHeader,
+    damaged,
+    header_bytes,
+    is_range,
+    lists_of,
+)
 from transforms.index.trained import TrainedIndex, flat_rows, read_index, without_quantizer
 from transforms.index.vectors import as_vectors, check_metric, faiss_metric, metric_name
 
@@ -45,6 +53,25 @@ class WrittenSegment:
     data: bytes
     checks: SegmentChecks
     closeness: float | None = None
+
+
+@dataclass(frozen=True)
+class ListedRows:
+    """Rows in the order of their lists: `sizes` int64 [nlist] are the rows of each list.
+
+    `codes` uint8 [n, code size], `rows` int64 [n] local rows.
+    """
+
+    sizes: np.ndarray
+    codes: np.ndarray
+    rows: np.ndarray
+
+    def only(self, keep: np.ndarray) -> ListedRows:
+        """Return those of the rows for which `keep`, bool by local row, is true."""
+        kept = keep[self.rows]
+        lists = np.repeat(np.arange(len(self.sizes)), self.sizes)[kept]
+        sizes = np.bincount(lists, minlength=len(self.sizes))
+        return ListedRows(sizes, self.codes[kept], self.rows[kept])
 
 
 class SegmentWriter:
@@ -80,7 +107,7 @@ class SegmentWriter:
     @property
     def list_sizes(self) -> np.ndarray:
         """Rows in each list, int64 [nlist]; empty without lists."""
-        return _list_sizes(self._index)
+        return sizes_of_lists(self._index)
 
     def copy(self, segment: SegmentFile, closeness: float | None = None) -> None:
         """Append the codes of another segment's live rows, in order.
@@ -112,6 +139,11 @@ class SegmentWriter:
             scores, lists = nearest_lists(faiss, self._index, block, 1)
             self._index.add_core(len(block), faiss.swig_ptr(block), None, faiss.swig_ptr(lists))
             self._scores += float(scores.sum(dtype=np.float64))
+
+    def by_list(self) -> ListedRows:
+        """Return the rows added so far in the order of their lists, then as they came."""
+        with use_threads(self._threads) as faiss:
+            return listed_rows(faiss, self._index)
 
     def write(self, file: BinaryIO) -> None:
         """Write the segment to an open binary file."""
@@ -167,15 +199,22 @@ def read_segment(faiss: Any, path: str | Path) -> Any:
 
 
 def list_sizes(path: str | Path) -> np.ndarray:
-    """Return the rows in each list of a segment's file, int64 [nlist], including deleted rows.
+    """Return the rows in each list of a segment's or a range's file, int64 [lists].
 
-    Empty for a segment without lists.
+    Deleted rows are among them. Empty for a segment without lists.
     """
+    with open(path, "rb") as file:
+        begins = file.read(FIRST_BYTES)
+        if is_range(begins):
+            file.seek(0)
+            data = file.read(header_bytes(lists_of(begins)))
+            return RangeHeader.from_bytes(data, str(path)).sizes.astype(np.int64)
     with use_threads(None) as faiss:
-        return _list_sizes(read_segment(faiss, path))
+        return sizes_of_lists(read_segment(faiss, path))
 
 
-def _list_sizes(index: Any) -> np.ndarray:
+def sizes_of_lists(index: Any) -> np.ndarray:
+    """Return the rows in each list of an index, int64 [nlist]; empty without lists."""
     nlist = index.nlist if hasattr(index, "quantizer") else 0
     return np.array([index.invlists.list_size(number) for number in range(nlist)], np.int64)
 
@@ -190,6 +229,45 @@ def list_arrays(faiss: Any, index: Any, number: int) -> tuple[np.ndarray, np.nda
         return np.empty((0, index.code_size), np.uint8), np.empty(0, np.int64)
     codes = faiss.rev_swig_ptr(index.invlists.get_codes(number), size * index.code_size)
     return codes.reshape(size, -1), faiss.rev_swig_ptr(index.invlists.get_ids(number), size)
+
+
+def listed_rows(faiss: Any, index: Any) -> ListedRows:
+    """Return the rows of an index with lists, list by list."""
+    sizes = sizes_of_lists(index)
+    codes = np.empty((int(sizes.sum()), index.code_size), np.uint8)
+    rows = np.empty(len(codes), np.int64)
+    end = 0
+    for number in np.flatnonzero(sizes).tolist():
+        start = end
+        end += int(sizes[number])
+        codes[start:end], rows[start:end] = list_arrays(faiss, index, number)
+    return ListedRows(sizes, codes, rows)
+
+
+def rows_by_list(path: str | Path) -> ListedRows:
+    """Return the rows of a segment's file or a range's, list by list.
+
+    Raises DamagedIndexError if it is neither.
+    """
+    data = Path(path).read_bytes()
+    if is_range(data):
+        return _rows_of_range(data, str(path))
+    with use_threads(None) as faiss:
+        return listed_rows(faiss, read_segment(faiss, path))
+
+
+def _rows_of_range(data: bytes, path: str) -> ListedRows:
+    """Return the rows of a range; the sizes are those of its lists alone."""
+    header = RangeHeader.from_bytes(data[: header_bytes(lists_of(data))], path)
+    codes = np.empty((header.rows, header.code_size), np.uint8)
+    if len(data) != header.offsets[-1]:
+        raise damaged(path)
+    for place in np.flatnonzero(header.sizes).tolist():
+        here = slice(header.starts[place], header.starts[place + 1])
+        size = int(header.sizes[place]) * header.code_size
+        found = np.frombuffer(data, np.uint8, size, int(header.offsets[place]))
+        codes[here] = found.reshape(-1, header.code_size)
+    return ListedRows(header.sizes.astype(np.int64), codes, np.arange(header.rows))
 
 
 def flat_vectors(path: str | Path) -> np.ndarray:

@@ -61,6 +61,22 @@ class TrainedIndex:
         """A digest of up to 4096 of the centroids."""
         return fingerprint(self.index)
 
+    def empty_copy(self) -> Any:
+        """Return an index without rows that has this one's codec and shares its quantizer.
+
+        This object must live as long as that index.
+        """
+        with use_threads(None) as faiss:
+            copy = faiss.deserialize_index(self._without_lists, faiss.IO_FLAG_SKIP_PRECOMPUTE_TABLE)
+            self.give(copy, "an empty index")
+        return copy
+
+    @cached_property
+    def _without_lists(self) -> np.ndarray:
+        """The bytes of the index without its quantizer."""
+        with use_threads(None) as faiss, without_quantizer(faiss, self.index):
+            return faiss.serialize_index(self.index)
+
     def give(self, index: Any, path: str | Path) -> None:
         """Put the quantizer into a segment's index that was written without one.
 

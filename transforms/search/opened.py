@@ -1,5 +1,7 @@
 """The opened index of a snapshot: its segments, their rows' places, and vectors of candidates."""
 
+import functools
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,28 +13,53 @@ from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, rerank
 from transforms.index.choose import depth_for
 from transforms.index.filtered import FilteredIndex
+from transforms.index.ranges import MappedRange, RangeFile, RangeReader
 from transforms.index.vectors import prepared, scored_by
 from transforms.search.hits import Hits
+from transforms.storage.bounded_cache import BoundedCache
 from transforms.storage.cache import cached
 from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files.locator_file import LocatorFile
 from transforms.store.index_files.refine_file import RefineFile
+from transforms.store.index_files.remote_range import CACHE, RemoteRange
+from transforms.store.kept import Kept
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches
 from transforms.store.shards.reading import take_rows
 
 
+@dataclass(frozen=True)
+class Copies:
+    """The copies that a search makes of the index of a remote store.
+
+    If `local`, all files are copied whole. Otherwise lists are read as they are needed, and those
+    used last stay in a cache of `cache_bytes` (None: a tenth of the free disk).
+    """
+
+    local: bool = False
+    cache_bytes: int | None = None
+
+
+COPY_ALL = Copies(local=True)
+READ_LISTS = Copies()
+_TRAINED: Kept[TrainedIndex] = Kept()  # by sha256; snapshots share it
+_LOCATORS: Kept[LocatorFile] = Kept()  # by root and sha256
+
+
 class SnapshotIndex:
     """The index of a snapshot; its files are opened when first needed."""
 
-    def __init__(self, manifest: Manifest):
+    def __init__(self, manifest: Manifest, copies: Copies = COPY_ALL):
         self._manifest = manifest
+        self._copies = copies
+        self._cache = BoundedCache(CACHE, copies.cache_bytes)
         self._numbers = {
             path: number
             for number, path in enumerate(str(unit.path) for unit in manifest.units if unit.path)
         }
         self._filter: tuple[Matches, FilteredIndex] | None = None
+        self._opened_locators: dict[int, LocatorFile] = {}
 
     @property
     def _segments(self) -> tuple[SegmentEntry, ...]:
@@ -40,9 +67,13 @@ class SnapshotIndex:
             return ()
         return self._manifest.index.segments
 
-    @cached_property
-    def _locators(self) -> list[LocatorFile]:
-        return [LocatorFile.open(self._manifest.root, entry) for entry in self._segments]
+    def _locator(self, number: int) -> LocatorFile:
+        """Return the locator of a segment, opened when first needed."""
+        found = self._opened_locators.get(number)
+        if found is None:
+            found = _shared_locator(self._manifest.root, self._segments[number])
+            self._opened_locators[number] = found
+        return found
 
     @cached_property
     def _whole(self) -> SegmentedIndex:
@@ -51,8 +82,8 @@ class SnapshotIndex:
 
     def opened(self, first: int, stop: int) -> SegmentedIndex:
         """Return the index of the segments from `first` up to `stop`, numbered from 0."""
-        pairs = zip(self._segments[first:stop], self._locators[first:stop], strict=True)
-        return SegmentedIndex.open([self._segment(*pair) for pair in pairs], self.trained)
+        files = [self._file(number) for number in range(first, stop)]
+        return SegmentedIndex.open(files, self.trained)
 
     @property
     def trained(self) -> TrainedIndex | None:
@@ -60,12 +91,32 @@ class SnapshotIndex:
         index = self._manifest.index
         if index is None or not index.nprobe or not index.trained.path:
             return None
-        path = cached(self._path(index.trained.path), index.trained.sha256)
-        index_files.check(path, index.trained.sha256)
-        return TrainedIndex.open(path)
+        path = self._path(index.trained.path)
+        sha256 = index.trained.sha256
+        return _TRAINED.get((path, sha256), lambda: _open_trained(path, sha256))
+
+    def _file(self, number: int) -> SegmentFile | RangeFile:
+        """Return a segment or a range to open."""
+        entry = self._segments[number]
+        if entry.lists is None:
+            return self._segment(entry, self._locator(number))
+        path = self._path(entry.path)
+        reader: RangeReader
+        if storage.is_local(path) or self._copies.local:
+            reader = MappedRange(cached(path, entry.sha256), entry.header_sha256)
+        else:
+            reader = RemoteRange(path, entry, self._cache)
+        return RangeFile(
+            reader,
+            *entry.lists,
+            entry.rows,
+            entry.first_id,
+            entry.deleted,
+            functools.partial(_kept_rows, self._manifest.root, entry),
+        )
 
     def _segment(self, entry: SegmentEntry, locator: LocatorFile) -> SegmentFile:
-        """Return a segment to open.
+        """Return a segment by rows to open.
 
         A segment of an earlier version, whose lists have no checksums, is read and checked whole.
         """
@@ -82,40 +133,45 @@ class SnapshotIndex:
         return storage.join(self._manifest.root, relative)
 
     def search(
-        self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
+        self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
     ) -> Hits:
-        """Return the k rows nearest to each query, among `wanted` rows (None: all rows).
+        """Return some `rows` nearest to each query, among `wanted` ones (None: all).
 
-        Queries are prepared for the metric. Raises DamagedIndexError if a file of the index is not
-        what was written.
+        It looks into as many lists as for k rows. Queries are prepared for the metric. Raises
+        DamagedIndexError if a file of the index is not what was written.
         """
         try:
-            return self._search(index, queries, k, wanted)
+            return self._search(index, queries, k, rows, wanted)
         except DamagedIndexError as error:
             raise DamagedIndexError(f"{error}; {self._mend(str(error))}") from error
 
     def _search(
-        self, index: IndexEntry, queries: np.ndarray, k: int, wanted: Matches | None
+        self, index: IndexEntry, queries: np.ndarray, k: int, rows: int, wanted: Matches | None
     ) -> Hits:
         opened = self._whole
         depth = depth_for(k, index.rerank)
         nprobe = index.nprobe_for(k) or None
         with progress.stage("searching the index"):
-            if wanted is None:
-                result = opened.search(queries, depth, nprobe=nprobe, least=k)
-            else:
+            if wanted is not None:
                 filtered = self._filtered(wanted, bool(index.rerank))
-                result = filtered.search(queries, k, nprobe=nprobe, depth=depth)
+                result = filtered.search(queries, rows, nprobe=nprobe, depth=depth)
+            elif index.rerank:
+                result = opened.search_ties(queries, depth, nprobe=nprobe, least=k)
+            else:
+                result = opened.search(queries, rows, nprobe=nprobe, least=k)
         if index.rerank and wanted is None:
-            result = rerank(queries, result, k, self.vectors_of, scored_by(self._manifest.metric))
+            metric = scored_by(self._manifest.metric)
+            result = rerank(queries, result, rows, self.vectors_of, metric)
         shard, row = self.located(result.segment, result.row)
-        return Hits(result.scores[:, :k], shard[:, :k], row[:, :k])
+        return Hits(result.scores, shard, row)
 
     def _filtered(self, wanted: Matches, reranks: bool) -> FilteredIndex:
         """Return the index of the wanted rows; the index of the last filter is remembered."""
         if self._filter is None or self._filter[0] is not wanted:
             rows = {path: wanted.shards[number] for path, number in self._numbers.items()}
-            of_segments = [locator.wanted(rows) for locator in self._locators]
+            of_segments = [
+                self._locator(number).wanted(rows) for number in range(len(self._segments))
+            ]
             vectors = self.vectors_of if reranks else None
             self._filter = (wanted, FilteredIndex(self._whole, of_segments, vectors))
         return self._filter[1]
@@ -132,7 +188,7 @@ class SnapshotIndex:
         rows = np.full(segment.shape, -1, np.int64)
         for number in np.unique(segment[row >= 0]).tolist():
             here = (segment == number) & (row >= 0)
-            names, shard, rows[here] = self._locators[number].places(row[here])
+            names, shard, rows[here] = self._locator(number).places(row[here])
             used, place = np.unique(shard, return_inverse=True)
             numbers = np.array([self._numbers[names[i]] for i in used])
             shards[here] = numbers[place]
@@ -175,3 +231,20 @@ class SnapshotIndex:
             table = take_rows(self._manifest.shard_paths[int(number)], place[here], ["embedding"])
             vectors[here] = as_matrix(table.column(0).combine_chunks())
         return prepared(vectors, self._manifest.metric)
+
+
+def _shared_locator(root: str, entry: SegmentEntry) -> LocatorFile:
+    """Return the locator of a segment, opened once while anybody holds it."""
+    key = (root, entry.locator_sha256)
+    return _LOCATORS.get(key, lambda: LocatorFile.open(root, entry))
+
+
+def _kept_rows(root: str, entry: SegmentEntry) -> np.ndarray:
+    """Return bool [rows] of a segment, False for deleted rows."""
+    return _shared_locator(root, entry).keep()
+
+
+def _open_trained(path: str, sha256: str) -> TrainedIndex:
+    local = cached(path, sha256)
+    index_files.check(local, sha256)
+    return TrainedIndex.open(local)

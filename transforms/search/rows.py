@@ -128,6 +128,15 @@ class SnapshotRows:
         stored = self.with_ids([name])
         return plain_rows(self._with_fields(int(stored.shard[0]), stored.row[:1]))[0]
 
+    def ids_of(self, shard: np.ndarray, row: np.ndarray) -> list[str]:
+        """Return the ids of rows, by shard and row in it, both int64 [m]."""
+        names = np.empty(len(row), object)
+        for number in np.unique(shard).tolist():
+            places = np.flatnonzero(shard == number)
+            names[places] = self._of_shard(number, row[places], ["id"]).column("id").to_numpy()
+        found: list[str] = names.tolist()
+        return found
+
     def firsts(self, shard: np.ndarray, row: np.ndarray) -> list[int]:
         """Return the places of the first piece of each document among the pieces of a query."""
         documents: dict[tuple[str, bytes], int] = {}

@@ -16,10 +16,11 @@ from transforms.index import exact_search
 from transforms.index.exact import gains_to_scores
 from transforms.index.vectors import as_vectors, prepared, scored_by
 from transforms.search.hits import Hit, Hits, join_hits, no_hits
-from transforms.search.opened import SnapshotIndex
+from transforms.search.opened import COPY_ALL, Copies, SnapshotIndex
 from transforms.search.queries import QueryEncoder
 from transforms.search.rerank import RERANKED, reranked
 from transforms.search.rows import SnapshotRows, StoredRows
+from transforms.search.ties import best_by_id
 from transforms.store.manifest import Manifest
 from transforms.store.matches import Matches, matches
 from transforms.store.shards.reading import read_shard, read_wanted
@@ -51,7 +52,8 @@ class Searcher:
 
     `model` is the path of the snapshot's model on this machine, if not the path that the store was
     written with. `query_prompt` precedes each query; None means the prompt that the store
-    remembers, else the model's own. `alone` is true if this process does nothing else.
+    remembers, else the model's own. `alone` is true if this process does nothing else. `copies` are
+    those of the index of a remote store.
     """
 
     def __init__(
@@ -62,17 +64,19 @@ class Searcher:
         alone: bool = False,
         *,
         queries: QueryEncoder | None = None,
+        copies: Copies = COPY_ALL,
     ):
         self.manifest = manifest
         self.queries = queries or QueryEncoder(manifest, model, query_prompt, alone)
-        self.index = SnapshotIndex(manifest)
+        self.index = SnapshotIndex(manifest, copies)
+        self._copies = copies
         self.rows = SnapshotRows(manifest)
         self._matches: Matches | None = None
         self._scorer: PairScorer | None = None
 
     def of(self, manifest: Manifest) -> "Searcher":
         """Open another snapshot in the same way; a loaded model is shared if it is the same."""
-        return Searcher(manifest, queries=self.queries.of(manifest))
+        return Searcher(manifest, queries=self.queries.of(manifest), copies=self._copies)
 
     def search(
         self,
@@ -254,9 +258,14 @@ class Searcher:
         wanted = request.matches
         if not self.manifest.shard_paths or (wanted is not None and not wanted.count):
             return no_hits(len(queries), request.k)
-        if request.exact or not self.manifest.index:
-            return self._exact(queries, request.k, wanted)
-        return self.index.search(self.manifest.index, queries, request.k, wanted)
+        index = self.manifest.index
+
+        def find(which: np.ndarray, rows: int) -> Hits:
+            if request.exact or not index:
+                return self._exact(queries[which], rows, wanted)
+            return self.index.search(index, queries[which], request.k, rows, wanted)
+
+        return best_by_id(find, len(queries), request.k, self.rows.ids_of)
 
     def matches(self, where: Where) -> Matches | None:
         """Return the rows that match a filter; None without a filter.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.base.where import Words, checked
-from transforms.search import Hit, Searcher
+from transforms.search import READ_LISTS, Copies, Hit, Searcher
 from transforms.serve.answers import line_of
 from transforms.serve.examples import examples
 from transforms.serve.question import Question
@@ -48,10 +48,12 @@ class Followed:
         query_prompt: str | None = None,
         where: str | None = None,
         snapshot: str | None = None,
+        copies: Copies = READ_LISTS,
     ):
         """Open the current snapshot with its model and index, or `snapshot`, which then stays.
 
-        `where` is a filter for all questions. Raises OptionError if there is no store, for another
+        `where` is a filter for all questions, `copies` are those of the index of a remote store.
+        Raises OptionError if there is no store, for another
         model, and for a filter that does not fit the columns.
         """
         manifest = open_store(store, snapshot).manifest
@@ -61,7 +63,7 @@ class Followed:
         self._seen: Entry | None = None
         self._looking = threading.Lock()
         self._problem = ""
-        self._opened = _ready(Searcher(manifest, model, query_prompt), where)
+        self._opened = _ready(Searcher(manifest, model, query_prompt, copies=copies), where)
 
     @property
     def searcher(self) -> Searcher:

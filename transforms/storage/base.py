@@ -16,6 +16,10 @@ class FolderError(SentenceBeamError):
     """The path is a directory; retrying will not help."""
 
 
+class OutsideFileError(OSError):
+    """The file has none of the bytes that were requested."""
+
+
 class UnsyncedError(OSError):
     """The file has its name, but the disk did not confirm that it survives a power cut."""
 

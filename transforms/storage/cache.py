@@ -19,7 +19,7 @@ def cached(path: str, sha256: str) -> str:
     """
     if storage.is_local(path):
         return path
-    copy = os.path.join(_folder(), sha256 + os.path.splitext(path)[1])
+    copy = os.path.join(cache_folder(), sha256 + os.path.splitext(path)[1])
     if not os.path.exists(copy):
         try:
             source = storage.storage_of(path).open(path)
@@ -36,7 +36,8 @@ def cached(path: str, sha256: str) -> str:
     return copy
 
 
-def _folder() -> str:
+def cache_folder() -> str:
+    """Return the folder of cached files, in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(home, "sentence-beam")
 

@@ -25,6 +25,7 @@ from google.api_core.exceptions import (
     Forbidden,
     NotFound,
     PreconditionFailed,
+    RequestRangeNotSatisfiable,
     Unauthorized,
 )
 from google.auth.exceptions import DefaultCredentialsError, RefreshError
@@ -34,7 +35,7 @@ from requests.adapters import HTTPAdapter
 
 from transforms.base.errors import InputChangedError, SentenceBeamError, first_line
 from transforms.base.logs import keep_root_logger
-from transforms.storage.base import Entry, Matched, bucket_and_name, matched_file
+from transforms.storage.base import Entry, Matched, OutsideFileError, bucket_and_name, matched_file
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 from transforms.storage.listing import Page, listed
@@ -183,6 +184,8 @@ def _part(path: str, blob: Any, start: int, stop: int) -> bytes:
         raise InputChangedError(
             f"{path} was replaced or removed while it was read; run again once it stays as it is"
         ) from error
+    except RequestRangeNotSatisfiable as error:
+        raise OutsideFileError(errno.EINVAL, "it ends before the bytes requested", path) from error
 
 
 def _downloaded(blob: Any, **part: int) -> bytes:

@@ -33,7 +33,14 @@ from botocore.exceptions import (
 
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.base.logs import keep_root_logger
-from transforms.storage.base import Entry, Matched, bucket_and_name, checksum_in, matched_file
+from transforms.storage.base import (
+    Entry,
+    Matched,
+    OutsideFileError,
+    bucket_and_name,
+    checksum_in,
+    matched_file,
+)
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 from transforms.storage.listing import Page, listed
@@ -45,6 +52,7 @@ UNSORTED = "--x-s3"
 MISSING = 404
 CONFLICT = 409  # two conditional writes at once; maybe neither was done
 CHANGED = 412
+OUTSIDE = 416
 NOT_IMPLEMENTED = 501
 TRIES = 5
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
@@ -182,10 +190,21 @@ def _part(path: str, client: Any, start: int, stop: int) -> bytes:
     data = b""
     with _refusals_explained(path):
         for _ in range(TRIES):
-            data += client.get_range(GetRequest(*bucket_and_name(path)), start + len(data), stop)
-            if len(data) == stop - start:
+            data += _from(path, client, start + len(data), stop)
+            if len(data) >= stop - start:
                 break
     return data
+
+
+def _from(path: str, client: Any, start: int, stop: int) -> bytes:
+    """Return bytes of an object in one request. Raises OutsideFileError if it has none of them."""
+    try:
+        found: bytes = client.get_range(GetRequest(*bucket_and_name(path)), start, stop)
+    except S3ClientError as error:
+        if error.code != OUTSIDE:
+            raise
+        raise OutsideFileError(errno.EINVAL, "it ends before the bytes requested", path) from error
+    return found
 
 
 def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
-from transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
+from transforms.base.entries import SPARSE, JsonEntry, Reader, count, fail, hex_digest, text
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout
@@ -34,6 +34,19 @@ Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
 IndexPath = Annotated[str, stored("index")]
+
+
+def _list_bounds(value: Any, where: str) -> tuple[int, int]:
+    """Read the first of some lists, and the list after the last."""
+    if not isinstance(value, list) or len(value) != 2:
+        fail(where, "two counts")
+    first, stop = (count(item, where) for item in value)
+    if first >= stop:
+        fail(where, "two counts, the first less than the second")
+    return first, stop
+
+
+ListBounds = Annotated[tuple[int, int], _list_bounds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,6 +259,11 @@ class SegmentEntry(JsonEntry):
     has none. `locator_bytes` and `locator_footer` (sha256) belong to a locator that can be read in
     parts; an earlier version left 0 and "". `refine` has the rows' vectors if candidates are scored
     again.
+
+    A range has all rows of the base in `lists` [first, stop), in their order; `first_id` is the id
+    of its first row, `header_sha256` the digest of its header, `repairs` how often it was made
+    again because it was damaged, `answers` what it answers to the known queries. A segment by rows
+    has none of these.
     """
 
     number: int
@@ -263,11 +281,22 @@ class SegmentEntry(JsonEntry):
     locator_bytes: int = 0
     locator_footer: str = ""
     refine: IndexFileEntry | None = None
+    lists: ListBounds | None = field(default=None, metadata=SPARSE)
+    first_id: int = field(default=0, metadata=SPARSE)
+    header_sha256: str = field(default="", metadata=SPARSE)
+    repairs: int = field(default=0, metadata=SPARSE)
+    answers: IndexFileEntry | None = field(default=None, metadata=SPARSE)
 
     @property
     def live(self) -> int:
         """Rows that are not deleted."""
         return self.rows - self.deleted
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of its files."""
+        found = [self.path, self.locator]
+        return [*found, *(entry.path for entry in (self.refine, self.answers) if entry)]
 
 
 @dataclass(frozen=True)
@@ -310,7 +339,9 @@ class TunedRecallEntry(RecallEntry):
 
 @dataclass(frozen=True)
 class ChangeEntry(JsonEntry):
-    """A run's change of an index: "trained", "followed" or "compacted", why, and its rows."""
+    """A run's change of an index, why, and its rows.
+
+    `what` is "trained", "followed", "compacted", or "repaired" if no row changed."""
 
     what: str
     why: str
@@ -346,7 +377,10 @@ class ChoiceEntry(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexEntry(JsonEntry):
-    """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known."""
+    """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known.
+
+    `layout` is "lists" if the base is cut into ranges of lists, None if all segments are by rows.
+    """
 
     segments: tuple[SegmentEntry, ...]
     factory: str
@@ -362,6 +396,7 @@ class IndexEntry(JsonEntry):
     recall_100: TunedRecallEntry | None = None
     change: ChangeEntry | None = None
     choice: ChoiceEntry | None = None
+    layout: str | None = field(default=None, metadata=SPARSE)
 
     @classmethod
     def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:
@@ -388,8 +423,8 @@ class IndexEntry(JsonEntry):
         named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
         for segment in self.segments:
             named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
-            if segment.refine:
-                named += [(segment.refine.path, segment.refine.sha256)]
+            beside = (segment.refine, segment.answers)
+            named += [(entry.path, entry.sha256) for entry in beside if entry]
         return named
 
 

@@ -10,7 +10,9 @@ rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
-index/<sha256>.faiss .parquet       trained quantizer, segments, locators
+index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
+index/<sha256>.lists                ranges of lists
+index/<sha256>.answers              what a range answers to the queries that measure recall
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
@@ -32,7 +34,7 @@ MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
-INDEX_SUFFIXES = ("faiss", "parquet", "refine")
+INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
@@ -134,7 +136,7 @@ def ranges(digest: str) -> str:
 def index_file(sha256: str, suffix: str) -> str:
     """Return the path of a file of the index, named by its bytes.
 
-    The suffix tells quantizers and segments, locators, and exact vectors apart.
+    The suffix tells quantizers and segments, ranges, locators, and exact vectors apart.
     """
     return f"index/{sha256}.{suffix}"
 

@@ -46,8 +46,9 @@ from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
+LISTS_FORMAT = 3  # of a store whose index is cut by its lists
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
-FORMATS = (1, FORMAT)
+FORMATS = (1, FORMAT, LISTS_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
 WITHOUT_DIGEST = frozenset(
     (
@@ -315,7 +316,7 @@ def read_manifest(root: str, run: str | None = None) -> Manifest | None:
         if data["format"] not in FORMATS:
             raise SentenceBeamError(
                 f"{path} has format {str(data['format'])[:40]!r}, this version reads {FORMATS[0]}"
-                f" and {FORMAT}; update sentence-beam"
+                f" to {FORMATS[-1]}; update sentence-beam"
             )
         check_digest(data, WITHOUT_DIGEST)
         return Manifest.of(root, data, found[1])

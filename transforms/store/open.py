@@ -198,9 +198,9 @@ class Store:
     def _searcher(self) -> Any:
         # Search imports the encoder and this package; only this method imports a layer above its
         # own.
-        from transforms.search import Searcher
+        from transforms.search import READ_LISTS, Searcher
 
-        return Searcher(self.manifest)
+        return Searcher(self.manifest, copies=READ_LISTS)
 
 
 def open_store(path: StrPath, snapshot: str | None = None) -> Store:

@@ -155,7 +155,8 @@ def test_update_index_deletes_and_adds(indexed: Nights) -> None:
 def test_update_index_hands_on_what_is_to_be_trained_again(indexed: Nights) -> None:
     run, units = indexed.begin(CHANGED)
     reads = work(run, units)
-    damaged = indexed.index["segments"][0]["locator"]
+    (held_out,) = (s for s in indexed.index["segments"] if s["kind"] == "held-out")
+    damaged = held_out["locator"]
     (indexed.root / damaged).write_bytes(b"PAR1")
     found = eager.outputs(UpdateIndex(run.key), reads, names=(DONE, RETRAIN))
     assert found[DONE] == []

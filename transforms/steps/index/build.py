@@ -1,5 +1,6 @@
 """Building an index over a store's shards: plan, segments, recall."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -24,16 +25,27 @@ from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
 from transforms.steps.index import choice as index_choice
 from transforms.steps.index import held_out, scratch
+from transforms.steps.index.answers import keep_answers
 from transforms.steps.index.files import (
     DEEP,
     Folder,
     K,
     closeness_of,
     group_by_size,
+    layout_of,
     leave_recall,
     locate,
     most_rows,
+    recall_grid,
     take_recall,
+)
+from transforms.steps.index.listed import ListedSource, leave_listed
+from transforms.steps.index.ranges import (
+    RangeSpan,
+    leave_exact,
+    leave_range_recall,
+    spans,
+    write_range,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
 from transforms.store.entries import (
@@ -132,11 +144,30 @@ class Trained:
 
 @dataclass(frozen=True)
 class BuildWork:
-    """One group of a build whose quantizer is trained, to be made a segment."""
+    """One group of a build whose quantizer is trained, to be built."""
 
     job: IndexJob
     trained: Trained
     group: ShardGroup
+
+
+@dataclass(frozen=True)
+class BuiltGroup:
+    """A built group: a segment without lists, or rows left by list; neither if it has no rows."""
+
+    work: BuildWork
+    segment: SegmentEntry | None = None
+    listed: ListedSource | None = None
+
+
+@dataclass(frozen=True)
+class RangeWork:
+    """A segment of a build, or a range that is to be written; neither if there are no rows."""
+
+    job: IndexJob
+    trained: Trained
+    segment: SegmentEntry | None = None
+    span: RangeSpan | None = None
 
 
 def begin(
@@ -168,16 +199,14 @@ def begin(
     return [TrainingGroup(found, group) for group in groups]
 
 
-def build(work: BuildWork) -> tuple[BuildWork, SegmentEntry | None]:
-    """Build and write the segment of a group; None if all of its rows are held out."""
-    return work, build_group(work.job, work.trained, work.group)
+def build(work: BuildWork) -> BuiltGroup:
+    """Code the rows of a group that are not held out, and leave its neighbours of the queries.
 
-
-def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEntry | None:
-    """Build and write the group's segment, and leave its neighbours of the queries.
-
-    Returns None if no row is left.
+    The group's segment is written if it has no lists; else its rows are left by list.
     """
+    job = work.job
+    trained = work.trained
+    group = work.group
     folder = job.folder
     base = group.number << 32
     exact = ExactNeighbours(folder.take(scratch.QUERIES), DEEP, job.plan.metric)
@@ -196,19 +225,64 @@ def build_group(job: IndexJob, trained: Trained, group: ShardGroup) -> SegmentEn
                 refine.add(vectors)
             progress.step(len(block.vectors))
     if not writer.rows:
-        return None
+        return BuiltGroup(work)
+    if job.plan.nlist:
+        source = ListedSource(
+            group.number, writer.rows, writer.code_size, (writer.closeness or 0.0) * writer.rows
+        )
+        kept = refine.rows() if refine else None
+        leave_listed(
+            folder, group.number, writer.by_list(), 0, job.plan.nlist, locator.table(), kept
+        )
+        folder.put(scratch.listed_exact(group.number), exact.to_bytes())
+        return BuiltGroup(work, listed=source)
     segment = folder.segment(group.number, "base", writer.finish(), locator.table(), refine)
-    grid = nprobe_grid(job.plan.nlist, job.most_lists)
     leave_recall(
-        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), grid
+        folder, segment, writer.trained, exact, None, depth_for(DEEP, job.plan.rerank), _grid(job)
     )
-    return segment
+    return BuiltGroup(work, segment)
 
 
-def conclude(built: list[tuple[BuildWork, SegmentEntry | None]]) -> Iterator[RunFact]:
+def _grid(job: IndexJob) -> list[int]:
+    return nprobe_grid(job.plan.nlist, job.most_lists)
+
+
+def cut(built: list[BuiltGroup]) -> Iterator[RangeWork]:
+    """Yield the segments without lists, or the ranges to write of the rows left by list."""
+    built = sorted(built, key=lambda group: group.work.group.number)
+    job = built[0].work.job
+    trained = built[0].work.trained
+    sources = [group.listed for group in built if group.listed is not None]
+    segments = [group.segment for group in built if group.segment is not None]
+    if sources:
+        leave_exact(job.folder, sources, job.plan.metric)
+        held = trained.held_out.number if trained.held_out else -1
+        numbers = (number for number in itertools.count() if number != held)
+        found = spans(job.folder, job.plan, sources, (), numbers)
+        yield from (RangeWork(job, trained, span=span) for span in found)
+    elif segments:
+        yield from (RangeWork(job, trained, segment) for segment in segments)
+    else:
+        yield RangeWork(job, trained)
+
+
+@progress.stage("index: writing ranges")
+def write(work: RangeWork) -> RangeWork:
+    """Write a range, and leave its neighbours of the queries; a segment passes."""
+    if work.span is None:
+        return work
+    job = work.job
+    written = write_range(job.folder, work.span, job.plan)
+    depth = depth_for(DEEP, job.plan.rerank)
+    trained = (work.trained.path, work.trained.sha256)
+    leave_range_recall(job.folder, written, trained, job.plan.metric, depth, _grid(job))
+    return RangeWork(job, work.trained, written.segment)
+
+
+def conclude(built: list[RangeWork]) -> Iterator[RunFact]:
     """Yield the index of all segments, with recall over all; a problem if it misses the request."""
-    first = built[0][0]
-    segments = [segment for _, segment in built if segment is not None]
+    first = built[0]
+    segments = [work.segment for work in built if work.segment is not None]
     with progress.stage("index: measuring recall"):
         entry = index_entry(first.job, first.trained, segments)
     missed = None
@@ -226,7 +300,7 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
     folder = job.folder
     texts = folder.take(scratch.TEXTS)
     exact, found, sizes = take_recall(
-        folder, folder.take(scratch.QUERIES), job.plan.metric, segments
+        folder, folder.take(scratch.QUERIES), job.plan.metric, segments, job.plan.nlist
     )
     target = job.request.target
     half = held_out.tuning_half(texts)
@@ -271,10 +345,26 @@ def index_entry(job: IndexJob, trained: Trained, built: list[SegmentEntry]) -> I
         recall=recall,
         recall_100=deep,
         change=ChangeEntry("trained", job.why, added=job.rows, deleted=0, moved=0),
+        layout=layout_of(listed),
     )
+    entry = replace(entry, segments=_with_answers(folder, entry, texts, reported))
     if job.choice:
         return replace(entry, choice=index_choice.settled(job.choice, job.plan, entry))
     return entry
+
+
+def _with_answers(
+    folder: Folder, entry: IndexEntry, texts: np.ndarray, reported: np.ndarray
+) -> tuple[SegmentEntry, ...]:
+    """Return the segments of an index; each range keeps its answers to the reported queries."""
+    grid = recall_grid(entry)
+    found = []
+    for segment in entry.segments:
+        if segment.lists:
+            answers = keep_answers(folder, segment, texts, reported, grid)
+            segment = replace(segment, answers=answers)
+        found.append(segment)
+    return tuple(found)
 
 
 def tuned_recall(

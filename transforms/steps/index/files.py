@@ -31,7 +31,7 @@ from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.steps.index import matching, scratch
 from transforms.store import layout
-from transforms.store.entries import IndexFileEntry, SegmentEntry
+from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import read_shard
@@ -151,7 +151,7 @@ class Folder:
             refine_file = IndexFileEntry(*self.write(refine.to_bytes(), "refine"))
         empty = SegmentEntry(
             number, kind, len(locator), 0, path, sha256, len(made.data), "", "", made.closeness,
-            self._checksum(path),
+            self.checksum(path),
             refine=refine_file,
         )  # fmt: skip
         return self.located(empty, locators.with_checks(locator, made.checks.to_text()))
@@ -165,12 +165,12 @@ class Folder:
             deleted=locator.column("shard").null_count,
             locator=path,
             locator_sha256=sha256,
-            locator_checksum=self._checksum(path),
+            locator_checksum=self.checksum(path),
             locator_bytes=len(data),
             locator_footer=hashlib.sha256(locators.footer(data)).hexdigest(),
         )
 
-    def _checksum(self, path: str) -> str:
+    def checksum(self, path: str) -> str:
         """Return the storage's checksum of a file; "" if it has none."""
         entry = storage.storage_of(self.root).stat(self.stored(path))
         return entry.checksum if entry else ""
@@ -193,8 +193,9 @@ class Folder:
         index_files.check(
             self.stored(segment.locator), segment.locator_sha256, segment.locator_checksum
         )
-        if segment.refine:
-            index_files.check(self.stored(segment.refine.path), segment.refine.sha256)
+        for entry in (segment.refine, segment.answers):
+            if entry:
+                index_files.check(self.stored(entry.path), entry.sha256)
 
     def vectors(self, column: pa.FixedSizeListArray) -> np.ndarray:
         """Return the vectors of a shard's column as the index holds them, float32 [n, d]."""
@@ -223,6 +224,11 @@ def stack(arrays: list[np.ndarray], dim: int) -> np.ndarray:
     if arrays:
         return np.concatenate(arrays)
     return np.empty((0, dim), np.float32)
+
+
+def recall_grid(index: IndexEntry) -> list[int]:
+    """Return the values of nprobe at which the recall of an updated index is measured."""
+    return sorted({max(1, index.nprobe), max(1, index.nprobe_for(DEEP))})
 
 
 def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
@@ -271,21 +277,38 @@ def leave_recall(
     folder.put(scratch.found(segment.number), found.to_bytes())
 
 
+@functools.lru_cache(1)
+def trained_index(folder: Folder, path: str, sha256: str) -> TrainedIndex:
+    """Return the trained index that segments share; a process opens it once.
+
+    Raises DamagedIndexError if its file is not what was written.
+    """
+    return TrainedIndex.of(index_files.read(folder.stored(path), sha256))
+
+
 def take_recall(
-    folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry]
+    folder: Folder, queries: np.ndarray, metric: str, segments: list[SegmentEntry], nlist: int
 ) -> tuple[ExactNeighbours, Candidates | None, np.ndarray]:
-    """Return true and found neighbours over all segments, and the lengths of the lists."""
+    """Return true and found neighbours over all segments, and the lengths of the `nlist` lists."""
     exact = ExactNeighbours(queries, DEEP, metric)
     found = None
-    sizes = np.zeros(0, np.int64)
+    sizes = np.zeros(nlist, np.int64)
     for segment in segments:
         exact_of = functools.partial(ExactNeighbours.from_bytes, queries=queries)
         exact = exact.merge(folder.parsed(scratch.exact(segment.number), exact_of))
         part = folder.parsed(scratch.found(segment.number), Candidates.from_bytes)
         found = part if found is None else found.merge(part)
         length = folder.take(scratch.list_sizes(segment.number))
-        sizes = length if not len(sizes) else sizes + length
+        first, stop = segment.lists or (0, nlist)
+        sizes[first:stop] += length
     return exact, found, sizes
+
+
+def layout_of(segments: Iterable[SegmentEntry]) -> str | None:
+    """Return the layout of an index: "lists" if its base is cut into ranges, None if by rows."""
+    if any(segment.lists for segment in segments):
+        return "lists"
+    return None
 
 
 def closeness_of(segments: Iterable[SegmentEntry]) -> float | None:

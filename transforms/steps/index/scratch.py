@@ -16,6 +16,7 @@ BOUNDS = "bounds.npy"  # the first list of each cell, and the number of all list
 
 # An update.
 PLAN = "plan.json"
+REPAIRED_PLAN = "plan-repaired.json"  # the same after ranges have been repaired
 DECISION = "decision.json"  # the segments to write, and what changes
 KNOWN = "known.npy"  # the place of each query among those whose neighbours were known before
 WAS_CROWDED = "was-crowded.npy"  # the last index's CROWDED
@@ -35,6 +36,50 @@ def found(segment: int) -> str:
 def list_sizes(segment: int) -> str:
     """Return the name of the numbers of rows in each list of a segment."""
     return f"lists-{segment}"
+
+
+# Rows that a step leaves sorted by list, of a group of shards or of a segment.
+LISTED_EXACT = "exact-listed"  # the queries' true neighbours among those of all sources
+
+
+def listed_exact(source: int) -> str:
+    """Return the name of the queries' true neighbours in a source."""
+    return f"listed-{source}-exact"
+
+
+def listed_starts(source: int) -> str:
+    """Return the name of the first row of each list, and the number of rows: int64 [nlist + 1]."""
+    return f"listed-{source}-starts"
+
+
+def listed_codes(source: int) -> str:
+    """Return the name of the rows' codes and their local rows in the source."""
+    return f"listed-{source}-codes"
+
+
+def listed_places(source: int) -> str:
+    """Return the name of the rows' ids, hashes and places in shards, in tables of some lists."""
+    return f"listed-{source}-places"
+
+
+def listed_shards(source: int) -> str:
+    """Return the name of the paths of the rows' shards, a line each."""
+    return f"listed-{source}-shards"
+
+
+def listed_vectors(source: int) -> str:
+    """Return the name of the rows' vectors by which candidates are scored again."""
+    return f"listed-{source}-vectors"
+
+
+def fresh(segment: int) -> str:
+    """Return the name of the local rows of a range that are new in this update."""
+    return f"fresh-{segment}"
+
+
+def repaired(segment: int) -> str:
+    """Return the name of the known queries' true neighbours in a repaired range."""
+    return f"repaired-{segment}"
 
 
 def part(group: int, number: int) -> str:

@@ -25,6 +25,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.index import SegmentChecks, WrittenSegment, flat_segment
 from transforms.index.budgets import SAMPLE
 from transforms.index.train import CODEC_ROWS, assembled
+from transforms.index.walk import walk
 from transforms.steps.index import choice as index_choice
 from transforms.steps.index import held_out, scratch
 from transforms.steps.index.build import BuildWork, IndexJob, Trained
@@ -68,7 +69,7 @@ def _trained(
     """
     parts = parts_of(sampled)
     if clustered:
-        lists = gathered(clustered)
+        lists = _in_order(job, clustered)
     else:
         lists = np.empty((0, job.plan.dim), np.float32)
     data = assembled(job.plan, lists, any_rows(job, parts, CODEC_ROWS))
@@ -85,6 +86,22 @@ def _trained(
         segment = job.folder.segment(len(sampled), "held-out", made, locator, refine)
     path, sha256 = job.folder.write(data, "faiss")
     return job, Trained(path, sha256, sum(part.rows for part in parts), segment)
+
+
+def _in_order(job: IndexJob, clustered: list[CellWork]) -> np.ndarray:
+    """Return the centroids of all lists, float32 [lists, dim], near ones next to each other.
+
+    The cells are in the order of a walk over them, and the lists of each cell too.
+    """
+    cells = [clustered[0]]
+    if len(clustered) > 1:
+        order = walk(job.folder.take(scratch.COARSE)[[cell.number for cell in clustered]])
+        cells = [clustered[place] for place in order.tolist()]
+    found = []
+    for cell in cells:
+        lists = gathered([cell])
+        found.append(lists[walk(lists)])
+    return np.concatenate(found)
 
 
 def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:

@@ -14,12 +14,15 @@ place, since its vector is the same; the other removed rows are deleted, the oth
 new.
 
 4. `index_update_decision.decide`: which segments stay, which are rewritten, which take the new
-rows.
+rows, and which rows go into ranges of lists.
 
 5. `index_update_segments.build`, for each segment: its file if it is rewritten, its locator if rows
 of it changed.
 
-6. `index_update_recall.conclude`: recall is measured again; the manifest's entry, or why the index
+6. `index_update_ranges.cut`, if segments are merged into ranges of lists, whose rows `build` has
+left by list: the ranges to write; and `index_update_ranges.write`, for each of them.
+
+7. `index_update_recall.conclude`: recall is measured again; the manifest's entry, or why the index
 has to be retrained.
 
 A damaged file of the index is not read any further: the index is trained and built again from the
@@ -36,7 +39,7 @@ import pyarrow as pa
 
 from transforms.base.entries import JsonEntry
 from transforms.index import IndexPlan
-from transforms.index.choose import plan_for
+from transforms.index.choose import has_lists, plan_for
 from transforms.index.vectors import scored_by
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import Folder
@@ -84,8 +87,25 @@ class IndexUpdate(JsonEntry):
     @property
     def is_none(self) -> bool:
         """Whether the index stays: no shard was added or removed, nothing to merge."""
-        in_lists = sum(segment.kind != HELD_OUT for segment in self.segments.values())
-        return not (self.added or self.removed or (self.merge and in_lists > 1))
+        return not (self.added or self.removed or (self.merge and not self.is_merged))
+
+    @property
+    def has_lists(self) -> bool:
+        """Whether the index has lists, so that its base can be cut into ranges of them."""
+        return has_lists(self.current.factory)
+
+    @property
+    def is_by_lists(self) -> bool:
+        """Whether the base of the current index is cut into ranges of lists."""
+        return self.current.layout is not None
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the current segments cannot be merged further."""
+        base = [segment for segment in self.segments.values() if segment.kind != HELD_OUT]
+        if self.has_lists:
+            return all(segment.lists for segment in base)
+        return len(base) <= 1
 
     @property
     def metric(self) -> str:
@@ -120,17 +140,32 @@ class IndexUpdate(JsonEntry):
 
 @dataclass(frozen=True)
 class IndexUpdateJob:
-    """Store, run, dimension and metric, by which the steps of an update find the rest."""
+    """Store, run, dimension and metric, by which the steps of an update find the rest.
+
+    `repaired` says that damaged ranges of the last index have been made again.
+    """
 
     root: str
     run: str
     dim: int
     metric: str
+    repaired: bool = False
 
     @property
     def folder(self) -> Folder:
         """The files that the steps read and write."""
         return Folder(self.root, self.run, "update", self.metric)
+
+    @property
+    def plan_name(self) -> str:
+        """The name of the file with the update."""
+        if self.repaired:
+            return scratch.REPAIRED_PLAN
+        return scratch.PLAN
+
+    def record(self, update: IndexUpdate) -> None:
+        """Record the update for the steps."""
+        self.folder.put(self.plan_name, json.dumps(update.to_json(), sort_keys=True).encode())
 
     def update(self) -> IndexUpdate:
         """Return the update that `begin` recorded; a process reads it once."""
@@ -150,7 +185,7 @@ class IndexUpdateJob:
 
 @functools.lru_cache(1)
 def _on_record(job: IndexUpdateJob) -> IndexUpdate:
-    return job.folder.parsed(scratch.PLAN, lambda data: IndexUpdate.from_json(json.loads(data)))
+    return job.folder.parsed(job.plan_name, lambda data: IndexUpdate.from_json(json.loads(data)))
 
 
 def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
@@ -158,7 +193,7 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
     If the index stays, its segments are read to check them.
     """
-    job.folder.put(scratch.PLAN, json.dumps(update.to_json(), sort_keys=True).encode())
+    job.record(update)
     if update.is_none:
         return [(STANDING, number) for number in update.segments]
     job.folder.leave(scratch.WAS_CROWDED, job.known_queries(update).crowded)
@@ -167,11 +202,23 @@ def begin(job: IndexUpdateJob, update: IndexUpdate) -> list[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """A range that was made again, and the line that names its damaged file."""
+
+    segment: SegmentEntry
+    why: str
+
+
+@dataclass(frozen=True)
 class Reading:
-    """The end of a reading: sound, a damaged file of the last index, or a damaged shard."""
+    """The end of a reading: sound, a damaged file of the last index, or a damaged shard.
+
+    `repair` is a range that was damaged and has been made again.
+    """
 
     damaged: str | None = None
     problem: Problem | None = None
+    repair: Repair | None = None
 
 
 @dataclass(frozen=True)

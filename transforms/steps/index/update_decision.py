@@ -21,7 +21,8 @@ DELTA = "delta"
 class TargetSegment:
     """A segment of the updated index: its current segments and groups with new rows.
 
-    If it is not to be rewritten it is its only source, whose file stays.
+    If it is not to be rewritten it is its only source, whose file stays. If it is `listed`, it is
+    no segment: its rows go into ranges of lists.
     """
 
     number: int
@@ -29,6 +30,7 @@ class TargetSegment:
     sources: tuple[int, ...]
     groups: tuple[int, ...] = ()
     rewrite: bool = True
+    listed: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,9 @@ def decide(
     update = job.update()
     limit = most_rows(job.plan(update), update.rows, update.merge or update.request.merge)
     decision = decision_of(update, MatchedRows.of(update, found), limit)
+    if job.repaired and update.current.change is not None:
+        why = "; ".join(filter(None, [update.current.change.why, decision.change.why]))
+        decision = replace(decision, change=replace(decision.change, why=why))
     leave_queries(job, update, sorted({text for match in found for text in match.crowded}))
     job.folder.put(scratch.DECISION, decision.to_bytes())
     yield from ((job, target) for target in decision.targets)
@@ -114,14 +119,20 @@ def decision_of(update: IndexUpdate, rows: MatchedRows, limit: int) -> Decision:
     3. The other segments stay as files. Those to rewrite are packed in order into new base
        segments, together with the new rows if the compaction takes these in; otherwise new rows
        become delta segments. Each gets a new number.
-    4. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
+    4. If the base is cut by lists, or all segments are merged, the rows to rewrite go into ranges
+       of lists. Deltas that have piled up go into all ranges; a worn delta stays a delta.
+    5. The held-out segment is rewritten as a whole if rows join it: it is small, and every search
        scans it.
     """
     parts = _live_parts(update, rows)
     due = _compaction(update, parts, sum(rows.new.values()))
-    rewritten = _rewritten_parts(parts, due, rows)
+    if _into_ranges(update, parts, due):
+        rewritten = _parts_for_ranges(update, parts, due)
+        written = _listed_targets(update, rewritten, rows, due.with_new, limit)
+    else:
+        rewritten = _rewritten_parts(parts, due, rows)
+        written = _written_targets(rewritten, rows, due.with_new, limit)
     kept = [_kept_target(update, part.number, due) for part in parts if part not in rewritten]
-    written = _written_targets(rewritten, rows, due.with_new, limit)
     numbered = [
         replace(target, number=number)
         for number, target in enumerate(written, start=1 + max(update.segments))
@@ -153,11 +164,51 @@ def _compaction(update: IndexUpdate, parts: list[SegmentRows], new_rows: int) ->
     """Return the segments to rewrite; all if one segment is wanted and there is a reason."""
     due = compaction(parts, new_rows)
     everything = frozenset(part.number for part in parts)
-    if update.merge and len(parts) + (new_rows > 0) > 1:
+    if update.merge and (new_rows or not update.is_merged):
         return Compaction(everything, True, "one segment was asked for")
     if due.why and update.request.merge:
         return replace(due, numbers=everything, with_new=True)
     return due
+
+
+def _into_ranges(update: IndexUpdate, parts: list[SegmentRows], due: Compaction) -> bool:
+    """Return whether rows that are rewritten go into ranges of lists."""
+    merges_all = bool(due.numbers) and due.with_new and len(due.numbers) == len(parts)
+    wanted = update.merge or update.request.merge
+    return update.has_lists and (update.is_by_lists or (wanted and merges_all))
+
+
+def _parts_for_ranges(
+    update: IndexUpdate, parts: list[SegmentRows], due: Compaction
+) -> list[SegmentRows]:
+    """Return the segments to rewrite: all if deltas or new rows go into ranges."""
+    if due.with_new:
+        return parts
+    return [part for part in parts if part.number in due.numbers]
+
+
+def _listed_targets(
+    update: IndexUpdate, rewritten: list[SegmentRows], rows: MatchedRows, with_new: bool, limit: int
+) -> list[TargetSegment]:
+    """Return the rows that go into ranges, source by source, and the deltas of all others."""
+    if not with_new:
+        deltas = [part for part in rewritten if part.delta]
+        ranges = [part for part in rewritten if not part.delta]
+        return [*map(_listed_segment, ranges), *_written_deltas(deltas, rows, limit)]
+    groups = [TargetSegment(0, BASE, (), (group,), listed=True) for group in rows.groups]
+    return [*map(_listed_segment, rewritten), *groups]
+
+
+def _listed_segment(part: SegmentRows) -> TargetSegment:
+    return TargetSegment(0, BASE, (part.number,), listed=True)
+
+
+def _written_deltas(
+    deltas: list[SegmentRows], rows: MatchedRows, limit: int
+) -> list[TargetSegment]:
+    """Return a delta in place of each worn one, and deltas of the new rows."""
+    again = [TargetSegment(0, DELTA, (part.number,)) for part in deltas]
+    return [*again, *_written_targets([], rows, False, limit)]
 
 
 def _rewritten_parts(

@@ -16,9 +16,20 @@ from transforms.index.segment import flat_vectors
 from transforms.index.upkeep import Fit, drifted, imbalance
 from transforms.steps.index import build as index_build
 from transforms.steps.index import held_out, scratch
+from transforms.steps.index.answers import keep_answers
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import DEEP, K, closeness_of, leave_recall, take_recall
+from transforms.steps.index.files import (
+    DEEP,
+    Folder,
+    K,
+    closeness_of,
+    layout_of,
+    leave_recall,
+    recall_grid,
+    take_recall,
+)
 from transforms.steps.index.held_out import KnownQueries
+from transforms.steps.index.listed import ListedSource
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.store.entries import (
     ChangeEntry,
@@ -32,20 +43,32 @@ from transforms.store.index_files import locators
 from transforms.store.runs.facts import IndexRecord, RunFact
 from transforms.store.shards.reading import take_rows
 
+IsNew = Callable[[np.ndarray], np.ndarray]  # whether positions int64 are new rows, bool
+
 
 @dataclass(frozen=True)
 class BuiltSegment:
-    """A segment of the updated index; its local rows from `first_new` on are new."""
+    """A segment of the updated index; its local rows from `first_new` on are new.
+
+    Of a range that `has_new` rows, other rows are new too, whose numbers are in a file. If it was
+    `asked` no query, its kept answers stay.
+    """
 
     segment: SegmentEntry
     first_new: int
+    has_new: bool = False
+    asked: bool = True
 
 
 @dataclass(frozen=True)
 class SegmentBuild:
-    """A built segment, or the line that names the damaged file of the last index."""
+    """A built segment, rows left by list, or the line that names a damaged file of the last index.
+
+    None of these if there are no rows.
+    """
 
     built: BuiltSegment | None = None
+    listed: ListedSource | None = None
     damaged: str | None = None
 
 
@@ -101,8 +124,8 @@ def leave_segment_recall(
 ) -> None:
     """Leave a segment's neighbours of the queries, searched with the index's settings."""
     current = update.current
-    nprobes = sorted({max(1, current.nprobe), max(1, current.nprobe_for(DEEP))})
-    leave_recall(job.folder, *built, exact, keep, depth_for(DEEP, current.rerank), nprobes)
+    depth = depth_for(DEEP, current.rerank)
+    leave_recall(job.folder, *built, exact, keep, depth, recall_grid(current))
 
 
 def known_neighbours(
@@ -192,16 +215,20 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
     built = sorted(built, key=lambda b: b.segment.number)
     segments = [b.segment for b in built]
     listed = [segment for segment in segments if segment.kind != HELD_OUT]
-    exact, found, sizes = take_recall(folder, folder.take(scratch.QUERIES), update.metric, listed)
-    recall, changed = _measured(update, exact.at(K), found, built)
+    nlist = job.plan(update).nlist
+    exact, found, sizes = take_recall(
+        folder, folder.take(scratch.QUERIES), update.metric, listed, nlist
+    )
+    is_new = _new_positions(folder, built)
+    recall, changed = _measured(update, exact.at(K), found, is_new)
     deep = None
     if update.current.recall_100:
-        deep = _measured(update, exact, found, built)[0]
+        deep = _measured(update, exact, found, is_new)[0]
     entry = replace(
         update.current,
         request=update.request,
         rows=sum(segment.live for segment in segments),
-        segments=tuple(segments),
+        segments=tuple(_with_answers(job, update, one) for one in built),
         queries=IndexFileEntry(*folder.write(_known_now(job, exact).to_bytes(), "parquet")),
         recall=recall,
         recall_changed=changed,
@@ -209,6 +236,7 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
         change=folder.parsed(
             scratch.DECISION, lambda data: ChangeEntry.from_json(json.loads(data)["change"])
         ),
+        layout=layout_of(segments),
     )
     then = update.current.trained
     before = Fit(then.imbalance, then.closeness, then.recall)
@@ -218,8 +246,19 @@ def measure(job: IndexUpdateJob, built: list[BuiltSegment]) -> tuple[IndexEntry,
     return entry, drifted(before, now, update.metric)
 
 
+def _with_answers(job: IndexUpdateJob, update: IndexUpdate, built: BuiltSegment) -> SegmentEntry:
+    """Return a segment; a range that was asked keeps its answers."""
+    segment = built.segment
+    if not segment.lists or not built.asked:
+        return segment
+    texts = job.folder.take(scratch.TEXTS)
+    every = np.ones(len(texts), bool)
+    answers = keep_answers(job.folder, segment, texts, every, recall_grid(update.current))
+    return replace(segment, answers=answers)
+
+
 def _measured(
-    update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, built: list[BuiltSegment]
+    update: IndexUpdate, exact: ExactNeighbours, found: Candidates | None, is_new: IsNew
 ) -> tuple[TunedRecallEntry | None, RecallEntry | None]:
     """Return recall over all rows and over the new ones; None if it cannot be measured."""
     if found is None:
@@ -228,7 +267,7 @@ def _measured(
     depth = depth_for(exact.k, update.current.rerank)
     positions = found.positions(nprobe, depth)
     recall = recall_of(exact, positions)
-    changed = recall_among(exact, positions, _new_positions(built))
+    changed = recall_among(exact, positions, is_new)
     rerank = depth if depth > exact.k else 0
     target = update.request.target
     tuned = None
@@ -247,15 +286,20 @@ def _known_now(job: IndexUpdateJob, exact: ExactNeighbours) -> KnownQueries:
     return KnownQueries(texts, gains, positions, bound, job.folder.take(scratch.CROWDED))
 
 
-def _new_positions(built: list[BuiltSegment]) -> Callable[[np.ndarray], np.ndarray]:
+def _new_positions(folder: Folder, built: list[BuiltSegment]) -> IsNew:
     """Return a test whether positions are new rows.
 
     The segments are in the order of their numbers.
     """
     numbers, first = np.array([(b.segment.number, b.first_new) for b in built]).T
+    others = [np.empty(0, np.int64)]
+    for one in built:
+        if one.has_new:
+            others.append(folder.take(scratch.fresh(one.segment.number)) | one.segment.number << 32)
+    among = np.concatenate(others)
 
     def is_new(positions: np.ndarray) -> np.ndarray:
         place = np.clip(np.searchsorted(numbers, positions >> 32), 0, len(numbers) - 1)
-        return (positions & 0xFFFFFFFF) >= first[place]
+        return ((positions & 0xFFFFFFFF) >= first[place]) | np.isin(positions, among)
 
     return is_new

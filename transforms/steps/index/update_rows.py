@@ -10,6 +10,7 @@ from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.held_out import newly_held_out
+from transforms.steps.index.repair import repair
 from transforms.steps.index.update import (
     ADDED,
     HELD_OUT,
@@ -18,7 +19,9 @@ from transforms.steps.index.update import (
     IndexUpdate,
     IndexUpdateJob,
     Reading,
+    Repair,
 )
+from transforms.store.entries import SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
@@ -44,14 +47,18 @@ class BucketMatch:
 def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
     """Leave the texts and ids of a group or a segment by bucket."""
     update = job.update()
+    made = None
     try:
+        if kind != ADDED:
+            made = _repaired(job, update.segments[number])
         if kind == STANDING:
-            job.folder.check(update.segments[number])
-            return Reading()
+            return Reading(repair=made)
         if kind == ADDED:
             found = _rows_of_group(job, update, number)
+        elif made:
+            found = _rows_of_segment(job, update, made.segment)
         else:
-            found = _rows_of_segment(job, update, number)
+            found = _rows_of_segment(job, update, update.segments[number])
     except DamagedIndexError as error:
         return Reading(damaged=job.folder.relative(error))
     except SentenceBeamError as error:
@@ -59,7 +66,24 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
     job.folder.put(
         scratch.rows(kind, number), matching.to_bytes(matching.by_bucket(found, update.buckets))
     )
-    return Reading()
+    return Reading(repair=made)
+
+
+def _repaired(job: IndexUpdateJob, segment: SegmentEntry) -> Repair | None:
+    """Check a segment, and make a damaged range again; None if it is sound.
+
+    Raises DamagedIndexError for another segment. Of one that is read later, only the locator is
+    checked, when it is read.
+    """
+    if not segment.lists and not job.update().is_none:
+        return None
+    try:
+        job.folder.check(segment)
+    except DamagedIndexError as error:
+        if not segment.lists:
+            raise
+        return repair(job, segment, job.folder.relative(error))
+    return None
 
 
 def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.Table:
@@ -77,9 +101,8 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     return pa.concat_tables([matching.ADDED.empty_table(), *tables])
 
 
-def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, number: int) -> pa.Table:
+def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry) -> pa.Table:
     """Return the rows of a segment in removed shards; leave the held-out segment's rows."""
-    segment = update.segments[number]
     if segment.kind == HELD_OUT:
         job.folder.check(segment)  # its vectors are read by each of the next steps
         locator = locators.from_bytes(job.folder.locator(segment), ["row_hash", "shard"])

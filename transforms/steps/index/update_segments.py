@@ -12,11 +12,14 @@ import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.errors import DamagedIndexError
-from transforms.index import SegmentFile, TrainedIndex, train
-from transforms.index.choose import plan_for
+from transforms.index import Candidates, SegmentFile, TrainedIndex, train
+from transforms.index.choose import depth_for, plan_for
 from transforms.index.refine import RefineWriter, row_type
-from transforms.index.segment import SegmentWriter
+from transforms.index.segment import SegmentWriter, rows_by_list
 from transforms.steps.index import matching, scratch
+from transforms.steps.index.answers import ask_again, kept_answers
+from transforms.steps.index.files import DEEP, recall_grid, trained_index
+from transforms.steps.index.listed import ListedSource, leave_listed
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
 from transforms.steps.index.update_decision import TargetSegment
 from transforms.steps.index.update_recall import (
@@ -25,6 +28,7 @@ from transforms.steps.index.update_recall import (
     known_neighbours,
     leave_segment_recall,
 )
+from transforms.store.entries import SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import take_rows
@@ -38,11 +42,70 @@ def build(job: IndexUpdateJob, target: TargetSegment) -> SegmentBuild:
     update = job.update()
     sources = [SegmentState(job, update, update.segments[number]) for number in target.sources]
     try:
+        if target.listed:
+            return SegmentBuild(listed=_listed(job, update, target, sources))
         if target.rewrite:
             return SegmentBuild(_rewritten(job, update, target, sources))
         return SegmentBuild(_kept(job, update, target, sources[0]))
     except DamagedIndexError as error:
         return SegmentBuild(damaged=job.folder.relative(error))
+
+
+def _listed(
+    job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment, sources: list[SegmentState]
+) -> ListedSource:
+    """Leave the live rows of a segment, or the new rows of groups, by list."""
+    if sources:
+        return _listed_segment(job, update, sources[0])
+    return _listed_rows(job, update, target)
+
+
+def _listed_segment(job: IndexUpdateJob, update: IndexUpdate, source: SegmentState) -> ListedSource:
+    segment = source.segment
+    with job.folder.on_disk(segment) as path:
+        listed = rows_by_list(path).only(source.keep)
+    vectors = None
+    if update.current.rerank:
+        vectors = _vectors_by_row(job, source)
+    first = segment.lists[0] if segment.lists else 0
+    nlist = job.plan(update).nlist
+    leave_listed(job.folder, segment.number, listed, first, nlist, source.table, vectors)
+    numbers = np.where(source.keep, np.arange(segment.rows), -1)
+    exact = known_neighbours(
+        job, update, segment.number, {segment.number: numbers}, lambda: source.table
+    )
+    job.folder.put(scratch.listed_exact(segment.number), exact.to_bytes())
+    rows = len(listed.rows)
+    closeness = (segment.closeness or 0.0) * rows
+    code_size = listed.codes.shape[1]
+    return ListedSource(segment.number, rows, code_size, closeness, segment.lists)
+
+
+def _listed_rows(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> ListedSource:
+    writer = SegmentWriter(_trained(job, update))
+    locator = locators.LocatorBuilder()
+    refine = RefineWriter(job.dim) if update.current.rerank else None
+    exact = known_neighbours(job, update, target.number, {}, locators.SCHEMA.empty_table)
+    for vectors in _new_vectors(job, _new_rows(job, update, target.groups, False), locator):
+        exact.add(vectors, (target.number << 32) + writer.rows)
+        writer.add(vectors)
+        if refine:
+            refine.add(vectors)
+    kept = refine.rows() if refine else None
+    nlist = job.plan(update).nlist
+    leave_listed(job.folder, target.number, writer.by_list(), 0, nlist, locator.table(), kept)
+    job.folder.put(scratch.listed_exact(target.number), exact.to_bytes())
+    closeness = (writer.closeness or 0.0) * writer.rows
+    return ListedSource(target.number, writer.rows, writer.code_size, closeness, is_new=True)
+
+
+def _vectors_by_row(job: IndexUpdateJob, source: SegmentState) -> np.ndarray:
+    """Return the kept vectors of a segment by local row, of `row_type`; deleted rows have any."""
+    refine = RefineWriter(job.dim)
+    _copy_vectors(job, source, refine)
+    vectors = np.zeros(source.segment.rows, row_type(job.dim))
+    vectors[source.keep] = refine.rows()
+    return vectors
 
 
 def _kept(
@@ -57,11 +120,23 @@ def _kept(
         exact = known_neighbours(
             job, update, target.number, {target.number: numbers}, lambda: state.table
         )
+        kept = _kept_answers(job, update, segment)
+        trained = _opened_trained(job, update)
+        if kept is not None:
+            asked = ask_again(job.folder, segment, trained, exact, state.keep, kept)
+            return BuiltSegment(segment, segment.rows, asked=asked)
         keep = state.keep if segment.deleted else None
-        leave_segment_recall(
-            job, update, (segment, TrainedIndex.of(_trained(job, update))), exact, keep
-        )
+        leave_segment_recall(job, update, (segment, trained), exact, keep)
     return BuiltSegment(segment, segment.rows)
+
+
+def _kept_answers(
+    job: IndexUpdateJob, update: IndexUpdate, segment: SegmentEntry
+) -> Candidates | None:
+    """Return what a range answered to the queries before; None if it has to be asked."""
+    current = update.current
+    depth = depth_for(DEEP, current.rerank)
+    return kept_answers(job.folder, segment, depth, recall_grid(current))
 
 
 def _rewritten(
@@ -147,6 +222,11 @@ def _trained(job: IndexUpdateJob, update: IndexUpdate) -> bytes:
     """
     trained = update.current.trained
     return index_files.read(job.folder.stored(trained.path), trained.sha256)
+
+
+def _opened_trained(job: IndexUpdateJob, update: IndexUpdate) -> TrainedIndex:
+    trained = update.current.trained
+    return trained_index(job.folder, trained.path, trained.sha256)
 
 
 def _new_rows(

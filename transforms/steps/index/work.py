@@ -13,6 +13,7 @@ from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
 from transforms.steps.index.matching import BUCKET_ROWS
+from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
 from transforms.steps.index.update_recall import retrain
 from transforms.store.entries import IndexEntry, IndexRequest
@@ -133,7 +134,7 @@ def buckets_to_match(
     """Yield the buckets to match, or what needs none.
 
     These are the groups to train on if a file of the index is damaged, the last index if it stays,
-    or the problem of a damaged shard.
+    or the problem of a damaged shard. Repaired ranges are those of the index from now on.
     """
     job = read[0][0]
     problems = [reading.problem for _, reading in read if reading.problem is not None]
@@ -141,9 +142,14 @@ def buckets_to_match(
     update = job.update()
     if problems:
         yield RunFact(problem=min(problems, key=lambda problem: problem.message))
-    elif damaged:
+        return
+    if damaged:
         yield from retrain(job, damaged[0])
-    elif update.is_none:
+        return
+    repairs = [reading.repair for _, reading in read if reading.repair is not None]
+    if repairs:
+        job, update = repaired(job, update, repairs)
+    if update.is_none:
         yield RunFact(index=IndexRecord(update.current))
     else:
         yield from ((job, bucket) for bucket in range(update.buckets))
@@ -210,11 +216,15 @@ def _other_index(
 def _damage(root: str, index: IndexEntry) -> str | None:
     """Return the line for the first file of an index that is missing or damaged.
 
-    Files that are read as a whole are compared by sha256, others by size.
+    Files that are read as a whole are compared by sha256, others by size. Those of ranges are
+    looked at later, because a range is made again alone.
     """
+    ranges = {name for one in index.segments if one.lists for name in one.files}
     sizes = {segment.path: segment.bytes for segment in index.segments}
     whole = {entry.path: entry.sha256 for entry in (index.trained, index.queries)}
     for name, _ in index.files:
+        if name in ranges:
+            continue
         path = storage.join(root, name)
         entry = storage.storage_of(root).stat(path)
         if entry is None or entry.size != sizes.get(name, entry.size):

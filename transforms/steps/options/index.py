@@ -44,8 +44,8 @@ class IndexOptions:
     max_bytes_per_row: int | None = option(MAX_BYTES_PER_ROW, default=None)
     max_latency_ms: float | None = option(MAX_LATENCY_MS, default=None)
     merge: bool = option(
-        "one segment for all rows instead of several; later runs add deltas to it until these are"
-        " many or large (default: no)",
+        "merge all deltas into the base; later runs add deltas until these are many or large"
+        " (default: no)",
         default=False,
     )
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)

@@ -2,7 +2,7 @@
 
 from transforms.base import values
 from transforms.base.errors import OptionError
-from transforms.base.option import Exclusive, option, options, read
+from transforms.base.option import Declared, Exclusive, option, options, read
 from transforms.base.values import FOLDS
 from transforms.options.common import (
     DELIMITER,
@@ -20,6 +20,12 @@ from transforms.options.common import (
     named_k,
 )
 
+LOCAL = Declared("copy the whole index of a remote store to this disk (default: no)")
+CACHE_BYTES = Declared(
+    "most bytes of a remote index's lists kept on this disk (default: a tenth of what is free)",
+    kind=values.size,
+    metavar="N",
+)
 HOST = "127.0.0.1"
 PORT = 8000
 BEST = FOLDS[0]
@@ -85,6 +91,8 @@ class SearchOptions:
     )
     exact: bool = option("compare with every row, without the index (default: no)", default=False)
     snapshot: str | None = option(SNAPSHOT, default=None)
+    local: bool = option(LOCAL, default=False)
+    cache_bytes: int | None = option(CACHE_BYTES, default=None)
     model: str | None = option(STORES_MODEL, default=None)
     format: str | None = option(FORMAT, group=QUERY_FILES, default=None)
     delimiter: str | None = option(DELIMITER, group=QUERY_FILES, default=None)
@@ -123,6 +131,8 @@ class ServeOptions:
         default=None,
     )
     query_prompt: str | None = option(QUERY_PROMPT, default=None)
+    local: bool = option(LOCAL, default=False)
+    cache_bytes: int | None = option(CACHE_BYTES, default=None)
     model: str | None = option(STORES_MODEL, default=None)
 
 

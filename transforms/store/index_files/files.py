@@ -6,6 +6,7 @@ from hashlib import sha256 as hashed
 
 from transforms import storage
 from transforms.base.errors import DamagedIndexError
+from transforms.storage.base import OutsideFileError
 
 
 def read(path: str, sha256: str) -> bytes:
@@ -20,11 +21,19 @@ def read(path: str, sha256: str) -> bytes:
 def part(path: str, start: int, stop: int) -> bytes:
     """Return the bytes of a file from `start` up to `stop`, unchecked.
 
-    Raises DamagedIndexError if the file is missing or shorter.
+    Raises DamagedIndexError if the file is missing or shorter, or if other bytes were sent.
     """
     with _missing_named(path):
-        data = storage.read_range(path, start, stop)
-    if len(data) != stop - start:
+        try:
+            data = storage.read_range(path, start, stop)
+        except OutsideFileError as error:
+            raise changed(path) from error
+    if len(data) > stop - start:
+        raise DamagedIndexError(
+            f"{path}: the storage sent {len(data):,} bytes in place of {stop - start:,}; it does"
+            " not serve parts of files, copy the index whole (--local)"
+        )
+    if len(data) < stop - start:
         raise changed(path)
     return data
 

@@ -45,8 +45,16 @@ class LocatorFile:
     `read` returns one group, `starts` are the first rows of the groups, int64 ascending.
     """
 
-    def __init__(self, checks: str | None, starts: np.ndarray, read: Callable[[int], LocatorGroup]):
+    def __init__(
+        self,
+        checks: str | None,
+        starts: np.ndarray,
+        read: Callable[[int], LocatorGroup],
+        deleted: pq.FileMetaData | None = None,
+    ):
+        """`deleted` is the footer that may say which rows are deleted."""
         self.checks = checks
+        self._deleted = deleted
         self._starts = starts
         self._group = functools.lru_cache(GROUPS_KEPT)(read)
 
@@ -69,8 +77,8 @@ class LocatorFile:
         read = functools.partial(_read, path, metadata, groups)
         checks = metadata.metadata.get(locators.CHECKS)
         if checks is None:
-            return cls(None, starts, read)
-        return cls(checks.decode(), starts, read)
+            return cls(None, starts, read, metadata)
+        return cls(checks.decode(), starts, read, metadata)
 
     def places(self, rows: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
         """Return the names of shards, and for each row its shard among them and its row there.
@@ -94,6 +102,10 @@ class LocatorFile:
 
     def keep(self) -> np.ndarray:
         """Return bool [n], False for deleted rows."""
+        if self._deleted is not None:
+            found = locators.kept_rows(self._deleted.metadata, self._deleted.num_rows)
+            if found is not None:
+                return found
         return np.concatenate(
             [self._group(number).shard >= 0 for number in range(len(self._starts))]
         )

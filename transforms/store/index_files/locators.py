@@ -6,12 +6,13 @@ checksums of the segment's file. The file of the locator has those of its groups
 that a few rows can be read and checked without the others.
 """
 
+import base64
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
+from zlib import compress, crc32, decompress
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ SCHEMA = pa.schema(
     ]
 )
 CHECKS = b"segment"  # in a table's metadata
+DELETED = b"deleted"  # in a file's: a bit for each row, set if it is deleted; compressed, base64
 GROUPS = b"groups"  # in a file's: for each row group [first byte, end, CRC-32]
 GROUP_ROWS = 16_384
 
@@ -77,8 +79,21 @@ def to_bytes(table: pa.Table) -> bytes:
             start = sink.tell()
             writer.write_table(table.slice(first, GROUP_ROWS).replace_schema_metadata())
             groups.append([start, sink.tell(), crc32(sink.getbuffer()[start:])])
-        writer.add_key_value_metadata({**(table.schema.metadata or {}), GROUPS: json.dumps(groups)})
+        facts = {**(table.schema.metadata or {}), GROUPS: json.dumps(groups)}
+        keep = keep_mask(table)
+        if keep is not None:
+            facts[DELETED] = base64.b64encode(compress(np.packbits(~keep).tobytes()))
+        writer.add_key_value_metadata(facts)
     return sink.getvalue()
+
+
+def kept_rows(metadata: Mapping[bytes, bytes], rows: int) -> np.ndarray | None:
+    """Return bool [rows], False for deleted rows, by a file's metadata; None if it does not say."""
+    deleted = metadata.get(DELETED)
+    if deleted is None:
+        return None
+    bits = np.frombuffer(decompress(base64.b64decode(deleted)), np.uint8)
+    return ~np.unpackbits(bits, count=rows).astype(bool)
 
 
 def footer(data: bytes) -> bytes:
@@ -152,13 +167,16 @@ def moved(locator: pa.Table, moves: Moves) -> pa.Table:
     ids = pa.chunked_array([*locator.column("id").chunks, moves.ids], pa.string()).take(
         pa.array(order)
     )
-    shard = _shards(numbers, [*names, *moves.shards])
+    shard = shard_column(numbers, [*names, *moves.shards])
     columns: list[Any] = [ids, locator.column("row_hash"), shard, pa.array(rows, pa.int64())]
     return pa.table(columns, schema=SCHEMA.with_metadata(locator.schema.metadata))
 
 
-def _shards(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    """Return the column of shard names; its dictionary has only names that a row has."""
+def shard_column(numbers: np.ndarray, names: list[str]) -> pa.DictionaryArray:
+    """Return the column of the shards with these numbers, -1 for null.
+
+    Its dictionary has only names that a row has.
+    """
     used = np.unique(numbers[numbers >= 0])
     codes = np.searchsorted(used, numbers).astype(np.int32)
     indices = pa.array(codes, pa.int32(), mask=numbers < 0)

@@ -21,7 +21,14 @@ from transforms.store.entries import (
 from transforms.store.forms import check_forms, run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
-from transforms.store.manifest import Manifest, read_manifest, read_shared, with_units
+from transforms.store.manifest import (
+    FORMAT,
+    LISTS_FORMAT,
+    Manifest,
+    read_manifest,
+    read_shared,
+    with_units,
+)
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.canary import CanaryFile
@@ -293,6 +300,9 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
     versions = dict(run.versions)
     if tally.devices:
         versions["device"] = ", ".join(sorted(tally.devices))
+    form = FORMAT
+    if index is not None and index.layout is not None:
+        form = LISTS_FORMAT
     return Manifest(
         root=run.root,
         run=run.id,
@@ -319,4 +329,5 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         versions=versions,
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
+        format=form,
     )

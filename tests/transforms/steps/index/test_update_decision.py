@@ -11,23 +11,33 @@ from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
 
 BASE = ("base", 1000, 0)
 DELTA = ("delta", 50, 0)
+RANGE = ("range", 1000, 0)  # a base segment of some lists
 HELD_OUT = ("held-out", 10, 0)
 LIMIT = 5000
 
 
 def update_of(
-    *segments: tuple[str, int, int], groups: int = 0, merge: bool = False, always: bool = False
+    *segments: tuple[str, int, int],
+    groups: int = 0,
+    merge: bool = False,
+    always: bool = False,
+    factory: str = "IVF4,SQ8",
 ) -> IndexUpdate:
     """Return an update of an index with segments of this kind, rows and deleted rows.
 
     `merge` asks for one segment now, `always` for one segment whenever something is rewritten.
     """
-    entries = tuple(
-        SegmentEntry(number, kind, rows, deleted, "", "", 0, "", "")
-        for number, (kind, rows, deleted) in enumerate(segments)
-    )
+    entries = []
+    for number, (kind, rows, deleted) in enumerate(segments):
+        entry = SegmentEntry(number, kind, rows, deleted, "", "", 0, "", "")
+        if kind == "range":
+            entry = replace(entry, kind="base", lists=(number, number + 1))
+        entries.append(entry)
+    layout = "lists" if RANGE in segments else None
     request = IndexRequest(merge=always)
-    index = IndexEntry(entries, "IVF4,SQ8", "ip", request, None, nprobe=1, rerank=0, rows=0)
+    index = IndexEntry(
+        tuple(entries), factory, "ip", request, None, nprobe=1, rerank=0, rows=0, layout=layout
+    )
     added = [[f"shard{group}"] for group in range(groups)]
     return IndexUpdate(index, request, [], added, [], buckets=1, merge=merge, unit=True)
 
@@ -43,6 +53,11 @@ def rows_of(
 def kept(number: int, kind: str = "base") -> TargetSegment:
     """Return a segment whose file stays."""
     return TargetSegment(number, kind, (number,), rewrite=False)
+
+
+def listed(number: int, source: int) -> TargetSegment:
+    """Return a segment whose rows go into ranges of lists."""
+    return TargetSegment(number, "base", (source,), listed=True)
 
 
 CASES = {
@@ -101,19 +116,60 @@ CASES = {
     "one segment is requested: all rows go into one": (
         update_of(BASE, DELTA, groups=1, merge=True),
         rows_of(update_of(BASE, DELTA), new=(5,)),
-        [TargetSegment(2, "base", (0, 1), (0,))],
+        [listed(2, 0), listed(3, 1), TargetSegment(4, "base", (), (0,), listed=True)],
         "compacted",
     ),
-    "one segment is requested and there is one": (
+    "one segment is requested and there is one by rows": (
         update_of(BASE, merge=True),
+        rows_of(update_of(BASE)),
+        [listed(1, 0)],
+        "compacted",
+    ),
+    "one segment is requested and there are ranges": (
+        update_of(RANGE, RANGE, merge=True),
+        rows_of(update_of(RANGE, RANGE), {0: 5}),
+        [kept(0), kept(1)],
+        "followed",
+    ),
+    "one flat segment is requested and there is one": (
+        update_of(BASE, merge=True, factory="Flat"),
         rows_of(update_of(BASE)),
         [kept(0)],
         "followed",
     ),
+    "one flat segment is requested": (
+        update_of(BASE, DELTA, groups=1, merge=True, factory="Flat"),
+        rows_of(update_of(BASE, DELTA), new=(5,)),
+        [TargetSegment(2, "base", (0, 1), (0,))],
+        "compacted",
+    ),
+    "a worn range is written again alone": (
+        update_of(RANGE, RANGE, groups=1),
+        rows_of(update_of(RANGE, RANGE), {0: 201}, (5,)),
+        [kept(1), listed(2, 0), TargetSegment(3, "delta", (), (0,))],
+        "compacted",
+    ),
+    "a worn delta stays a delta": (
+        update_of(RANGE, DELTA),
+        rows_of(update_of(RANGE, DELTA), {1: 20}),
+        [kept(0), TargetSegment(2, "delta", (1,))],
+        "compacted",
+    ),
+    "deltas of many rows go into all ranges": (
+        update_of(RANGE, RANGE, ("delta", 200, 0), groups=1),
+        rows_of(update_of(RANGE, RANGE, DELTA), new=(50,)),
+        [
+            listed(3, 0),
+            listed(4, 1),
+            listed(5, 2),
+            TargetSegment(6, "base", (), (0,), listed=True),
+        ],
+        "compacted",
+    ),
     "an index of one segment stays one when it is compacted": (
         update_of(BASE, BASE, groups=1, always=True),
         rows_of(update_of(BASE, BASE), {0: 201}, (5,)),
-        [TargetSegment(2, "base", (0, 1), (0,))],
+        [listed(2, 0), listed(3, 1), TargetSegment(4, "base", (), (0,), listed=True)],
         "compacted",
     ),
 }

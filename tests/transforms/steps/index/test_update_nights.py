@@ -90,6 +90,7 @@ def test_vectors_that_an_earlier_version_did_not_keep_are_read_from_the_shards(
         del segment["refine"]
     for path in ("manifest.json", f"manifests/{data['run']}.json"):
         edit_manifest(nights.root / path, data)
+    files = {**files, "f2": [("f2-0", "a new row")]}
     nights.commit(files, merge=True)
     check_found(nights, files)
     (merged,) = (s for s in nights.index["segments"] if s["kind"] == "base")

@@ -202,16 +202,20 @@ def test_one_segment_is_made_of_all(tmp_path: Path) -> None:
     update = Update(tmp_path, [segment(1), segment(2), segment(3, HELD_OUT, 5)], merge=True)
     found = update.decide(update.match(new=(1, 1)))
     assert found == [
-        TargetSegment(4, "base", (1, 2), (0, 1)),
+        *(TargetSegment(number, "base", (number - 3,), listed=True) for number in (4, 5)),
+        *(TargetSegment(number, "base", (), (number - 6,), listed=True) for number in (6, 7)),
         TargetSegment(3, HELD_OUT, (3,), rewrite=False),
     ]
     assert update.change["why"] == "one segment was asked for"
 
 
-def test_one_segment_and_new_rows_are_merged_but_one_alone_stays(tmp_path: Path) -> None:
+def test_one_segment_and_new_rows_are_merged_but_one_range_alone_stays(tmp_path: Path) -> None:
     update = Update(tmp_path / "a", [segment(1)], merge=True)
-    assert update.decide(update.match(new=(1, 0))) == [TargetSegment(2, "base", (1,), (0,))]
-    update = Update(tmp_path / "b", [segment(1)], merge=True)
+    assert update.decide(update.match(new=(1, 0))) == [
+        TargetSegment(2, "base", (1,), listed=True),
+        TargetSegment(3, "base", (), (0,), listed=True),
+    ]
+    update = Update(tmp_path / "b", [replace(segment(1), lists=(0, 4))], merge=True)
     assert update.decide(update.match()) == [kept(1)]
 
 
@@ -219,7 +223,10 @@ def test_an_index_that_was_asked_for_as_one_segment_is_compacted_as_one(tmp_path
     update = Update(
         tmp_path / "a", [segment(1), segment(2), segment(3, deleted=300)], merge_asked=True
     )
-    assert update.decide(update.match(new=(1, 0))) == [TargetSegment(4, "base", (1, 2, 3), (0,))]
+    assert update.decide(update.match(new=(1, 0))) == [
+        *(TargetSegment(number, "base", (number - 3,), listed=True) for number in (4, 5, 6)),
+        TargetSegment(7, "base", (), (0,), listed=True),
+    ]
     update = Update(tmp_path / "b", [segment(1), segment(2)], merge_asked=True)
     assert update.decide(update.match(new=(1, 0))) == [
         kept(1),

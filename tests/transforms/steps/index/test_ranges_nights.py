@@ -1,0 +1,292 @@
+"""An index cut by its lists, over nights, against the same index in one range."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.nights import Nights, run_steps, vector_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from transforms.beam import IndexRequest
+from transforms.index import choose, upkeep
+from transforms.index.ranges import MappedRange
+from transforms.steps.index import update_segments
+from transforms.store.manifest import LISTS_FORMAT
+from transforms.store.verify import faults
+
+pytest.importorskip("faiss")
+
+TOPICS = "abcd"
+SMALL = 1500  # bytes of a range
+Files = dict[str, list[tuple[str, str]]]
+
+
+def collection(rows: int = 40) -> Files:
+    """Rows of four topics in three files; some texts are in several."""
+    return {
+        f"f{i}": [(f"{j}-{i}", f"{TOPICS[j % 4]} {j % 23} {i % 2}") for j in range(rows)]
+        for i in range(3)
+    }
+
+
+def base(index: dict[str, Any]) -> list[dict[str, Any]]:
+    return [segment for segment in index["segments"] if segment["kind"] == "base"]
+
+
+def check_layout(index: dict[str, Any]) -> None:
+    """The ranges are disjoint, in the bytes that a range may have, and alone have lists."""
+    assert index["layout"] == "lists"
+    bounds = sorted(tuple(segment["lists"]) for segment in base(index))
+    for (_, stop), (first, _) in zip(bounds, bounds[1:], strict=False):
+        assert stop <= first
+    for segment in base(index):
+        first, stop = segment["lists"]
+        assert segment["bytes"] <= choose.RANGE_BYTES or stop == first + 1
+    assert not any(s.get("lists") for s in index["segments"] if s["kind"] != "base")
+    ids = sorted((s.get("first_id", 0), s.get("first_id", 0) + s["rows"]) for s in base(index))
+    assert all(stop <= first for (_, stop), (first, _) in zip(ids, ids[1:], strict=False))
+
+
+change = st.tuples(
+    st.sampled_from(["add", "edit", "delete", "move", "merge", "retrain", "few"]),
+    st.integers(0, 2),
+    st.integers(2, 9),
+)
+
+
+def changed(files: Files, what: str, which: int, how: int, night: int) -> Files:
+    files = {name: list(rows) for name, rows in files.items()}
+    name = sorted(files)[which % len(files)]
+    rows = files[name]
+    if what == "add":
+        rows += [(f"{n}+{night}", f"{TOPICS[n % 4]} {n} new") for n in range(3 * how)]
+    elif what == "edit":
+        rows[:] = [(i, f"{t}!" if n % how == 0 else t) for n, (i, t) in enumerate(rows)]
+    elif what == "few":
+        rows[how : how + 1] = [(f"x{night}", f"b {night} few")]
+    elif what == "delete":
+        rows[:] = [row for n, row in enumerate(rows) if n % how]
+    elif what == "move":
+        files[f"{name}~"] = files.pop(name)[::-1]
+    return files
+
+
+SLOW = [
+    pytest.param(factory, marks=pytest.mark.slow)
+    for factory in ("IVF8,RaBitQ", "IVF8_HNSW4,Flat", "IVF8,PQ4x4")
+]
+
+
+@pytest.mark.parametrize("factory", ["IVF8,SQ8", *SLOW])
+@settings(max_examples=5, deadline=None)
+@given(plan=st.lists(change, min_size=1, max_size=5), metric=st.sampled_from(["ip", "l2"]))
+def test_ranges_equal_one_range_over_any_nights(
+    factory: str, plan: list[tuple[str, int, int]], metric: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(upkeep, "MOST_DELTAS", 2)
+        one, many = Nights(Path(folder) / "one"), Nights(Path(folder) / "many")
+        files = collection()
+        request = IndexRequest(factory, metric)
+        for night, (what, which, how) in enumerate([("none", 0, 2), *plan]):
+            files = changed(files, what, which, how, night)
+            if what == "retrain":
+                request = IndexRequest(factory, metric, target_recall=0.5 + night / 100)
+            for nights, most in ((one, 10**9), (many, SMALL)):
+                patch.setattr(choose, "RANGE_BYTES", most)
+                nights.commit(files, request, merge=what == "merge")
+                assert nights.manifest.format == LISTS_FORMAT
+                assert list(faults(nights.manifest)) == []
+                check_layout(nights.index)
+            texts = ["a question", "b 3 new", "c 1 0", "d"]
+            for k, nprobe in ((1, 1), (7, 3), (30, 8), (500, 8)):
+                for text in texts:
+                    assert one.search([text], k, nprobe=nprobe) == many.search(
+                        [text], k, nprobe=nprobe
+                    )
+            assert one.index["recall"] == many.index["recall"]
+            assert one.index["recall_changed"] == many.index["recall_changed"]
+        assert len(base(many.index)) > 1
+
+
+def test_copies_are_ordered_by_id_in_any_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"f{i}": [(f"{(7 * j) % 31}-{i}", "a text") for j in range(31)] for i in range(2)}
+    files["g"] = [(f"g{j}", f"{TOPICS[j % 4]} {j}") for j in range(80)]
+    nights = Nights(tmp_path / "store")
+    nights.commit(files, IndexRequest("IVF4,SQ8"))
+    (found,) = nights.search(["a text"], 5, nprobe=4)
+    copies = sorted(name for rows in (files["f0"], files["f1"]) for name, _ in rows)
+    assert [name for _, name in found] == copies[:5]
+
+
+def test_a_merge_that_is_repeated_writes_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights = Nights(tmp_path / "store")
+    nights.commit(collection(), IndexRequest("IVF8,SQ8"))
+    files = collection()
+    files["f9"] = [(f"n{n}", f"{TOPICS[n % 4]} {n} f9") for n in range(40)]
+    run, units = nights.begin(files)
+    first = run_steps(run, units, IndexRequest("IVF8,SQ8"))
+    again = run_steps(run, units, IndexRequest("IVF8,SQ8"))
+    assert first.index.entry == again.index.entry
+    assert first.index.entry.change.what == "compacted"
+
+
+def test_a_night_leaves_the_ranges_it_does_not_touch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights = Nights(tmp_path / "store")
+    before = nights.commit(collection(), IndexRequest("IVF8,SQ8"))
+    files = collection()
+    files["f0"][5] = ("5-0", "a changed text")
+    after = nights.commit(files)
+    assert [s["path"] for s in base(after)] == [s["path"] for s in base(before)]
+    assert sum(s["locator"] != t["locator"] for s, t in zip(base(after), base(before), strict=True))
+    vectors = np.array([vector_of("a changed text")])
+    assert vectors.shape == (1, 16)
+    (found,) = nights.search(["a changed text"], 1, nprobe=8)
+    assert found[0][1] == "5-0"
+
+
+def damage(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "gone":
+        path.unlink()
+        return
+    if how == "cut":
+        del data[len(data) * 2 // 3 :]
+    else:
+        data[{"header": 60, "list": len(data) // 2, "end": -3}[how]] ^= 8
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("worn", [False, True])
+@pytest.mark.parametrize(
+    ("what", "how"),
+    [
+        ("path", "header"),
+        ("path", "list"),
+        ("path", "cut"),
+        ("locator", "list"),
+        ("locator", "gone"),
+        ("refine", "list"),
+        ("refine", "cut"),
+    ],
+)
+def test_a_damaged_range_is_made_again_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, how: str, worn: bool
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", 4 * SMALL)
+    nights = Nights(tmp_path / "store")
+    files = collection()
+    nights.commit(files, IndexRequest("IVF8,RaBitQ"))
+    if worn:  # some rows are deleted, others have moved
+        files["f1"] = files["f1"][3:][::-1]
+        files["g"] = files.pop("f0")
+        nights.commit(files)
+    before = nights.index
+    assert len(base(before)) > 1
+    texts = ["a question", "b 3 0"]
+    right = nights.search(texts, 30, nprobe=8)
+    damaged = base(before)[1]
+    named = damaged[what]["path"] if what == "refine" else damaged[what]
+    damage(nights.root / named, how)
+    (fault, *_) = faults(nights.manifest)
+    assert named in fault
+    again = nights.commit(files)
+    assert list(faults(nights.manifest)) == []
+    assert again["change"]["what"] == "repaired"
+    assert named in again["change"]["why"]
+    assert nights.search(texts, 30, nprobe=8) == right
+    assert [s["path"] for s in again["segments"] if s["number"] != damaged["number"]] == [
+        s["path"] for s in before["segments"] if s["number"] != damaged["number"]
+    ]
+    if not worn:
+        assert base(again)[1]["path"] == damaged["path"]
+    # recall is measured by true neighbours of which some are in the repaired range
+    other = Nights(tmp_path / "other")
+    other.commit(collection(), IndexRequest("IVF8,RaBitQ"))
+    if worn:
+        other.commit(files)
+    files = {**files, "z": [("z", "d 7 z")]}
+    assert nights.commit(files)["recall"] == other.commit(files)["recall"]
+
+
+@pytest.mark.parametrize("what", ["path", "locator"])
+def test_two_damaged_ranges_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights = Nights(tmp_path / "store")
+    before = nights.commit(collection(), IndexRequest("IVF8,SQ8"))
+    for damaged in base(before)[:2]:
+        damage(nights.root / damaged[what], "list")
+    files = collection()
+    files["f1"][3] = ("3-1", "a changed text")
+    again = nights.commit(files)
+    assert again["change"]["what"] == "followed"
+    assert all(damaged[what] in again["change"]["why"] for damaged in base(before)[:2])
+    assert list(faults(nights.manifest)) == []
+
+
+def read_lists(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files of ranges of which lists are read from now on, with repeats."""
+    read: list[str] = []
+    at_hand = MappedRange.at_hand
+
+    def noted(self: MappedRange, header: Any, places: np.ndarray) -> list[np.ndarray]:
+        read.extend([self.path] * len(places))
+        return at_hand(self, header, places)
+
+    monkeypatch.setattr(MappedRange, "at_hand", noted)
+    return read
+
+
+def test_ranges_are_asked_again_only_where_an_answer_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", 4 * SMALL)
+    nights = Nights(tmp_path / "store")
+    files = collection(100)
+    before = nights.commit(files, IndexRequest("IVF16,SQ8", target_recall=0.6))
+    assert all(segment["answers"] for segment in base(before))
+    read = read_lists(monkeypatch)
+    files = {**files, "more": [("m", "c more")]}
+    after = nights.commit(files)
+    assert not read
+    assert [s["answers"] for s in base(after)] == [s["answers"] for s in base(before)]
+    files["f0"] = [(i, "d changed" if i == "7-0" else text) for i, text in files["f0"]]
+    nights.commit(files)
+    touched = [s for s in base(nights.index) if s["deleted"]]
+    assert {Path(path).name for path in read} <= {Path(s["path"]).name for s in touched}
+    # a store without kept answers measures the same
+    other = Nights(tmp_path / "other")
+    monkeypatch.setattr(update_segments, "kept_answers", lambda *_: None)
+    for rows in (collection(100), {**collection(100), "more": [("m", "c more")]}, files):
+        other.commit(rows, IndexRequest("IVF16,SQ8", target_recall=0.6))
+    for name in ("recall", "recall_100", "recall_changed", "queries", "rows"):
+        assert other.index[name] == nights.index[name]
+
+
+@pytest.mark.parametrize("how", ["gone", "list"])
+def test_damaged_answers_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(choose, "RANGE_BYTES", SMALL)
+    nights = Nights(tmp_path / "store")
+    before = nights.commit(collection(), IndexRequest("IVF8,SQ8"))
+    named = base(before)[0]["answers"]["path"]
+    damage(nights.root / named, how)
+    (fault,) = faults(nights.manifest)
+    assert named in fault
+    files = collection()
+    nights.commit({**files, "more": [("m", "c more")]})
+    assert list(faults(nights.manifest)) == []

@@ -1,0 +1,438 @@
+"""The opened ranges of an index: all lists in one table, which one call of faiss scans.
+
+A range's header is read when one of its lists is first visited, and a list is checked then.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import mmap
+import os
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+from zlib import crc32
+
+import numpy as np
+
+from transforms.base.errors import DamagedIndexError
+from transforms.index.exact import no_results
+from transforms.index.list_table import ListTable
+from transforms.index.parts import BY_QUERY, Coarse, OpenSegment, TopK, coded_top_k, decoded_lists
+from transforms.index.range_file import (
+    FIRST_BYTES,
+    RangeHeader,
+    blocks_of,
+    damaged,
+    header_bytes,
+    is_range,
+    lists_of,
+)
+from transforms.index.trained import TrainedIndex
+
+AT_ONCE = 16  # requests to the storage of ranges
+HELD_BYTES = 256 << 20  # of lists that came from elsewhere, between searches
+_IDS_AT_ONCE = 8  # ids of a range begin at a whole byte of the bits of all rows
+# headers that are in use, by their digest: snapshots share those of ranges that they share
+_HEADERS: weakref.WeakValueDictionary[str, RangeHeader] = weakref.WeakValueDictionary()
+
+
+class RangeReader(Protocol):
+    """Reads the file of a range: its header, and lists once they are needed."""
+
+    @property
+    def path(self) -> str:
+        """The file's name for messages."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the memory of a list stays as long as the reader."""
+
+    def header(self) -> RangeHeader:
+        """Return the header. Raises DamagedIndexError if it is not what was written."""
+
+    def at_hand(self, header: RangeHeader, places: np.ndarray) -> Sequence[np.ndarray | None]:
+        """Return the bytes uint8 of each list that needs no request, by their places; else None.
+
+        Raises DamagedIndexError if they are not what was written.
+        """
+
+    def fetch(self, header: RangeHeader, first: int, last: int) -> Sequence[np.ndarray]:
+        """Return the bytes uint8 of the lists from place `first` to `last`, by one request.
+
+        Empty lists are left out. Raises DamagedIndexError if they are not what was written.
+        """
+
+
+class MappedRange:
+    """The local file of a range, mapped into memory; a list is checked when it is first read."""
+
+    stays = True
+
+    def __init__(self, path: str | Path, digest: str = ""):
+        """`digest` is the sha256 of the header; "" if it is not known."""
+        self.path = str(path)
+        self._digest = digest
+
+    def header(self) -> RangeHeader:
+        """Return the header, once its digest and the size of the file are right."""
+        data = self._bytes[:FIRST_BYTES].tobytes()
+        if len(data) < FIRST_BYTES or not is_range(data):
+            raise damaged(self.path)
+        header = shared_header(
+            self.path, self._bytes[: header_bytes(lists_of(data))].tobytes(), self._digest
+        )
+        if len(self._bytes) != header.offsets[-1]:
+            raise damaged(self.path)
+        return header
+
+    def at_hand(self, header: RangeHeader, places: np.ndarray) -> list[np.ndarray]:
+        """Return views of the mapped file, each once its checksum is right."""
+        starts = header.offsets[places].tolist()
+        stops = header.offsets[places + 1].tolist()
+        found = [self._bytes[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        check_lists(self.path, header, places, found)
+        return found
+
+    def fetch(self, header: RangeHeader, first: int, last: int) -> list[np.ndarray]:
+        """Return nothing: all lists are at hand."""
+        return []
+
+    @cached_property
+    def _bytes(self) -> np.ndarray:
+        if not os.path.exists(self.path):
+            raise DamagedIndexError(f"{self.path} is missing")
+        if not os.path.getsize(self.path):
+            raise damaged(self.path)
+        with open(self.path, "rb") as file:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def shared_header(path: str, data: bytes, digest: str) -> RangeHeader:
+    """Return the header of some bytes, the same object for the same digest.
+
+    Raises DamagedIndexError, naming the file, if they have another sha256; "" is not compared.
+    """
+    found = hashlib.sha256(data).hexdigest()
+    if digest not in ("", found):
+        raise damaged(path)
+    header = _HEADERS.get(found)
+    if header is None:
+        header = RangeHeader.from_bytes(data, path)
+        _HEADERS[found] = header
+    return header
+
+
+def check_lists(
+    path: str, header: RangeHeader, places: np.ndarray, found: Sequence[np.ndarray]
+) -> None:
+    """Raise DamagedIndexError, naming the file, if a list at one of the places was changed."""
+    wanted = header.crcs[places].tolist()
+    if any(crc32(data.data) != crc for data, crc in zip(found, wanted, strict=True)):
+        raise damaged(path)
+
+
+@dataclass(frozen=True)
+class RangeFile:
+    """A range to open: lists `first` to `stop` - 1, its rows, and how many of them are deleted.
+
+    `first_id` is the id of its first row. `keep()` returns bool [rows], False for deleted rows; it
+    is called once a list of the range is visited, if rows are deleted.
+    """
+
+    reader: RangeReader
+    first: int
+    stop: int
+    rows: int
+    first_id: int
+    deleted: int = 0
+    keep: Callable[[], np.ndarray] | None = None
+
+    @property
+    def path(self) -> str:
+        """The file's name for messages."""
+        return self.reader.path
+
+    @property
+    def bits(self) -> slice:
+        """The bytes of its rows among the bits of all rows."""
+        start = self.first_id // _IDS_AT_ONCE
+        return slice(start, start + -(-self.rows // _IDS_AT_ONCE))
+
+    @classmethod
+    def local(cls, path: str | Path, keep: np.ndarray | None = None, digest: str = "") -> RangeFile:
+        """Return the range in a local file, by its header.
+
+        Raises DamagedIndexError if that is not what was written, or `keep` has another length.
+        """
+        reader = MappedRange(path, digest)
+        header = reader.header()
+        found = cls(reader, header.first, header.stop, header.rows, header.first_id)
+        if keep is None:
+            return found
+        check_keep(found.path, found.rows, keep)
+        return replace(found, deleted=int(np.count_nonzero(~keep)), keep=lambda: keep)
+
+
+def check_keep(path: str, rows: int, keep: np.ndarray | None) -> None:
+    """Raise DamagedIndexError, naming the file, if `keep` has another length than its rows."""
+    if keep is not None and len(keep) != rows:
+        raise DamagedIndexError(f"{path}: {rows} rows, but the locator table has {len(keep)}")
+
+
+class HeldLists:
+    """Lists in memory that came from elsewhere, the least recently used first."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._bytes = 0
+
+    def put(self, number: int, data: np.ndarray) -> None:
+        """Hold a list."""
+        self._lists[number] = data
+        self._bytes += len(data)
+
+    def use(self, numbers: Iterable[int]) -> None:
+        """Mark lists as used last; those that are not held are skipped."""
+        for number in numbers:
+            if number in self._lists:
+                self._lists.move_to_end(number)
+
+    def drop(self, most: int) -> list[int]:
+        """Let lists go until at most so many bytes are held, and return them."""
+        gone = []
+        while self._bytes > most:
+            number, data = self._lists.popitem(last=False)
+            self._bytes -= len(data)
+            gone.append(number)
+        return gone
+
+
+class OpenRanges:
+    """The opened ranges of an index, as one part of it.
+
+    `places` are those of the ranges among the files to open. A position has the place of the range
+    and the row in it.
+    """
+
+    has_lists = True
+
+    def __init__(
+        self, faiss: Any, places: Sequence[int], ranges: Sequence[RangeFile], trained: TrainedIndex
+    ):
+        self.places = np.array(places, np.int64)
+        self.trained = trained
+        self._ranges = list(ranges)
+        self._table = ListTable(faiss, trained.empty_copy())
+        self.index = self._table.index
+        self.index.parallel_mode = BY_QUERY
+        self._headers: list[RangeHeader | None] = [None] * len(ranges)
+        self._ready = np.zeros(self.index.nlist, bool)
+        self._held = HeldLists()
+        self._stays = all(part.reader.stays for part in ranges)
+        # a list that does not stay is held until the search that needs it ends
+        self._lock = threading.RLock()
+        self._lives = [part.rows - part.deleted for part in ranges]
+        self._bits: np.ndarray | None = None
+        if any(part.deleted for part in ranges):
+            self._bits = np.zeros(max(part.bits.stop for part in ranges), np.uint8)
+        self._by_id = np.argsort([part.first_id for part in ranges], kind="stable")
+        self._first_ids = np.array([part.first_id for part in ranges], np.int64)[self._by_id]
+        self._by_list = np.argsort([part.first for part in ranges], kind="stable")
+        self._firsts = np.array([part.first for part in ranges], np.int64)[self._by_list]
+
+    @property
+    def live(self) -> int:
+        """The number of rows that are not deleted."""
+        return sum(self._lives)
+
+    @property
+    def bits(self) -> np.ndarray | None:
+        """A bit for each id, set if its row is not deleted; None if no row is."""
+        return self._bits
+
+    @property
+    def list_sizes(self) -> np.ndarray:
+        """The rows in each list, int64 [nlist], including deleted rows."""
+        self._read_headers(np.arange(len(self._ranges)))
+        return self._table.sizes
+
+    def only(self, wanted: Sequence[np.ndarray]) -> OpenRanges:
+        """Return the ranges with only the wanted rows, bool [rows] of each; lists are shared."""
+        self._read_headers(np.arange(len(self._ranges)))
+        found = copy.copy(self)
+        found._bits = np.zeros(max(part.bits.stop for part in self._ranges), np.uint8)
+        found._lives = []
+        for number, (part, rows) in enumerate(zip(self._ranges, wanted, strict=True)):
+            kept = rows & self._kept(number)
+            found._bits[part.bits] = np.packbits(kept, bitorder="little")
+            found._lives.append(int(np.count_nonzero(kept)))
+        return found
+
+    def _kept(self, number: int) -> np.ndarray:
+        """Return bool [rows] of a range whose header has been read, False for rows not wanted."""
+        part = self._ranges[number]
+        if self._bits is None:
+            return np.ones(part.rows, bool)
+        bits = self._bits[part.bits]
+        return np.unpackbits(bits, count=part.rows, bitorder="little").astype(bool)
+
+    def positions(self, ids: np.ndarray) -> np.ndarray:
+        """Return the positions of rows by their ids, int64 of any shape; -1 stays."""
+        at = np.searchsorted(self._first_ids, ids, "right") - 1
+        places = self.places[self._by_id]
+        return np.where(ids >= 0, places[at] << 32 | ids - self._first_ids[at], -1)
+
+    def alive(self, ids: np.ndarray) -> np.ndarray:
+        """Return whether rows are not deleted, bool, by their ids."""
+        if self._bits is None:
+            return np.ones(len(ids), bool)
+        return (self._bits[ids >> 3] >> (ids & 7).astype(np.uint8) & 1).astype(bool)
+
+    @property
+    def live_positions(self) -> np.ndarray:
+        """The positions of rows that are not deleted, int64 ascending."""
+        self._read_headers(np.arange(len(self._ranges)))
+        found = [np.empty(0, np.int64)]
+        for number, place in enumerate(self.places.tolist()):
+            found.append(np.flatnonzero(self._kept(number)) | place << 32)
+        return np.concatenate(found)
+
+    def matches_of_lists(self, faiss: Any) -> np.ndarray:
+        """The number of rows in each list that are not deleted, int64 [nlist]."""
+        counts = self.list_sizes.copy()
+        if self._bits is None:
+            return counts
+        for number, (part, header) in enumerate(zip(self._ranges, self._headers, strict=True)):
+            if header is not None and self._lives[number] < part.rows:
+                kept = np.concatenate([[0], np.cumsum(self._kept(number))])
+                counts[part.first : part.stop] = np.diff(kept[header.starts])
+        return counts
+
+    def top_k(self, faiss: Any, queries: np.ndarray, k: int, coarse: Coarse | None) -> TopK:
+        """Return gains float32 and positions int64 [q, k] of the best rows in the given lists."""
+        if not self.live or coarse is None:
+            return no_results(len(queries), k)
+        with self.held():
+            self.check_lists(faiss, coarse.lists)
+            return coded_top_k(faiss, self, queries, k, coarse)
+
+    def decoded(self, faiss: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The positions of live rows, int64 ascending, and their decoded vectors, float32 [m, d].
+
+        None if scores are not computed from decoded vectors, as for RaBitQ.
+        """
+        if hasattr(self.index, "rabitq"):
+            return None
+        with self.held():
+            return decoded_lists(faiss, self)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep all lists in memory that are checked in the block."""
+        if self._stays:
+            yield
+            return
+        with self._lock:
+            try:
+                yield
+            finally:
+                self._ready[self._held.drop(HELD_BYTES)] = False
+
+    def check_lists(self, faiss: Any, lists: np.ndarray) -> None:
+        """Have these lists in memory; -1 is no list.
+
+        Raises DamagedIndexError if one of them is not what was written.
+        """
+        wanted = np.unique(lists)
+        wanted = wanted[wanted >= 0]
+        missing = wanted[~self._ready[wanted]]
+        if not self._stays:
+            self._held.use(wanted.tolist())
+        if not len(missing):
+            return
+        with self._lock:
+            owner = np.searchsorted(self._firsts, missing, "right") - 1
+            self._read_headers(np.unique(self._by_list[owner[owner >= 0]]))
+            self._read_lists(missing)
+
+    def _read_headers(self, numbers: np.ndarray) -> None:
+        """Read headers that have not been read, and the deleted rows of their ranges."""
+        missing = [number for number in numbers.tolist() if self._headers[number] is None]
+        if not missing:
+            return
+        at_once = AT_ONCE
+        if self._stays:
+            at_once = 1
+        with self._lock, ThreadPoolExecutor(at_once) as pool:
+            headers = pool.map(self._header, missing)
+            for number, header in zip(missing, headers, strict=True):
+                part = self._ranges[number]
+                if self._bits is not None:
+                    self._bits[part.bits] = _bits_of(part)
+                self._table.resize(part.first, header.sizes)
+                self._headers[number] = header
+
+    def _header(self, number: int) -> RangeHeader:
+        part = self._ranges[number]
+        header = part.reader.header()
+        said = (header.first, header.stop, header.rows, header.first_id)
+        if said != (part.first, part.stop, part.rows, part.first_id):
+            raise damaged(part.path)
+        if header.code_size != self.index.code_size:
+            raise DamagedIndexError(
+                f"{part.path}: its lists are not of the index's quantizer; build the index again"
+            )
+        return header
+
+    def _read_lists(self, missing: np.ndarray) -> None:
+        """Read lists, int64 ascending."""
+        runs = []
+        for part, header in zip(self._ranges, self._headers, strict=True):
+            here = missing[(missing >= part.first) & (missing < part.stop)] - part.first
+            if header is None or not len(here):
+                continue
+            here = here[header.sizes[here] > 0]
+            found = part.reader.at_hand(header, here)
+            at_hand = np.array([data is not None for data in found], bool)
+            self._put(part.first + here[at_hand], [data for data in found if data is not None])
+            runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand])]
+        if runs:
+            with ThreadPoolExecutor(min(AT_ONCE, len(runs))) as pool:
+                fetched = list(pool.map(_fetched, runs))
+            for (part, header, first, last), data in zip(runs, fetched, strict=True):
+                lists = np.arange(first, last + 1)
+                self._put(part.first + lists[header.sizes[lists] > 0], data)
+        self._ready[missing] = True
+
+    def _put(self, lists: np.ndarray, found: Sequence[np.ndarray]) -> None:
+        """Put the bytes of lists that are not empty into the table."""
+        self._table.place(lists, np.array([data.ctypes.data for data in found], np.int64))
+        if not self._stays:
+            for number, data in zip(lists.tolist(), found, strict=True):
+                self._held.put(number, data)
+
+
+def _fetched(run: tuple[RangeFile, RangeHeader, int, int]) -> Sequence[np.ndarray]:
+    part, header, first, last = run
+    return part.reader.fetch(header, first, last)
+
+
+def _bits_of(part: RangeFile) -> np.ndarray:
+    """Return a bit for each row of a range, set if it is not deleted."""
+    kept = np.ones(part.rows, bool)
+    if part.deleted and part.keep is not None:
+        kept = part.keep()
+        check_keep(part.path, part.rows, kept)
+    return np.packbits(kept, bitorder="little")
+
+
+Part = OpenSegment | OpenRanges

@@ -1,0 +1,119 @@
+"""The answers of ranges to the known queries, kept from run to run.
+
+A run asks a range again only for queries of which an answer was deleted, and reads only the lists
+that these look into.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms import storage
+from transforms.base.arrow import as_keys
+from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
+from transforms.index import Candidates, ExactNeighbours, SegmentedIndex, TrainedIndex
+from transforms.index.array_bytes import pack, unpack
+from transforms.index.ranges import MappedRange, RangeFile, RangeReader
+from transforms.steps.index import scratch
+from transforms.steps.index.files import Folder
+from transforms.storage.bounded_cache import BoundedCache
+from transforms.store.entries import IndexFileEntry, SegmentEntry
+from transforms.store.index_files import files as index_files
+from transforms.store.index_files.remote_range import CACHE, RemoteRange
+
+
+@dataclass(frozen=True)
+class KeptAnswers:
+    """The candidates of a range for texts, uint8 [q, 16] ascending."""
+
+    texts: np.ndarray
+    candidates: Candidates
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the file."""
+        candidates = np.frombuffer(self.candidates.to_bytes(), np.uint8)
+        return pack(texts=self.texts, candidates=candidates)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "KeptAnswers":
+        """Return the answers that `to_bytes` wrote."""
+        arrays = unpack(data)
+        return cls(arrays["texts"], Candidates.from_bytes(arrays["candidates"].tobytes()))
+
+
+def keep_answers(
+    folder: Folder, segment: SegmentEntry, texts: np.ndarray, which: np.ndarray, nprobes: list[int]
+) -> IndexFileEntry:
+    """Write what a range was found to answer to some of the queries, at some nprobes.
+
+    `which` bool [q] are the queries to keep.
+    """
+    found = folder.parsed(scratch.found(segment.number), Candidates.from_bytes)
+    kept = KeptAnswers(texts[which], found.of(which).narrowed(nprobes))
+    return IndexFileEntry(*folder.write(kept.to_bytes(), "answers"))
+
+
+def kept_answers(
+    folder: Folder, segment: SegmentEntry, depth: int, nprobes: list[int]
+) -> Candidates | None:
+    """Return what a range answered to the queries that were left; None if it has to be asked.
+
+    Answers that were kept for other settings or other texts do not count, nor damaged ones.
+    """
+    if segment.answers is None:
+        return None
+    try:
+        data = index_files.read(folder.stored(segment.answers.path), segment.answers.sha256)
+        with refuse_damage("answers of a range are not what was written"):
+            kept = KeptAnswers.from_bytes(data)
+    except SentenceBeamError:
+        return None
+    if kept.candidates.depth != depth or kept.candidates.nprobes != nprobes:
+        return None
+    wanted = as_keys(folder.take(scratch.TEXTS))
+    known = as_keys(kept.texts)
+    place = np.minimum(np.searchsorted(known, wanted), max(0, len(known) - 1))
+    if not len(known) or not (known[place] == wanted).all():
+        return None
+    return kept.candidates.of(place)
+
+
+def ask_again(
+    folder: Folder,
+    segment: SegmentEntry,
+    trained: TrainedIndex,
+    exact: ExactNeighbours,
+    keep: np.ndarray,
+    kept: Candidates,
+) -> bool:
+    """Leave a range's neighbours of the queries, with answers that were kept.
+
+    `keep` bool [rows] is False for deleted rows. Returns whether any query was asked again.
+    """
+    deleted = np.flatnonzero(~keep) | segment.number << 32
+    stale = kept.has_any(deleted)
+    file = _range_file(folder, segment, keep)
+    if stale.any():
+        index = SegmentedIndex.open([file], trained)
+        again = Candidates.search(
+            index, exact.queries[stale], kept.depth, kept.nprobes, segment=segment.number
+        )
+        kept = kept.with_rows(stale, again)
+    sizes = file.reader.header().sizes.astype(np.int64)
+    folder.leave(scratch.list_sizes(segment.number), sizes)
+    folder.put(scratch.exact(segment.number), exact.to_bytes())
+    folder.put(scratch.found(segment.number), kept.to_bytes())
+    return bool(stale.any())
+
+
+def _range_file(folder: Folder, segment: SegmentEntry, keep: np.ndarray) -> RangeFile:
+    if segment.lists is None:
+        raise DamagedIndexError(f"{segment.path} is no range")
+    path = folder.stored(segment.path)
+    reader: RangeReader
+    if storage.is_local(path):
+        reader = MappedRange(path, segment.header_sha256)
+    else:
+        reader = RemoteRange(path, segment, BoundedCache(CACHE, 0))
+    deleted = int(np.count_nonzero(~keep))
+    return RangeFile(reader, *segment.lists, segment.rows, segment.first_id, deleted, lambda: keep)

@@ -1,0 +1,171 @@
+"""Making a damaged range of lists again, from the shards, without its neighbours.
+
+Its rows are those that no other segment has. Rows that were deleted are left out, so the range's
+rows have other places than before.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.base.arrow import as_hashes, as_keys
+from transforms.base.errors import DamagedIndexError
+from transforms.index import ExactNeighbours
+from transforms.index.refine import RefineWriter
+from transforms.index.segment import ListedRows, SegmentWriter, flat_vectors
+from transforms.steps.index import scratch
+from transforms.steps.index.files import DEEP, RowBlock
+from transforms.steps.index.held_out import KnownQueries
+from transforms.steps.index.listed import ListedSource, leave_listed
+from transforms.steps.index.ranges import RangeSpan, write_range
+from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Repair
+from transforms.store.entries import ChangeEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_files import files as index_files
+from transforms.store.index_files import locators
+from transforms.store.shards.reading import check_shard, open_shard, read_wanted
+
+
+@progress.stage("index: repairing a range")
+def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
+    """Write a damaged range again, and leave its true neighbours of the known queries.
+
+    Raises DamagedIndexError if another file of the index is damaged, so that it cannot be made.
+    """
+    update = job.update()
+    assert segment.lists is not None
+    first, stop = segment.lists
+    plan = job.plan(update)
+    trained = update.current.trained
+    writer = SegmentWriter(index_files.read(job.folder.stored(trained.path), trained.sha256))
+    refine = RefineWriter(job.dim) if update.current.rerank else None
+    locator = locators.LocatorBuilder()
+    vectors = []
+    for block in _missing_rows(job, update):
+        locator.add(block.shard, block.start + np.arange(len(block.vectors)), block.ids,
+                    block.hash_column)  # fmt: skip
+        vectors.append(block.vectors)
+        writer.add(block.vectors)
+        if refine:
+            refine.add(block.vectors)
+    every = writer.by_list()
+    bounds = np.concatenate([[0], np.cumsum(every.sizes)])[[first, stop]]
+    here = slice(*bounds)
+    listed = ListedRows(every.sizes[first:stop], every.codes[here], every.rows[here])
+    if len(listed.rows) != segment.live:
+        raise DamagedIndexError(f"{why}; its rows are not known")
+    kept = refine.rows() if refine else None
+    # the names of what the steps of an update leave of the same segment are others
+    folder = replace(job.folder, prefix="repair")
+    leave_listed(folder, segment.number, listed, first, plan.nlist, locator.table(), kept)
+    source = ListedSource(segment.number, len(listed.rows), writer.code_size, lists=segment.lists)
+    span = RangeSpan(segment.number, first, stop, segment.first_id, (source,))
+    written = write_range(folder, span, plan)
+    block = np.concatenate(vectors)[written.origins & 0xFFFFFFFF]
+    exact = ExactNeighbours(_known_vectors(job, update), DEEP, update.metric)
+    exact.add(block, segment.number << 32)
+    job.folder.put(scratch.repaired(segment.number), exact.to_bytes())
+    entry = replace(written.segment, closeness=segment.closeness, repairs=segment.repairs + 1)
+    return Repair(entry, why)
+
+
+def _missing_rows(job: IndexUpdateJob, update: IndexUpdate) -> Iterator[RowBlock]:
+    """Yield the rows of the last snapshot that no sound segment has, shard by shard."""
+    named = _named_rows(job, update)
+    old = [path for path, _, _ in update.shards if path not in set(update.added_shards)]
+    for shard in sorted([*old, *update.removed]):
+        path = job.folder.stored(shard)
+        with open_shard(path) as parquet:
+            missing = np.ones(parquet.metadata.num_rows, bool)
+        for rows in named.get(shard, []):
+            missing[rows] = False
+        numbers = np.flatnonzero(missing)
+        if len(numbers):
+            check_shard(path, update.sha256_of.get(shard))
+        start = 0
+        for table in read_wanted(path, missing, ["id", "row_hash", "embedding"]):
+            ids, hashes, vectors = (column.combine_chunks() for column in table.columns)
+            places = numbers[start : start + len(table)]
+            start += len(table)
+            for run in np.split(np.arange(len(table)), np.flatnonzero(np.diff(places) != 1) + 1):
+                some = slice(int(run[0]), int(run[-1]) + 1)
+                yield RowBlock(
+                    shard,
+                    int(places[some.start]),
+                    job.folder.vectors(vectors[some]),
+                    as_hashes(hashes[some]),
+                    ids[some],
+                    hashes[some],
+                )
+
+
+def _named_rows(job: IndexUpdateJob, update: IndexUpdate) -> dict[str, list[np.ndarray]]:
+    """Return the rows, int64, that sound segments have of each shard, by its path."""
+    named: dict[str, list[np.ndarray]] = {}
+    for segment in update.segments.values():
+        try:
+            job.folder.check(segment)
+            locator = locators.from_bytes(job.folder.locator(segment), ["shard", "row"])
+        except DamagedIndexError:
+            if not segment.lists:
+                raise
+            continue
+        numbers, names = locators.shards_of(locator)
+        rows = locator.column("row").to_numpy()
+        for number, name in enumerate(names):
+            named.setdefault(name, []).append(rows[numbers == number])
+    return named
+
+
+def _known_vectors(job: IndexUpdateJob, update: IndexUpdate) -> np.ndarray:
+    """Return the vectors of the known queries, float32 [q, dim], from the held-out segment."""
+    texts = job.known_queries(update).texts
+    if update.held_out is None or not len(texts):
+        return np.empty((0, job.dim), np.float32)
+    locator = locators.from_bytes(job.folder.locator(update.held_out), ["row_hash"])
+    keys = as_keys(as_hashes(locator.column("row_hash").combine_chunks()))
+    with job.folder.on_disk(update.held_out) as path:
+        vectors = flat_vectors(path)
+    unique, place = np.unique(keys, return_index=True)
+    return vectors[place[np.searchsorted(unique, as_keys(texts))]]
+
+
+def repaired(
+    job: IndexUpdateJob, update: IndexUpdate, repairs: Sequence[Repair]
+) -> tuple[IndexUpdateJob, IndexUpdate]:
+    """Return the job and the update of the index with repaired ranges, which is recorded."""
+    segments = {one.segment.number: one.segment for one in repairs}
+    named = job.folder.write(_known_again(job, update, list(segments)).to_bytes(), "parquet")
+    why = "; ".join(sorted(one.why for one in repairs))
+    current = replace(
+        update.current,
+        segments=tuple(segments.get(one.number, one) for one in update.current.segments),
+        queries=IndexFileEntry(*named),
+        change=ChangeEntry("repaired", why, added=0, deleted=0, moved=0),
+    )
+    found = replace(update, current=current)
+    again = replace(job, repaired=True)
+    again.record(found)
+    return again, found
+
+
+def _known_again(job: IndexUpdateJob, update: IndexUpdate, numbers: list[int]) -> KnownQueries:
+    """Return the known queries with the repaired ranges' neighbours at their present places."""
+    known = job.known_queries(update)
+    queries = _known_vectors(job, update)
+    gone = np.isin(known.positions >> 32, numbers)
+    exact = ExactNeighbours.of_lists(
+        queries,
+        DEEP,
+        update.metric,
+        np.where(gone, -np.inf, known.gains).astype(np.float32),
+        np.where(gone, -1, known.positions),
+        known.bound,
+    )
+    parse = functools.partial(ExactNeighbours.from_bytes, queries=queries)
+    for number in numbers:
+        exact = exact.merge(job.folder.parsed(scratch.repaired(number), parse))
+    gains, positions, bound = exact.lists()
+    return KnownQueries(known.texts, gains, positions, bound, known.crowded)

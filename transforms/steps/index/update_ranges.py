@@ -1,0 +1,77 @@
+"""Merging segments of an index into ranges of lists."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.index.choose import depth_for
+from transforms.steps.index import scratch
+from transforms.steps.index.files import DEEP, recall_grid
+from transforms.steps.index.ranges import (
+    RangeSpan,
+    leave_exact,
+    leave_range_recall,
+    spans,
+    write_range,
+)
+from transforms.steps.index.update import IndexUpdateJob
+from transforms.steps.index.update_recall import BuiltSegment, SegmentBuild
+
+
+@dataclass(frozen=True)
+class RangeTarget:
+    """What was built before, or a range to write."""
+
+    built: SegmentBuild | None = None
+    span: RangeSpan | None = None
+
+
+def cut(
+    found: list[tuple[IndexUpdateJob, SegmentBuild]],
+) -> Iterator[tuple[IndexUpdateJob, RangeTarget]]:
+    """Yield what was built, and the ranges to write of the rows that were left by list.
+
+    If a file of the last index is damaged, no range is written.
+    """
+    job = found[0][0]
+    builds = [build for _, build in found]
+    sources = [build.listed for build in builds if build.listed is not None]
+    for build in builds:
+        if build.listed is None:
+            yield job, RangeTarget(build)
+    if not sources:
+        return
+    if any(build.damaged for build in builds):
+        return
+    update = job.update()
+    kept = [build.built.segment for build in builds if build.built is not None]
+    ranges = [segment for segment in kept if segment.lists]
+    used = [*update.segments, *(segment.number for segment in kept)]
+    sources = sorted(sources, key=lambda source: source.number)
+    leave_exact(job.folder, sources, update.metric)
+    targets = spans(job.folder, job.plan(update), sources, ranges, itertools.count(1 + max(used)))
+    if not targets:
+        yield job, RangeTarget(SegmentBuild())
+    yield from ((job, RangeTarget(span=span)) for span in targets)
+
+
+@progress.stage("index: writing ranges")
+def write(job: IndexUpdateJob, target: RangeTarget) -> SegmentBuild:
+    """Write a range, and leave its part of the recall measurement; what was built passes."""
+    if target.span is None:
+        return target.built or SegmentBuild()
+    update = job.update()
+    current = update.current
+    written = write_range(job.folder, target.span, job.plan(update))
+    trained = (current.trained.path, current.trained.sha256)
+    depth = depth_for(DEEP, current.rerank)
+    leave_range_recall(job.folder, written, trained, update.metric, depth, recall_grid(current))
+    new = [source.number for source in target.span.sources if source.is_new]
+    local = np.flatnonzero(np.isin(written.origins >> 32, new))
+    if len(local):
+        job.folder.leave(scratch.fresh(written.segment.number), local)
+    rows = written.segment.rows
+    return SegmentBuild(BuiltSegment(written.segment, rows, has_new=len(local) > 0))

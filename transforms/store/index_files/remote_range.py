@@ -1,0 +1,75 @@
+"""The file of a range on remote storage: its header and some lists, by ranged reads."""
+
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+
+from transforms.base.errors import DamagedIndexError
+from transforms.index.range_file import RangeHeader, header_bytes
+from transforms.index.ranges import check_lists, shared_header
+from transforms.storage.bounded_cache import BoundedCache
+from transforms.store.entries import SegmentEntry
+from transforms.store.index_files import files as index_files
+
+CACHE = "lists"  # folder of the cache
+
+
+class RemoteRange:
+    """Reads a range's header and lists; what has been read stays in a cache on local disk."""
+
+    stays = False
+
+    def __init__(self, path: str, entry: SegmentEntry, cache: BoundedCache):
+        self.path = path
+        self._lists = entry.lists or (0, 0)
+        self._digest = entry.header_sha256
+        self._name = entry.sha256
+        self._cache = cache
+
+    def header(self) -> RangeHeader:
+        """Return the header, once its digest is right."""
+        name = f"{self._digest}.header"
+        data = self._cache.get(name)
+        if data is not None:
+            try:
+                return shared_header(name, data, self._digest)
+            except DamagedIndexError:  # a damaged copy is read again
+                pass
+        first, stop = self._lists
+        data = index_files.part(self.path, 0, header_bytes(stop - first))
+        header = shared_header(self.path, data, self._digest)
+        self._cache.put(name, data)
+        return header
+
+    def at_hand(self, header: RangeHeader, places: np.ndarray) -> list[np.ndarray | None]:
+        """Return the lists that are in the cache and have their checksums."""
+        found: list[np.ndarray | None] = []
+        for place in places.tolist():
+            data = self._cache.get(self._cached_name(place))
+            is_whole = data is not None and crc32(data) == header.crcs[place]
+            if data is not None and is_whole:
+                found.append(np.frombuffer(data, np.uint8))
+            else:
+                found.append(None)
+        return found
+
+    def fetch(self, header: RangeHeader, first: int, last: int) -> Sequence[np.ndarray]:
+        """Return the lists from place `first` to `last` that are not empty, by one request."""
+        start = int(header.offsets[first])
+        data = index_files.part(self.path, start, int(header.offsets[last + 1]))
+        places = np.arange(first, last + 1)
+        places = places[header.sizes[places] > 0]
+        found = []
+        for place in places.tolist():
+            low = int(header.offsets[place]) - start
+            high = int(header.offsets[place + 1]) - start
+            # a copy, so that one list does not keep the bytes of all others
+            found.append(np.frombuffer(data, np.uint8)[low:high].copy())
+        check_lists(self.path, header, places, found)
+        for place, one in zip(places.tolist(), found, strict=True):
+            self._cache.put(self._cached_name(place), one.tobytes())
+        return found
+
+    def _cached_name(self, place: int) -> str:
+        return f"{self._name}-{place}.list"
