@@ -21,7 +21,7 @@ from pipelines.common.tables import wrapped
 from pipelines.common.writing import Writer, recorded, result_of, submitted, writing
 from transforms import storage
 from transforms.base.errors import OptionError
-from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle
+from transforms.beam import BuildIndex, Commit, Embed, Plan, Settle, with_watch
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
@@ -189,7 +189,11 @@ def build(
             job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
         )
         found.append(settled | "Index" >> index)
-    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
+    model = None
+    if job.recipe.model != job.run.options.model:
+        model = job.recipe.model
+    facts = with_watch(found, job.run, model)
+    return facts | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
 
 
 def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:

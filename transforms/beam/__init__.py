@@ -9,6 +9,7 @@ from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import Neighbours
 from transforms.beam.plan import Plan
 from transforms.beam.settle import Settle
+from transforms.beam.watch import with_watch
 from transforms.steps.joins.neighbours import NeighboursJob
 from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import IndexRequest
@@ -27,4 +28,5 @@ __all__ = [
     "NeighboursJob",
     "Plan",
     "Settle",
+    "with_watch",
 ]

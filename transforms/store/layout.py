@@ -10,6 +10,7 @@ rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
+watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments, locators
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 runs/<run>/plan.parquet             what a run reads and what it carries over
@@ -44,6 +45,7 @@ _KINDS = {
     "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "watch": r"watch/[0-9a-f]{64}\.parquet",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
@@ -98,6 +100,11 @@ def canary(pooled_id: str, generation: int) -> str:
     `generation` counts how often the whole store was embedded again.
     """
     return f"canary/{pooled_id[:16]}-{generation}.parquet"
+
+
+def watch_file(sha256: str) -> str:
+    """Return the path of a file of the watched queries, named by its bytes."""
+    return f"watch/{sha256}.parquet"
 
 
 def plan(run: str) -> str:

@@ -71,11 +71,11 @@ def test_what_a_later_version_adds_is_kept_beside_what_is_changed() -> None:
     }
 
 
-@pytest.mark.parametrize("later", [3, "2", None])
+@pytest.mark.parametrize("later", [4, "2", None])
 def test_a_format_of_a_later_version_is_refused_in_one_line(root: Path, later: object) -> None:
     edit_manifest(root / "manifest.json", {**current(root), "format": later})
     with pytest.raises(
-        SentenceBeamError, match=f"has format '{later}', this version reads 1 and 2; update"
+        SentenceBeamError, match=f"has format '{later}', this version reads 1 to 3; update"
     ) as raised:
         open_store(str(root))
     assert "\n" not in str(raised.value)

@@ -17,11 +17,19 @@ from transforms.store.entries import (
     Input,
     RangesEntry,
     RememberedOptions,
+    WatchEntry,
 )
 from transforms.store.forms import check_forms, run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
-from transforms.store.manifest import Manifest, read_manifest, read_shared, with_units
+from transforms.store.manifest import (
+    FORMAT,
+    WATCHED,
+    Manifest,
+    read_manifest,
+    read_shared,
+    with_units,
+)
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.canary import CanaryFile
@@ -53,7 +61,8 @@ class Run:
     counts how often the whole store was embedded again. `canary` and `ranges` are entries of the
     last manifest, None if not known. `options` are remembered by the store after the run, `gates`
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
-    refers.
+    refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
+    known.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -83,6 +92,7 @@ class Run:
     check_stride: int = 0
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
+    watch: WatchEntry | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -209,12 +219,7 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
-    made = _manifest(run, plan, settled.tally.ledger, index)
-    if settled.in_parts:
-        made = replace(made, parts=settled.parts)
-    else:
-        made = with_units(made, list(settled.units(run.root)), plan.files)
-    data = sealed(made.to_json())
+    data = sealed(coming_manifest(run, plan, settled, index).to_json())
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -232,6 +237,16 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
             " a power cut may bring back the snapshot before; see to the disk, then run again"
         )
     return COMMITTED
+
+
+def coming_manifest(
+    run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None
+) -> Manifest:
+    """Return the manifest of the snapshot that the run is about to commit."""
+    made = _manifest(run, plan, settled.tally.ledger, index)
+    if settled.in_parts:
+        return replace(made, parts=settled.parts)
+    return with_units(made, list(settled.units(run.root)), plan.files)
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
@@ -315,4 +330,13 @@ def _manifest(run: Run, plan: RecordedPlan, ledger: Ledger, index: IndexEntry | 
         versions=run.versions,
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
+        watch=run.watch,
+        format=_format(run),
     )
+
+
+def _format(run: Run) -> int:
+    """Return the format of the run's manifest: as early a one as has everything in it."""
+    if run.watch is not None:
+        return WATCHED
+    return FORMAT
