@@ -74,6 +74,12 @@ def _history(asked: HistoryOptions) -> Said:
     if any(summary.pieces is not None for summary in found):
         shown.insert(PIECES_AT, Column("pieces", right=True))
         rows = [with_pieces(row, summary) for row, summary in zip(rows, found, strict=True)]
+    if any(summary.answers_beyond is not None for summary in found):
+        shown.insert(-1, Column("changed answers", spare=9, right=True))
+        rows = [
+            (*row[:-1], _percents(summary.answers_beyond), row[-1])
+            for row, summary in zip(rows, found, strict=True)
+        ]
     if any(summary.tables for summary in found):
         shown.insert(-1, Column("table version", spare=8))
         rows = [
@@ -94,6 +100,12 @@ def _number(value: float | None, form: str) -> str:
     if value is None:
         return ""
     return format(value, form)
+
+
+def _percents(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f"{100 * share:.1f} %"
 
 
 def versions(summary: RunSummary) -> str:

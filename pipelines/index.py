@@ -11,7 +11,7 @@ from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
 from pipelines.common.lines import line
 from pipelines.common.said import Said
-from pipelines.common.summary import index_lines
+from pipelines.common.summary import answer_lines, index_lines
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.errors import OptionError
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
@@ -71,7 +71,7 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
     found = index_lines(result.index, manifest.index)
     if not found:
         found = [line("index", "none: the store holds no rows")]
-    lines = [*found, line("store", f"{root} (snapshot {run_id})")]
+    lines = [*found, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
     return Said(lines, {"store": root, **asdict(result)})
 
 

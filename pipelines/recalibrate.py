@@ -11,7 +11,7 @@ from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
 from pipelines.common.lines import line
 from pipelines.common.said import Said
-from pipelines.common.summary import index_lines, moved_lines, vectors_of
+from pipelines.common.summary import answer_lines, index_lines, moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.beam import BuildIndex, Commit, Settle, with_watch
 from transforms.beam.recalibrate import Recalibrate
@@ -102,6 +102,7 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
         line("calibration", how),
         *moved_lines(result),
         *index_lines(result.index, None),
+        *answer_lines(root, result),
         line("store", f"{root} (snapshot {result.run})"),
     ]
 

@@ -5,7 +5,7 @@ looser one holds for its run alone: the next run has what the store remembered b
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transforms.base.option import declared_in
 from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
@@ -69,7 +69,7 @@ def with_answer_gates(run: Run, asked: IndexOptions | RecalibrateOptions) -> Run
     used = chosen
     if asked.accept_answers:
         used = {}
-    remembered: dict[str, float | None] = {name: chosen.get(name) for name in ANSWER_GATES}
+    remembered: dict[str, Any] = {name: chosen.get(name) for name in ANSWER_GATES}
     return replace(
         run, gates=replace(run.gates, **used), options=replace(run.options, **remembered)
     )
