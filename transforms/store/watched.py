@@ -143,11 +143,13 @@ def digest_of_queries(ids: Sequence[str], texts: Sequence[str], grades: Grades, 
 
 
 def keep_watch_file(root: str, data: bytes) -> WatchFileEntry:
-    """Write a file of the watched queries and return its entry."""
+    """Write a file of the watched queries unless it is there whole, and return its entry."""
     sha256 = hashlib.sha256(data).hexdigest()
     relative = layout.watch_file(sha256)
     path = storage.join(root, relative)
-    storage.storage_of(path).put_if_absent(path, data)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None or found[0] != data:
+        storage.replace(path, data)
     return WatchFileEntry(relative, sha256)
 
 
