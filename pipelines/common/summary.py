@@ -373,8 +373,11 @@ def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
     notes = []
     if found["by_ids"]:
         notes.append("compared by ids and texts alone: the vectors before are of another space")
-    if not found["indexed"]:
-        notes.append(f"by exact search over {100 * found['rows']:g} % of the units: no index")
+    if not found["indexed"] and found["rows"] < 1:
+        part = f"{100 * found['rows']:g} % of the units"
+        notes.append(f"the store has no index: exact search over {part}")
+    elif not found["indexed"]:
+        notes.append("the store has no index: exact search over all rows")
     current = read_manifest(root)
     if current is not None and current.options.max_answer_change is None:
         value = recommended_answer_change(known_summaries(root))

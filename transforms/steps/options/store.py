@@ -160,7 +160,7 @@ class WatchOptions:
         "watch no queries any more (default: no)", exclusive=WATCHED, default=False
     )
     judgements: str | None = option(
-        "relevant rows of --queries: TREC's qrels, or query id, row id and grade with tabs between"
+        "relevant rows of --queries: TREC's qrels, or query id, row id and grade in TSV or CSV"
         " (default: none)",
         metavar="FILE",
         default=None,

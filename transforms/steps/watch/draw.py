@@ -38,7 +38,7 @@ class DrawnQueries:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class _DrawnRows:
     """Rows to draw from: keys uint64 [n] ascending, vectors float32 [n, d], and texts."""
 
     keys: np.ndarray
@@ -74,7 +74,7 @@ def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
     return DrawnQueries(tuple(ids[:number]), tuple(texts[:number]))
 
 
-def _candidates(manifest: Manifest, wanted: int, column: str) -> _Candidates:
+def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
     """Return the rows with the least keys, each text once."""
     keys = np.empty(0, np.uint64)
     places = np.empty(0, np.int64)
@@ -98,7 +98,7 @@ def _candidates(manifest: Manifest, wanted: int, column: str) -> _Candidates:
         vectors[here] = as_matrix(table.column("embedding").combine_chunks())
         for place, text in zip(here.tolist(), table.column(column).to_pylist(), strict=True):
             texts[place] = text or ""
-    return _Candidates(keys, vectors, texts)
+    return _DrawnRows(keys, vectors, texts)
 
 
 def keys_of(hashes: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ def keys_of(hashes: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(hashes[:, 8:]).view(">u8").reshape(-1).astype(np.uint64)
 
 
-def _spread(candidates: _Candidates, number: int, metric: str) -> list[int]:
+def _spread(candidates: _DrawnRows, number: int, metric: str) -> list[int]:
     """Return the places of the drawn candidates, ascending: from each group in turn the next."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for place, group in enumerate(_groups(candidates, number, metric)):
@@ -123,7 +123,7 @@ def _spread(candidates: _Candidates, number: int, metric: str) -> list[int]:
     return sorted(chosen)
 
 
-def _groups(candidates: _Candidates, number: int, metric: str) -> list[tuple[int, int]]:
+def _groups(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, int]]:
     """Return the cluster and the class of lengths of each candidate."""
     vectors = prepared(candidates.vectors, metric)
     clusters = max(1, min(number // QUERIES_A_CLUSTER, len(vectors) // 2))

@@ -72,8 +72,8 @@ def read_query_file(path: str) -> QueryList:
 def read_judgement_file(path: str, queries: Collection[str]) -> JudgementList:
     """Return the judgements of known queries in a file.
 
-    A line has query id, row id and grade with tabs between them, or is a line of TREC's qrels:
-    query id, any word, row id, grade. Raises OptionError for another line.
+    A line has query id, row id and grade, with tabs between them (in `.csv`: commas), or is a line
+    of TREC's qrels: query id, any word, row id, grade. Raises OptionError for another line.
     """
     data = storage.read_text(path, "--judgements")
     grades: Grades = {}
@@ -81,7 +81,7 @@ def read_judgement_file(path: str, queries: Collection[str]) -> JudgementList:
     for number, line in enumerate(storage.lines_of(data), 1):
         if not line.strip():
             continue
-        cells = _cells(line)
+        cells = _cells(line, path)
         if number == 1 and cells[0] in HEADERS:
             continue
         query, row, grade = _judgement(cells, f"--judgements {path}, line {number}")
@@ -100,9 +100,10 @@ def read_judgement_file(path: str, queries: Collection[str]) -> JudgementList:
     return JudgementList(grades, tuple(notes))
 
 
-def _cells(line: str) -> list[str]:
-    if "\t" in line:
-        return [cell.strip() for cell in line.split("\t")]
+def _cells(line: str, path: str) -> list[str]:
+    for mark, is_used in (("\t", True), (",", path.endswith(".csv"))):
+        if mark in line and is_used:
+            return [cell.strip() for cell in line.split(mark)]
     return line.split()
 
 
