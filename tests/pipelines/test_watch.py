@@ -18,6 +18,7 @@ from helpers.corpora import (
 from transforms.report.history import RunSummary, recommended_answer_change
 from transforms.store import open_store
 from transforms.store.runs.result import COMMITTED
+from transforms.store.watched import read_answers
 
 GATE = ("--max-answer-change", "0.05")
 
@@ -194,3 +195,64 @@ def test_a_gate_is_recommended_after_seven_runs() -> None:
     assert recommended_answer_change(nights(*[0.01] * 6)) is None
     assert recommended_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
     assert recommended_answer_change(nights(*[0.6] * 7)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--chunks", "sentences"), ("--partition", "content"), ("--precision", "int8"), ()],
+    ids=lambda flags: " ".join(flags),
+)
+def test_whatever_the_store_is(
+    run: Run, embed: Run, inputs: Path, store: Path, flags: tuple[str, ...]
+) -> None:
+    def write_documents(name: str, start: int) -> None:
+        texts = [
+            f"{one.capitalize()}. {other.capitalize()}."
+            for one, other in zip(sentences(12, start), sentences(12, start + 12), strict=True)
+        ]
+        write(inputs, texts, name)
+
+    write_documents("a.parquet", 0)
+    write_documents("b.parquet", 30)
+    embed(inputs / "*", "--id-column", "id", *flags).ok()
+    write_lines(inputs.parent / "queries.txt", [*sentences(6), *sentences(6, 30)])
+    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt", "-k", "4").ok()
+    assert answers_of(store) == 48
+    (inputs / "a.parquet").unlink()
+    out = embed(inputs / "*", "--max-deletes", "1").ok().out
+    assert "file gone" in out
+    assert "row deleted" not in out
+    run("verify", "--store", store).ok()
+    assert "file gone" in run("diff", "--store", store, "--answers").ok().out
+
+
+def answers_of(store: Path) -> int:
+    """The number of answers that the current snapshot has on record."""
+    manifest = open_store(store).manifest
+    assert manifest.watch is not None
+    return sum(len(answers) for answers in read_answers(manifest.root, manifest.watch))
+
+
+def test_a_store_without_rows(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", [])
+    embed(inputs / "*").ok()
+    write_lines(inputs.parent / "queries.txt", sentences(2))
+    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt").ok()
+    run("watch", "--store", store, "--draw", "2").failed(2, "holds no rows")
+    write_lines(inputs / "a.txt", sentences(5))
+    assert "0.0 % of 0 changed" in embed(inputs / "*", *GATE).ok().out
+    assert answers_of(store) == 10
+
+
+def test_a_damaged_file_ends_a_run_in_one_line_and_is_written_again(
+    run: Run, embed: Run, watched: Path, inputs: Path
+) -> None:
+    path = watched / manifest_of(watched)["watch"]["answers"]["path"]
+    path.write_bytes(b"x")
+    assert "was changed after it was written" in run("verify", "--store", watched).err
+    write(inputs, sentences(3, 60), "c.parquet")
+    embed(inputs / "*").failed(1, path, "sentence-beam watch")
+    queries = inputs.parent / "queries.txt"
+    run("watch", "--store", watched, "--queries", queries, "-k", "3").ok()
+    run("verify", "--store", watched).ok()
+    embed(inputs / "*").ok()

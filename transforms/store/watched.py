@@ -147,9 +147,11 @@ def keep_watch_file(root: str, data: bytes) -> WatchFileEntry:
     sha256 = hashlib.sha256(data).hexdigest()
     relative = layout.watch_file(sha256)
     path = storage.join(root, relative)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None or found[0] != data:
-        storage.replace(path, data)
+    store = storage.storage_of(path)
+    if not store.put_if_absent(path, data):
+        found = store.read_versioned(path)
+        if found is None or found[0] != data:  # damaged
+            storage.replace(path, data)
     return WatchFileEntry(relative, sha256)
 
 
