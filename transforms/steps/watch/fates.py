@@ -60,6 +60,7 @@ class _Found:
     by_text: dict[bytes, list[Row]] = field(default_factory=dict)
 
     def add(self, row: Row) -> None:
+        """Add a row."""
         self.by_id.setdefault(row.id, []).append(row)
         self.by_text.setdefault(row.text_hash, []).append(row)
 
@@ -67,8 +68,8 @@ class _Found:
 class Fates:
     """The fates of rows between the last snapshot and the coming one.
 
-    `queries` are the vectors float32 [q, dim] as the coming snapshot has its rows. Both snapshots
-    may have vectors of another space: then a row with the same text counts as moved.
+    `queries` are the vectors float32 [q, dim] as the coming snapshot has its rows. If the snapshots
+    have different spaces (`by_ids`), a row with the same text counts as moved.
     """
 
     def __init__(self, old: Manifest, new: Manifest, queries: np.ndarray):
@@ -204,7 +205,7 @@ class Fates:
         for answer in answers:
             copies = sum(other.text_hash == answer.text_hash for other in present)
             is_copy = copies > 1 or answer.text_hash in texts
-            score = self.gain(answer.score)
+            score = self.exact(query, answer)
             found.append(Gained(score, self._gained(query, answer), is_copy))
         return found
 
@@ -224,12 +225,6 @@ class Fates:
     def exact(self, query: int, answer: Answer) -> float:
         """Return the score of a present answer by its stored vector; the larger the nearer."""
         return self._score(query, [place_of(answer)])
-
-    def gain(self, score: float) -> float:
-        """Return a score of a search so that the larger is the nearer."""
-        if self._new.metric == "l2":
-            return -score
-        return score
 
     def _score(self, query: int, places: Iterable[Place]) -> float:
         """Return the best score of rows for a query; the larger the nearer.
