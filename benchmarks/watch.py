@@ -453,9 +453,12 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, one_model():
         where = Path(folder)
+        corpora = list(CORPORA)
+        if not asked.faults and not asked.nights:
+            corpora = []
         begun = {
             name: begin(where / str(number), name, asked.rows)
-            for number, name in enumerate(CORPORA)
+            for number, name in enumerate(corpora)
         }
         turns = itertools.cycle(FAULTS)
         for number, (name, (night, spare)) in enumerate(begun.items()):
