@@ -42,6 +42,7 @@ PAGES = {
     "diff": "nightly.md#diff",
     "push": "push.md",
     "rollback": "nightly.md#rollback",
+    "watch": "watch.md",
     "report": "nightly.md#report",
     "vacuum": "nightly.md#vacuum",
 }
@@ -75,6 +76,9 @@ OPTIONS = {
     "--max-deletes": "nightly.md#deleted-rows",
     "--max-unknown": "embedding.md#unknown-words",
     "--max-drift": "exactness.md#the-canary",
+    "--max-answer-change": "watch.md#gates",
+    "--max-ndcg-drop": "watch.md#gates",
+    "--accept-answers": "watch.md#a-run-that-answers-worse",
     "--deterministic": "exactness.md#the-same-vectors-again",
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
     "--require-space": "embedding.md#another-model-pooler-or-prompt",

@@ -44,6 +44,7 @@ GROUPS = {
         "info": "show what a store is: model, rows, columns, bytes, index, last run",
         "history": "list every run of a store and how it ended",
         "diff": "list the rows in which two snapshots differ",
+        "watch": "keep queries whose answers each run is compared by",
         "report": "write the nights of a store as a page with plots",
         "verify": "check every file of a store: hashes and counts",
         "vacuum": "remove old snapshots, and files that no kept snapshot needs",

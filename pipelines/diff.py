@@ -4,17 +4,24 @@ import argparse
 import sys
 from collections import Counter, deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pipelines.common import command, options
 from pipelines.common.library import function
-from pipelines.common.output import check_output, write_tables
+from pipelines.common.output import check_output, write_rows, write_tables
 from pipelines.common.said import Said
-from pipelines.common.tables import Column, middle, table, wrapped
+from pipelines.common.tables import Column, end, middle, table, wrapped
+from transforms.base.numbers import counted
 from transforms.steps.options.store import SHOWN, DiffOptions
 from transforms.store import open_store
+from transforms.store.manifest import Manifest
 from transforms.store.runs import changes
+from transforms.store.runs.answers import CAUSES, causes_in_words
+
+if TYPE_CHECKING:
+    from transforms.steps.watch.compare import ComparedQuery
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         "List the ids that were added, changed or deleted between two snapshots.",
         "sentence-beam diff --store store",
         "sentence-beam diff -3 latest --store store --output changes.parquet",
+        "sentence-beam diff --store store --answers",
         kind=DiffOptions,
     )
 
@@ -32,10 +40,12 @@ def _diff(asked: DiffOptions) -> Said:
     check_output(asked.output)
     old = open_store(asked.store, asked.old).manifest
     new = open_store(asked.store, asked.new).manifest
+    if asked.answers:
+        return _answers(asked, old, new)
     counts = Counter[str]()
     shown = list[tuple[str, str]]()
 
-    def counted() -> Iterator[pa.Table]:
+    def tallied() -> Iterator[pa.Table]:
         for differing in changes.diff(old, new):
             counts.update(differing.column("change").to_pylist())
             first = differing.slice(0, SHOWN - len(shown)).select(["change", "id"])
@@ -43,9 +53,9 @@ def _diff(asked: DiffOptions) -> Said:
             yield differing
 
     if asked.output:
-        write_tables(asked.output, changes.SCHEMA, counted())
+        write_tables(asked.output, changes.SCHEMA, tallied())
     else:
-        deque(counted(), maxlen=0)
+        deque(tallied(), maxlen=0)
     numbers = {what: counts[what] for what in ("added", "changed", "deleted")}
     total = ", ".join(f"{number:,} {what}" for what, number in numbers.items())
     if new.rows.pieces is not None:
@@ -67,6 +77,47 @@ def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
     if total > SHOWN:
         lines.append(f"and {total - SHOWN:,} more; --output FILE has all")
     return lines
+
+
+def _answers(asked: DiffOptions, old: Manifest, new: Manifest) -> Said:
+    """The watched queries whose answers differ most."""
+    from transforms.steps.watch.snapshots import compare_snapshots
+
+    compared = compare_snapshots(old, new)
+    figures = compared.figures
+    changed = [query for query in compared.queries if query.lost]
+    changed.sort(key=lambda query: (-len(query.lost), query.rbo))
+    rows = [row for query in changed for row in _lost_rows(query)]
+    total = (
+        f"{figures.lost:,} of {counted(figures.answers, 'answer')} changed from {old.run} to"
+        f" {new.run}"
+    )
+    values = {"store": new.root, "old": old.run, "new": new.run, **figures.to_json()}
+    if asked.output:
+        write_rows(asked.output, rows)
+        return Said([f"{total}, in {asked.output}"], {**values, "output": asked.output})
+    lines = wrapped([total, causes_in_words(figures.causes) or "no answer was lost"])
+    if rows:
+        cells = [[CAUSES[row["cause"]], str(row["rank"]), row["id"], row["query"]] for row in rows]
+        columns = [Column("cause"), Column("rank"), Column("id", middle), Column("query", end)]
+        lines += table(columns, cells[:SHOWN])
+    if len(rows) > SHOWN:
+        lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
+    return Said(lines, {**values, "rows": rows[:SHOWN]}, asked=True)
+
+
+def _lost_rows(query: "ComparedQuery") -> list[dict[str, Any]]:
+    """A row for each lost answer of a query, with its rank before."""
+    return [
+        {
+            "query": query.text,
+            "rank": place + 1,
+            "id": query.before[place].id,
+            "score": query.before[place].score,
+            "cause": reason.cause,
+        }
+        for place, reason in sorted(query.lost.items())
+    ]
 
 
 diff = function("diff", DiffOptions, _diff)

@@ -79,6 +79,12 @@ def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:
     if any(summary.pieces is not None for summary in summaries):
         shown.insert(PIECES_AT, Column("pieces", right=True))
         rows = [with_pieces(row, summary) for row, summary in zip(rows, summaries, strict=True)]
+    if any(summary.answers_beyond is not None for summary in summaries):
+        shown.insert(-1, Column("changed answers", spare=9, right=True))
+        rows = [
+            (*row[:-1], _percents(summary.answers_beyond), row[-1])
+            for row, summary in zip(rows, summaries, strict=True)
+        ]
     if any(summary.tables for summary in summaries):
         shown.insert(-1, Column("table version", spare=8))
         rows = [
@@ -99,6 +105,12 @@ def _number(value: float | None, form: str) -> str:
     if value is None:
         return ""
     return format(value, form)
+
+
+def _percents(share: float | None) -> str:
+    if share is None:
+        return ""
+    return f"{100 * share:.1f} %"
 
 
 def versions(summary: RunSummary) -> str:

@@ -10,13 +10,14 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
 from pipelines.common.said import Said
-from pipelines.common.summary import index_lines
+from pipelines.common.summary import answer_lines, index_lines
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.errors import OptionError
 from transforms.base.lines import line
-from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
+from transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from transforms.space import resolve_model
 from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
+from transforms.steps.options.gates import with_answer_gates
 from transforms.steps.options.index import IndexOptions
 from transforms.store import open_store
 from transforms.store.runs.commit import Run
@@ -43,6 +44,7 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         run = with_metric(run_like(manifest, run_id, "index"))
+        run = with_answer_gates(run, asked)
         record_plan(manifest, run_id)
         request = IndexRequest(
             asked.index,
@@ -61,14 +63,15 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
             )
             settled = (units,) | "Commit/Settle" >> Settle(run)
             record = settled | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
-            _ = (settled, record) | "Commit" >> Commit(run, raises=not writer.waits)
+            facts = with_watch([settled, record], run)
+            _ = facts | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
     found = index_lines(result.index, manifest.index)
     if not found:
         found = [line("index", "none: the store holds no rows")]
-    lines = [*found, line("store", f"{root} (snapshot {run_id})")]
+    lines = [*found, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
     return Said(lines, {"store": root, **asdict(result)})
 
 

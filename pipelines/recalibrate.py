@@ -10,15 +10,16 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
 from pipelines.common.said import Said
-from pipelines.common.summary import index_lines, moved_lines, vectors_of
+from pipelines.common.summary import answer_lines, index_lines, moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.lines import line
-from transforms.beam import BuildIndex, Commit, Settle
+from transforms.beam import BuildIndex, Commit, Settle, with_watch
 from transforms.beam.recalibrate import Recalibrate
 from transforms.calibration import Calibration
 from transforms.options.common import NO_CALIBRATION
 from transforms.steps.fit.recalibrate import RecalibrateJob, check_fits, recalibrating_run
 from transforms.steps.options.from_snapshot import record_plan, units_of
+from transforms.steps.options.gates import with_answer_gates
 from transforms.steps.options.index import RecalibrateOptions
 from transforms.store import open_store
 from transforms.store.calibrations import keep_calibration, read_calibration
@@ -57,7 +58,7 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         check_fits(calibration, manifest, asked.calibration)
-        run = recalibrating_run(manifest, run_id, calibration)
+        run = with_answer_gates(recalibrating_run(manifest, run_id, calibration), asked)
         if calibration is not None:
             keep_calibration(root, calibration)
         record_plan(manifest, run_id)
@@ -87,7 +88,7 @@ def build(
         found.append(made.ranges)
     if manifest.index:
         found.append(settled | "Index" >> BuildIndex(run, manifest.index.request, remembered=True))
-    return tuple(found) | "Commit" >> Commit(run, raises)
+    return with_watch(found, run) | "Commit" >> Commit(run, raises)
 
 
 def summary(result: Result, calibration: Calibration | None, root: str) -> list[str]:
@@ -101,6 +102,7 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
         line("calibration", how),
         *moved_lines(result),
         *index_lines(result.index, None),
+        *answer_lines(root, result),
         line("store", f"{root} (snapshot {result.run})"),
     ]
 

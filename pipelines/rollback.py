@@ -10,10 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.library import pipeline_function
 from pipelines.common.said import Said
-from pipelines.common.summary import changes_line, checked_line, things_of, vectors_of
+from pipelines.common.summary import answer_lines, changes_line, checked_line, things_of, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.lines import line
-from transforms.beam import Commit, Settle
+from transforms.beam import Commit, Settle, with_watch
 from transforms.steps.commit.restore import check_shards, restoring_run, snapshot_to_restore
 from transforms.steps.options.from_snapshot import carried_units, record_plan
 from transforms.steps.options.store import RollbackOptions
@@ -72,7 +72,8 @@ def build(
     found = [settled]
     if earlier.index:
         found.append(pipeline | "Index" >> beam.Create([RunFact(index=IndexRecord(earlier.index))]))
-    return tuple(found) | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
+    facts = with_watch(found, run)
+    return facts | "Commit" >> Commit(run, raises, ids=run.options.id_column is not None)
 
 
 def summary(result: Result, earlier: str, root: str) -> list[str]:
@@ -82,7 +83,7 @@ def summary(result: Result, earlier: str, root: str) -> list[str]:
         lines.append(line("changes", changes_line(result.changes, things_of(result.ledger))))
     if result.checked and result.checked["shards"]:
         lines.append(line("checked", checked_line(result.checked)))
-    return [*lines, line("store", f"{root} (snapshot {result.run})")]
+    return [*lines, *answer_lines(root, result), line("store", f"{root} (snapshot {result.run})")]
 
 
 rollback = pipeline_function("rollback", RollbackOptions, _rollback)

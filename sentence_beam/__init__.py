@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pipelines.train import train
     from pipelines.vacuum import vacuum
     from pipelines.verify import verify
+    from pipelines.watch import watch
     from transforms.base.errors import (
         DataGateError,
         InputChangedError,
@@ -97,6 +98,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.train": ("train",),
         "pipelines.vacuum": ("vacuum",),
         "pipelines.verify": ("verify",),
+        "pipelines.watch": ("watch",),
         "transforms.beam": (
             "BuildIndex",
             "Chunks",
@@ -210,4 +212,5 @@ __all__ = [
     "train",
     "vacuum",
     "verify",
+    "watch",
 ]

@@ -55,6 +55,7 @@ KINDS: dict[str, type[Any]] = {
     "rollback": store.RollbackOptions,
     "report": store.ReportOptions,
     "vacuum": store.VacuumOptions,
+    "watch": store.WatchOptions,
 }
 # The keywords of functions that take them as a TypedDict.
 KEYWORDS = {
@@ -136,6 +137,7 @@ SAME: dict[str, dict[str, Any]] = {
     "rejects": {},
     "history": {},
     "diff": {"old": "-1", "new": "latest"},
+    "watch": {},
     "report": {"format": "openmetrics"},
     "vacuum": {"keep": 1, "dry_run": True},
     "push": {"to": "lance:tables#docs", "dry_run": True},

@@ -78,6 +78,7 @@ ROOMS: dict[str, set[str]] = {
     "plan": {"options", "embed", "index"},
     "joins": {"options", "index"},
     "fit": {"options", "embed"},
+    "watch": set(),
     "commit": {"options", "embed", "index"},
 }
 THIRD_PARTY = {

@@ -13,13 +13,19 @@ from transforms.base.nvidia import find_driver
 from transforms.base.progress import duration
 from transforms.corpus import match_inputs
 from transforms.corpus.formats.registry import FORMATS, columns_of
-from transforms.report.history import RunSummary
+from transforms.report.history import (
+    RUNS_SEEN,
+    RunSummary,
+    known_summaries,
+    recommended_answer_change,
+)
 from transforms.report.report import summary_of
 from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
 from transforms.store.entries import ChangeEntry, IndexEntry, InputEntry, RecallEntry
 from transforms.store.manifest import read_manifest
+from transforms.store.runs.answers import causes_in_words
 from transforms.store.runs.result import Result
 
 BAD_FILES = 10  # so many are named in the summary
@@ -40,6 +46,7 @@ def summary(resolved: Resolved, result: Result) -> list[str]:
         *_noted(resolved, result),
         *moved_lines(result),
         *index_lines(result.index, before),
+        *answer_lines(resolved.job.root, result),
         *_path_lines(resolved.job.root, result),
     ]
 
@@ -363,6 +370,57 @@ def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str
     if index != before:
         lines += _change_lines(index)
     return lines
+
+
+def answer_lines(root: str, result: Result) -> list[str]:
+    """Return the lines about the answers to watched queries; none if nothing was compared."""
+    found = result.watch
+    if found is None:
+        return []
+    changed = (
+        f"{100 * found['change']:.1f} % of {found['answers']:,} changed,"
+        f" {100 * found['beyond']:.1f} % beyond growth"
+    )
+    causes = causes_in_words(found["causes"])
+    if causes:
+        changed = f"{changed}: {causes}"
+    measures = (
+        f"overlap@{found['k']} {found['overlap']:.3f}, rank-biased {found['rbo']:.3f}, first hit of"
+        f" {100 * found['first_changed']:.1f} % of the queries changed"
+    )
+    lines = [line("answers", changed), line("overlap", measures)]
+    judged = found["judged"]
+    if judged is not None:
+        lines.append(line("judged", _judged(found["k"], judged)))
+    lines += [line("answers", note) for note in _answer_notes(root, found)]
+    return lines
+
+
+def _judged(k: int, judged: dict[str, Any]) -> str:
+    change = judged["ndcg"] - judged["ndcg_before"]
+    return (
+        f"nDCG@{k} {judged['ndcg']:.3f} ({change:+.3f}, {judged['low']:+.3f} to"
+        f" {judged['high']:+.3f}), recall@{k} {judged['recall']:.3f}, it was"
+        f" {judged['recall_before']:.3f}; {counted(judged['queries'], 'query', 'queries')}"
+    )
+
+
+def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
+    """Return how the answers were found if not by the index, and a gate if none is set."""
+    notes = []
+    if found["by_ids"]:
+        notes.append("compared by ids and texts alone: the vectors before are of another space")
+    if not found["indexed"] and found["rows"] < 1:
+        part = f"{100 * found['rows']:g} % of the units"
+        notes.append(f"the store has no index: exact search over {part}")
+    elif not found["indexed"]:
+        notes.append("the store has no index: exact search over all rows")
+    current = read_manifest(root)
+    if current is not None and current.options.max_answer_change is None:
+        value = recommended_answer_change(known_summaries(root))
+        if value is not None:
+            notes.append(f"--max-answer-change {value:g} would fit the last {RUNS_SEEN} runs")
+    return notes
 
 
 def _recalls(index: IndexEntry) -> str:

@@ -164,6 +164,12 @@ def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Made:
                 main([str(option) for option in ("embed", "--store", folder / "store", *options)])
                 == 0
             )
+        judged = folder / "judged.tsv"
+        judged.write_text(f"{sentences(1)[0]}\ta0\t1\n")
+        (folder / "queries.txt").write_text("\n".join(sentences(5)))
+        asked = ["--queries", folder / "queries.txt", "--judgements", judged]
+        watch = ["watch", "--store", folder / "store", *asked]
+        assert main([str(option) for option in watch]) == 0
         too_many = [*options, "--max-rejects", 0, "--reembed"]
         assert (
             main([str(option) for option in ("embed", "--store", folder / "store", *too_many)]) == 3

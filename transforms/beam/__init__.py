@@ -9,6 +9,7 @@ from transforms.beam.index import BuildIndex
 from transforms.beam.neighbours import Neighbours
 from transforms.beam.plan import Plan
 from transforms.beam.settle import Settle
+from transforms.beam.watch import with_watch
 from transforms.beam.write_store import WriteStore
 from transforms.steps.joins.neighbours import NeighboursJob
 from transforms.steps.options.job import EmbedJob
@@ -29,4 +30,5 @@ __all__ = [
     "Plan",
     "Settle",
     "WriteStore",
+    "with_watch",
 ]

@@ -7,6 +7,7 @@ import apache_beam as beam
 from transforms.beam.commit import Commit
 from transforms.beam.index import BuildIndex, Hints
 from transforms.beam.settle import Settle
+from transforms.beam.watch import with_watch
 from transforms.steps.options.resolve import Resolved
 
 
@@ -32,4 +33,8 @@ def finished(
             job.run, resolved.index, remembered=job.index_asked is None, hints=indexing
         )
         found.append(settled | "Index" >> index)
-    return tuple(found) | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)
+    model = None
+    if job.recipe.model != job.run.options.model:
+        model = job.recipe.model
+    facts = with_watch(found, job.run, model)
+    return facts | "Commit" >> Commit(job.run, raises, ids=job.columns.id is not None)

@@ -55,7 +55,7 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
     The first sentence to be chosen is the one in the piece `text[start:end]` that shares most words
     with the query. The sentences after and before it are added in turn.
     """
-    spans = _sentences(text)
+    spans = sentence_spans(text)
     words = set(_WORDS.findall(query.lower()))
     inside = [n for n, (first, stop) in enumerate(spans) if first < end and stop > start]
     if not inside:
@@ -77,7 +77,7 @@ def passage(text: str, start: int, end: int, query: str, width: int) -> str:
     return text[spans[low][0] : spans[high][1]]
 
 
-def _sentences(text: str) -> list[tuple[int, int]]:
+def sentence_spans(text: str) -> list[tuple[int, int]]:
     """The spans of a text's sentences, without the blanks around them."""
     # these functions take long to load
     from transforms.corpus.chunks.ends import Level, text_ends

@@ -35,6 +35,20 @@ MAX_REJECTS = Declared(
     kind=values.fraction,
     metavar="FRACTION",
 )
+MAX_ANSWER_CHANGE = Declared(
+    "share of the answers to watched queries that may change beyond growth (default: 1, off)",
+    kind=values.fraction,
+    metavar="FRACTION",
+)
+MAX_NDCG_DROP = Declared(
+    "drop of the judged watched queries' nDCG that is allowed, at the lower end of its interval"
+    " (default: 1, off)",
+    kind=values.fraction,
+    metavar="X",
+)
+ACCEPT_ANSWERS = Declared(
+    "commit this run however the answers to watched queries changed (default: no)"
+)
 
 # Files and their text
 

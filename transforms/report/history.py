@@ -1,6 +1,7 @@
 """The history of a store: every run, how it ended, and what it cost."""
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from transforms.store.sealed_json import check_digest
 
 UNFINISHED = "unfinished"
 FROM_LEDGER = ("read", "rejected", "embedded", "reused", "duplicates", "carried")
+RUNS_SEEN = 7  # runs from whose answers a gate is recommended
+ROOM = 0.02  # share of changed answers that a recommended gate allows beside those seen
 REASONS = 10  # reasons for left out files that a message lists
 
 
@@ -27,7 +30,8 @@ class RunSummary(ShownOptions):
     """A run of a store; unknown values are None.
 
     `status` is "committed", "failed", "running", or "unfinished" if the run left no result.
-    `command` is "embed", "index", "recalibrate" or "rollback"; "" for a run of an earlier version.
+    `command` is "embed", "index", "recalibrate", "rollback" or "watch"; "" for a run of an earlier
+    version.
 
     Rows: `rows` are those of the run's snapshot, `rejected` and `truncated` rows too; `blank` are
     the rejected rows that are blank lines of text files. `embedded`, `reused`, `duplicates` and
@@ -41,6 +45,10 @@ class RunSummary(ShownOptions):
     carried shards whose bytes or checksum were compared. `measures` are the figures of the stages,
     and `limit` is the part of Embed that held up the others. `moved` is as in Result, `tables` has
     the versions of the input's tables.
+
+    Answers to watched queries: `answer_change` is the share of lost answers, `answers_beyond` the
+    share beyond growth, `answer_overlap` the mean overlap with the snapshot before, `answer_causes`
+    counts the lost ones by cause. `ndcg` is that of the judged queries.
 
     `spent` and `saved` are in the `currency` of `price_per_hour`.
     """
@@ -81,6 +89,11 @@ class RunSummary(ShownOptions):
     limit: str | None = None
     measures: Measures | None = None
     tables: dict[str, str] | None = None
+    answer_change: float | None = None
+    answers_beyond: float | None = None
+    answer_overlap: float | None = None
+    answer_causes: dict[str, int] | None = None
+    ndcg: float | None = None
 
     @property
     def stored(self) -> int | None:
@@ -107,6 +120,7 @@ class RunSummary(ShownOptions):
             tables=inputs.get("tables"),
             spent=_price(result.seconds, result.price_per_hour),
             **result.shown(),
+            **_answers(result.watch),
         )
         if not result.ledger:
             return summary
@@ -146,6 +160,22 @@ def last_committed(summaries: Iterable[RunSummary]) -> RunSummary | None:
     if not committed:
         return None
     return committed[-1]
+
+
+def recommended_answer_change(summaries: Sequence[RunSummary]) -> float | None:
+    """Return a value for `--max-answer-change`, from the last runs of `embed`; None before seven.
+
+    It is twice the largest change beyond growth that they showed, and 0.02 more.
+    """
+    seen = [
+        summary.answers_beyond
+        for summary in committed_runs(summaries)
+        if summary.command == "embed" and summary.answers_beyond is not None
+    ]
+    if len(seen) < RUNS_SEEN:
+        return None
+    largest = max(seen[-RUNS_SEEN:])
+    return min(1.0, math.ceil(100 * (2 * largest + ROOM)) / 100)
 
 
 def run_summaries(root: str, known: Iterable[RunSummary] = ()) -> list[RunSummary]:
@@ -277,6 +307,20 @@ def _index(index: IndexEntry | None) -> dict[str, Any]:
         if index.recall is not None:
             values["recall"] = index.recall.value
     return values
+
+
+def _answers(watch: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of a summary on the answers to watched queries, if these were compared."""
+    if watch is None:
+        return {}
+    judged = watch["judged"] or {}
+    return {
+        "answer_change": watch["change"],
+        "answers_beyond": watch["beyond"],
+        "answer_overlap": watch["overlap"],
+        "answer_causes": watch["causes"],
+        "ndcg": judged.get("ndcg"),
+    }
 
 
 def _recorded_runs(root: str) -> tuple[set[str], set[str]]:

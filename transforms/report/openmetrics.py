@@ -108,6 +108,23 @@ def _gauges_of_last(last: RunSummary) -> list[Gauge]:
         ),
         _gauge("tokens", "tokens that went through the model", last.tokens),
         _gauge("recall", "measured recall of the index", last.recall),
+        _gauge(
+            "answer_change_ratio", "share of changed answers to watched queries", last.answer_change
+        ),
+        _gauge(
+            "answer_change_beyond_growth_ratio",
+            "share of answers to watched queries that changed beyond growth",
+            last.answers_beyond,
+        ),
+        _gauge(
+            "answer_overlap_ratio", "overlap of the answers with those before", last.answer_overlap
+        ),
+        Gauge(
+            "changed_answers",
+            "changed answers to watched queries, by cause",
+            [({"cause": cause}, count) for cause, count in (last.answer_causes or {}).items()],
+        ),
+        _gauge("ndcg", "nDCG of the judged watched queries", last.ndcg),
         _gauge("damaged_shards", "old shards that could not be used", last.damaged),
     ]
 

@@ -13,6 +13,7 @@ from transforms.report.html import environment
 from transforms.report.snapshot import facts, known_reasons
 from transforms.store.entries import SHOWN
 from transforms.store.manifest import Manifest
+from transforms.store.runs.answers import causes_in_words
 from transforms.store.runs.result import COMMITTED
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ WORK = (
     ("reused", "reused"),
     ("duplicates", "duplicates"),
     ("embedded", "embedded"),
+)
+ANSWERS = (
+    ("answers_beyond", "changed answers", "beyond growth, of all answers"),
+    ("answer_overlap", "overlap of answers", "with those of the snapshot before"),
+    ("ndcg", "nDCG", "of the judged queries"),
 )
 STATISTICS = ("count", "sum", "p50", "p95", "max")
 COLUMNS = (
@@ -49,7 +55,7 @@ def page(store: str, summaries: Sequence[RunSummary], manifest: Manifest | None 
         facts=properties,
         reasons=known_reasons(manifest),
         failures=sum(summary.status != COMMITTED for summary in nights),
-        charts=_charts(nights),
+        charts=[*_charts(nights), *answer_charts(summaries)],
         columns=COLUMNS,
         options=[name for name in SHOWN if any(getattr(run, name) for run in listed)],
         money=any(summary.spent is not None for summary in listed),
@@ -98,6 +104,9 @@ def _tiles(summary: RunSummary) -> list[tuple[str, str, str]]:
     ]
     if summary.recall is not None:
         tiles.append(("recall@10", _recall(summary.recall), summary.index or ""))
+    if summary.answers_beyond is not None:
+        answers = causes_in_words(summary.answer_causes or {})
+        tiles.append(("changed answers", _percents(summary.answers_beyond), answers))
     if summary.spent is not None:
         saved = ""
         if summary.saved is not None:
@@ -128,6 +137,26 @@ def _figures(measures: Measures) -> list[tuple[str, str, list[float], str]]:
                 values = [statistics[name] for name in STATISTICS]
                 rows.append((stage, figure.name, values, figure.meaning))
     return rows
+
+
+def answer_charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:
+    """Return name, remark and chart of the watched queries' figures; none before a comparison."""
+    nights = [summary for summary in summaries if summary.answers_beyond is not None][-PLOTTED:]
+    if not nights:
+        return []
+    labels = _labels([summary.started for summary in nights])
+    failed = [summary.status != COMMITTED for summary in nights]
+    charts = []
+    for field, name, remark in ANSWERS:
+        values = [getattr(summary, field) for summary in nights]
+        if any(value is not None for value in values):
+            series = Series(labels, values, failed, _percents)
+            charts.append((name, remark, line_chart(series)))
+    return charts
+
+
+def _percents(value: float) -> str:
+    return f"{100 * value:.3g} %"
 
 
 def _charts(summaries: Sequence[RunSummary]) -> list[tuple[str, str, Chart]]:

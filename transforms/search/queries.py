@@ -12,6 +12,7 @@ from transforms.base import progress
 from transforms.base.cores import one_core
 from transforms.base.errors import OptionError
 from transforms.space import Recipe
+from transforms.space.identity import OUTPUT_FIELDS
 from transforms.space.st_modules import QUERY
 from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import Manifest
@@ -27,6 +28,9 @@ SMALL_MODEL = 200_000_000  # bytes of weights
 FEW_CHARACTERS = 2000
 EXCERPT = 60  # characters
 MOST_UNKNOWN = 0.5  # fraction of a query's tokens; above it a warning is printed
+# fields in which the space of queries differs from that of the rows
+OF_QUERIES = ("prompt", "precision")
+OF_POOLED_QUERIES = ("prompt", *OUTPUT_FIELDS)
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -79,16 +83,25 @@ class QueryEncoder:
         return self._loaded
 
     def _load(self) -> "Encoder":
-        space = self._manifest.space
-        calibration = kept_calibration(self._manifest.root, space)
+        return self._checked(self._recipe, OF_QUERIES)
+
+    def _checked(self, recipe: Recipe, ignoring: tuple[str, ...]) -> "Encoder":
+        """Return a recipe's encoder of queries, with the store's calibration unless it is ignored.
+
+        Raises SpaceMismatchError if it makes another space than the rows', in fields that are not
+        to be ignored.
+        """
+        calibration = None
+        if "calibration" not in ignoring:
+            calibration = kept_calibration(self._manifest.root, self._manifest.space)
         with progress.stage(progress.LOADING):
             from transforms.encoder import Encoder
 
-            recipe = replace(self._recipe, prompt=self.prompt or "", calibration="")
-            encoder = Encoder.of(recipe, calibration=calibration)
-        what = f"{self._recipe.model} is not the model of {self._manifest.root}"
-        space.check(
-            encoder.space, what, "name the same one with --model", ignoring=("prompt", "precision")
+            asked = replace(recipe, prompt=self.prompt or "", calibration="")
+            encoder = Encoder.of(asked, calibration=calibration)
+        what = f"{recipe.model} is not the model of {self._manifest.root}"
+        self._manifest.space.check(
+            encoder.space, what, "name the same one with --model", ignoring=ignoring
         )
         return encoder
 
@@ -132,6 +145,18 @@ class QueryEncoder:
         if unknown := self.unknown(texts):
             _LOGGER.warning("%s: %s", self._manifest.root, unknown_queries(unknown))
         return vectors
+
+    def pooled(self, texts: list[str]) -> tuple[np.ndarray, int]:
+        """Return the pooled vectors of queries, float32 [q, p], and how many were cut off.
+
+        They have no calibration, are not truncated and not normalised, so that they outlast another
+        calibration of the store. Raises as `vectors` does.
+        """
+        recipe = replace(self._recipe, normalize=False, truncate_dim=None)
+        encoder = self._checked(recipe, OF_POOLED_QUERIES)
+        with progress.stage("embedding the queries"):
+            cut = np.count_nonzero(encoder.tokenize(texts).truncated)
+            return encoder.encode(texts, route=QUERY), int(cut)
 
     def unknown(self, texts: list[str]) -> list[str]:
         """Return the queries with mostly unknown tokens; none if the store has no rows."""

@@ -253,6 +253,14 @@ class Searcher:
         request = _Request(k, exact, self.matches(where))
         return self._nearest(np.asarray(queries, np.float32), request)
 
+    def best(self, queries: np.ndarray, k: int) -> Hits:
+        """Return the k rows nearest to each query vector, float32 [q, dim].
+
+        If rows are pieces, they are the best pieces of k documents. Raises as `nearest` does.
+        """
+        request = _Request(k, False, None)
+        return self._nearest_best(np.asarray(queries, np.float32), request, self.rows.has_pieces)
+
     def _nearest(self, queries: np.ndarray, request: _Request) -> Hits:
         queries = prepared(queries, self.manifest.metric)
         wanted = request.matches

@@ -98,6 +98,8 @@ class RememberedOptions(ShownOptions, JsonEntry):
     max_unknown: float | None = field(default=None, metadata=SPARSE)
     max_drift: float | None = field(default=None, metadata=SPARSE)
     check_carried: float = 0.01
+    max_answer_change: float | None = field(default=None, metadata=SPARSE)
+    max_ndcg_drop: float | None = field(default=None, metadata=SPARSE)
     deterministic: bool = False
     query_prompt: str | None = None
     hidden: bool = False
@@ -201,6 +203,36 @@ class CanaryEntry(JsonEntry):
 
     path: Annotated[str, stored("canary")]
     sha256: str
+
+
+@dataclass(frozen=True)
+class WatchFileEntry(JsonEntry):
+    """A file of the watched queries, named by its bytes."""
+
+    path: Annotated[str, stored("watch")]
+    sha256: Digest
+
+
+@dataclass(frozen=True)
+class WatchEntry(JsonEntry):
+    """The queries that a store watches, their judgements, and this snapshot's answers.
+
+    Each query has `k` answers. `digest` covers queries, judgements and `k`, but not the vectors of
+    the queries, which change with the model.
+    """
+
+    queries: WatchFileEntry
+    judgements: WatchFileEntry | None
+    answers: WatchFileEntry
+    count: int
+    k: int
+    digest: Digest
+
+    @property
+    def files(self) -> list[WatchFileEntry]:
+        """All files that the entry names."""
+        found = [self.queries, self.judgements, self.answers]
+        return [file for file in found if file is not None]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
+watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
@@ -46,6 +47,7 @@ _KINDS = {
     "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "watch": r"watch/[0-9a-f]{64}\.parquet",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
@@ -101,6 +103,11 @@ def canary(pooled_id: str, generation: int) -> str:
     `generation` counts how often the whole store was embedded again.
     """
     return f"canary/{pooled_id[:16]}-{generation}.parquet"
+
+
+def watch_file(sha256: str) -> str:
+    """Return the path of a file of the watched queries, named by its bytes."""
+    return f"watch/{sha256}.parquet"
 
 
 def plan(run: str) -> str:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
 from transforms import storage
-from transforms.base.entries import BESIDE, JsonEntry, one_of, time
+from transforms.base.entries import BESIDE, SPARSE, JsonEntry, one_of, time
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
@@ -30,6 +30,7 @@ from transforms.store.entries import (
     RangesEntry,
     RememberedOptions,
     RunName,
+    WatchEntry,
 )
 from transforms.store.forms import run_form
 from transforms.store.kept import Kept
@@ -46,9 +47,9 @@ from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
-LISTS_FORMAT = 3  # of a store whose index is cut by its lists
+LATEST_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
-FORMATS = (1, FORMAT, LISTS_FORMAT)
+FORMATS = (1, FORMAT, LATEST_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
 WITHOUT_DIGEST = frozenset(
     (
@@ -113,6 +114,7 @@ class Manifest(JsonEntry):
     versions: dict[str, str] = field(default_factory=dict)
     check_from: int = 0
     chunks: str = "none"
+    watch: WatchEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

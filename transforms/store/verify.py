@@ -32,6 +32,7 @@ from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards import reading
 from transforms.store.shards.precision import kept_ranges
 from transforms.store.verify_files import index_file_faults, unit_faults
+from transforms.store.watched import read_answers, read_grades, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
 UNITS_IN_A_CHECK = 16
@@ -196,7 +197,7 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 def _small_faults(manifest: Manifest) -> Iterator[str]:
     """Yield the faults of the small files that all rows need.
 
-    These are the bounds of codes, the calibration and the canary.
+    These are the bounds of codes, the calibration, the canary and the watched queries.
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
@@ -204,6 +205,10 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
+    if manifest.watch:
+        yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
+        yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
+        yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:

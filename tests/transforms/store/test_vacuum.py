@@ -248,6 +248,13 @@ BESIDE = {
     ),
     "canary": ("canary/{:.16}-0.parquet", lambda path: {"path": path, "sha256": "s"}),
     "ranges": ("ranges/{}.json", lambda path: {"path": path, "digest": "d", "space": "s"}),
+    "watch": (
+        "watch/{}.parquet",
+        lambda path: {
+            **{key: {"path": path, "sha256": "d"} for key in ("queries", "answers")},
+            **{"judgements": None, "count": 1, "k": 1, "digest": "d"},
+        },
+    ),
     "index": ("index/{}.faiss", lambda path: {**INDEX, "trained": {"path": path, "sha256": "s"}}),
 }
 

@@ -11,6 +11,7 @@ from transforms.report import report
 from transforms.steps.commit.count_changes import previous_duplicate_ids, total
 from transforms.store import layout
 from transforms.store.records import Problem
+from transforms.store.runs.answers import AnswerFigures, check_answers
 from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.finish import finish
@@ -46,8 +47,13 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
         run = replace(run, ranges=ranges)
     entry = index.entry if index else None
     measures = index.measures if index else None
-    found = _settled_or_problem(facts, run)
-    result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures)
+    figures = _answer_figures(facts)
+    answers = None
+    if figures is not None:
+        answers = figures.to_json()
+    found = _settled_or_problem(facts, run, figures)
+    run = _with_answers(facts, run)
+    result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
     if index is not None:
@@ -57,10 +63,34 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     return result
 
 
-def _settled_or_problem(facts: Sequence[RunFact], run: Run) -> Settled | Problem:
+def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
+    """Return the figures of the watched queries, with what growth explains; None without any."""
+    record = next((fact.watch for fact in facts if fact.watch is not None), None)
+    settled = next((fact.settled for fact in facts if fact.settled is not None), None)
+    if record is None or settled is None:
+        return None
+    changes = total(facts)
+    added = None
+    if changes is not None:
+        added = changes.added
+    return record.figures.with_growth(added, settled.tally.stored)
+
+
+def _with_answers(facts: Sequence[RunFact], run: Run) -> Run:
+    """Return the run with the coming snapshot's answers to the watched queries."""
+    record = next((fact.watch for fact in facts if fact.watch is not None), None)
+    if record is None:
+        return run
+    return replace(run, watch=record.entry)
+
+
+def _settled_or_problem(
+    facts: Sequence[RunFact], run: Run, figures: AnswerFigures | None
+) -> Settled | Problem:
     """Return all units of the run, or the first of its problems."""
     problems = [fact.problem for fact in facts if fact.problem is not None]
     problems += _gate_problems(facts, run)
+    problems += _answer_problems(run, figures)
     if problems:
         return min(problems, key=lambda problem: (problem.exit_code, problem.message))
     return next(fact.settled for fact in facts if fact.settled is not None)
@@ -70,6 +100,17 @@ def _gate_problems(facts: Sequence[RunFact], run: Run) -> list[Problem]:
     """Return the problem of too many deleted rows; nothing within the limit."""
     try:
         check_deletes(run, sum(fact.deleted for fact in facts if fact.deleted is not None))
+    except SentenceBeamError as error:
+        return [Problem.of(error)]
+    return []
+
+
+def _answer_problems(run: Run, figures: AnswerFigures | None) -> list[Problem]:
+    """Return the problem of answers that changed or got worse too much; nothing within limits."""
+    if figures is None:
+        return []
+    try:
+        check_answers(run.gates, figures)
     except SentenceBeamError as error:
         return [Problem.of(error)]
     return []

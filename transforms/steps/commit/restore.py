@@ -52,6 +52,7 @@ def restoring_run(earlier: Manifest, current: Manifest, run_id: str, fraction: f
         previous=current.run,
         previous_digest=current.digest,
         version=current.version,
+        watch=current.watch,
         check_from=current.check_from,
         check_stride=stride(earlier, current.check_from, fraction),
     )

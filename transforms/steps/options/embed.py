@@ -12,6 +12,7 @@ from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import parse as parse_template
 from transforms.corpus.template import text_template
 from transforms.options.common import (
+    ACCEPT_ANSWERS,
     CALIBRATION,
     DELIMITER,
     DEVICE,
@@ -20,8 +21,10 @@ from transforms.options.common import (
     ID_COLUMN,
     INDEX_ACCELERATOR,
     INDEXES,
+    MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
+    MAX_NDCG_DROP,
     MAX_REJECTS,
     MAX_TOKENS,
     METRIC,
@@ -280,6 +283,13 @@ class EmbedOptions:
         advanced=True,
         default=None,
     )
+    max_answer_change: float | None = option(
+        MAX_ANSWER_CHANGE, group=STORED, gate=True, advanced=True, default=None
+    )
+    max_ndcg_drop: float | None = option(
+        MAX_NDCG_DROP, group=STORED, gate=True, advanced=True, default=None
+    )
+    accept_answers: bool = option(ACCEPT_ANSWERS, group=STORED, advanced=True, default=False)
     append: bool = option(
         "files of earlier runs stay, though --input does not name them; needs --partition file"
         " (default: no)",

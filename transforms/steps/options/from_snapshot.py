@@ -34,6 +34,7 @@ def run_like(manifest: Manifest, run_id: str, command: str) -> Run:
         generation=manifest.generation,
         canary=manifest.canary,
         ranges=manifest.ranges,
+        watch=manifest.watch,
         check_from=manifest.check_from,
         gates=UsedGates(max_rejects=1.0),  # these rows passed it in the run that embedded them
         leased=True,

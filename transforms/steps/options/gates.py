@@ -4,18 +4,24 @@ A value as tight as a gate's default, or tighter, is remembered and replaces the
 looser one holds for its run alone: the next run has what the store remembered before.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from transforms.base.option import declared_in
 from transforms.steps.options.embed import MAX_DRIFT, MAX_UNKNOWN, EmbedOptions
+from transforms.steps.options.index import IndexOptions, RecalibrateOptions
 from transforms.store.entries import RememberedOptions
+from transforms.store.runs.commit import Run
 from transforms.store.runs.gates import UsedGates
 
 NAMES = tuple(name for name, declared in declared_in(EmbedOptions).items() if declared.gate)
+OFF = 1.0
+ANSWER_GATES = ("max_answer_change", "max_ndcg_drop")
 DEFAULTS = {
     "max_rejects": RememberedOptions.max_rejects,
     "max_deletes": RememberedOptions.max_deletes,
     "max_unknown": MAX_UNKNOWN,
+    **dict.fromkeys(ANSWER_GATES, OFF),
 }
 
 
@@ -45,7 +51,28 @@ def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gate
             used[name] = given
         if value != default:
             remembered[name] = value
+    if asked.accept_answers:
+        used |= dict.fromkeys(ANSWER_GATES, OFF)
     return Gates(UsedGates(**used), remembered)
+
+
+def with_answer_gates(run: Run, asked: IndexOptions | RecalibrateOptions) -> Run:
+    """Return a run that reads no input with the gates of answers that are given, else remembered.
+
+    The run's store remembers those that are given.
+    """
+    chosen: dict[str, float] = {}
+    for name in ANSWER_GATES:
+        value = _tightest_last(getattr(asked, name), getattr(run.options, name), OFF)
+        if value != OFF:
+            chosen[name] = value
+    used = chosen
+    if asked.accept_answers:
+        used = {}
+    remembered: dict[str, Any] = {name: chosen.get(name) for name in ANSWER_GATES}
+    return replace(
+        run, gates=replace(run.gates, **used), options=replace(run.options, **remembered)
+    )
 
 
 def _tightest_last(given: float | None, before: float | None, default: float) -> float:

@@ -6,12 +6,15 @@ from dataclasses import replace
 from transforms.base import values
 from transforms.base.option import Declared, option, options
 from transforms.options.common import (
+    ACCEPT_ANSWERS,
     DELIMITER,
     FORMAT,
     INDEX_ACCELERATOR,
     INDEXES,
+    MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
+    MAX_NDCG_DROP,
     METRIC,
     REVISION,
     STORE,
@@ -48,6 +51,9 @@ class IndexOptions:
         " (default: no)",
         default=False,
     )
+    max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
+    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
+    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
     beam_flags: Sequence[str] = ()
 
@@ -98,4 +104,7 @@ class RecalibrateOptions:
         kind=values.filled,
         metavar="PATH|none",
     )
+    max_answer_change: float | None = option(MAX_ANSWER_CHANGE, default=None)
+    max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
+    accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     beam_flags: Sequence[str] = ()

@@ -52,6 +52,9 @@ class PlanKeywords(TypedDict, total=False):
     max_bad_files: float
     check_carried: float | None
     max_drift: float | None
+    max_answer_change: float | None
+    max_ndcg_drop: float | None
+    accept_answers: bool
     append: bool
     require_space: str | None
     reembed: bool
@@ -110,6 +113,9 @@ class WriteKeywords(TypedDict, total=False):
     max_unknown: float | None
     check_carried: float | None
     max_drift: float | None
+    max_answer_change: float | None
+    max_ndcg_drop: float | None
+    accept_answers: bool
     require_space: str | None
     reembed: bool
     price_per_hour: float | None

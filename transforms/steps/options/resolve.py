@@ -88,6 +88,7 @@ def _after(run: Run, asked: EmbedOptions, previous: Manifest) -> Run:
         previous=previous.run,
         version=previous.version,
         previous_digest=previous.digest,
+        watch=previous.watch,
         check_from=previous.check_from,
         check_stride=stride(previous, previous.check_from, run.options.check_carried),
     )

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from transforms.base import values
 from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
-from transforms.options.common import CHECK_CARRIED, SNAPSHOT, STORE, TABLE_FILE, WHERE
+from transforms.options.common import (
+    CHECK_CARRIED,
+    NEIGHBOURS,
+    SNAPSHOT,
+    STORE,
+    STORES_MODEL,
+    TABLE_FILE,
+    WHERE,
+    named_k,
+)
 from transforms.store.entries import RememberedOptions
 
 SHOWN = 100  # rows that are printed if no output is named
@@ -15,6 +24,7 @@ METRICS_TEXT = "openmetrics"
 VECTOR_FILES = ("npy", "faiss", "lance")
 RUN = "a run or the beginning of one, latest, or -1 for the one before"
 TABLE = Declared(TABLE_FILE, metavar="FILE")
+WATCHED = Exclusive("queries to watch")
 NO_MORE = Exclusive("what a push writes")
 
 
@@ -104,6 +114,9 @@ class DiffOptions:
         default="latest",
     )
     store: str = option(STORE, kw_only=False)
+    answers: bool = option(
+        "compare the answers to the watched queries, not the rows (default: no)", default=False
+    )
     output: str | None = option(
         TABLE,
         help=(
@@ -123,6 +136,53 @@ class RollbackOptions:
     store: str = option(STORE, kw_only=False)
     check_carried: float | None = option(CHECK_CARRIED, default=None)
     beam_flags: Sequence[str] = ()
+
+
+@options
+class WatchOptions:
+    """The options of `watch`: new queries, none any more, or a page about those that there are."""
+
+    store: str = option(STORE, kw_only=False)
+    queries: str | None = option(
+        "file of queries, one a line; a table has columns id and text (default: none)",
+        metavar="FILE",
+        exclusive=WATCHED,
+        default=None,
+    )
+    draw: int | None = option(
+        "watch N sentences of the store's own texts, chosen by hash (default: none)",
+        kind=values.positive,
+        metavar="N",
+        exclusive=WATCHED,
+        default=None,
+    )
+    remove: bool = option(
+        "watch no queries any more (default: no)", exclusive=WATCHED, default=False
+    )
+    judgements: str | None = option(
+        "relevant rows of --queries: TREC's qrels, or query id, row id and grade in TSV or CSV"
+        " (default: none)",
+        metavar="FILE",
+        default=None,
+    )
+    k: int = option(named_k(f"answers for each query (default: {NEIGHBOURS})"), default=NEIGHBOURS)
+    report: str | None = option(
+        "write a page with the answers that changed most since the snapshot before (default: none)",
+        metavar="FILE",
+        default=None,
+    )
+    model: str | None = option(STORES_MODEL, default=None)
+    beam_flags: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        read(self)
+        if self.judgements is not None and self.queries is None:
+            raise OptionError("--judgements is for --queries; name both files")
+
+    @property
+    def changes(self) -> bool:
+        """Whether the queries to watch are to change."""
+        return self.remove or self.queries is not None or self.draw is not None
 
 
 @options

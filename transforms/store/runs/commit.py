@@ -17,13 +17,14 @@ from transforms.store.entries import (
     Input,
     RangesEntry,
     RememberedOptions,
+    WatchEntry,
 )
 from transforms.store.forms import check_forms, run_form
 from transforms.store.kept import Kept
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
 from transforms.store.manifest import (
     FORMAT,
-    LISTS_FORMAT,
+    LATEST_FORMAT,
     Manifest,
     read_manifest,
     read_shared,
@@ -60,7 +61,8 @@ class Run:
     counts how often the whole store was embedded again. `canary` and `ranges` are entries of the
     last manifest, None if not known. `options` are remembered by the store after the run, `gates`
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
-    refers.
+    refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
+    known.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -90,6 +92,7 @@ class Run:
     check_stride: int = 0
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
+    watch: WatchEntry | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -216,12 +219,7 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
     and if an earlier execution of the run had other units.
     """
     _mend_previous(run)
-    made = _manifest(run, plan, settled.tally, index)
-    if settled.in_parts:
-        made = replace(made, parts=settled.parts)
-    else:
-        made = with_units(made, list(settled.units(run.root)), plan.files)
-    data = sealed(made.to_json())
+    data = sealed(coming_manifest(run, plan, settled, index).to_json())
     path = storage.join(run.root, layout.snapshot(run.id))
     store = storage.storage_of(path)
     if not store.put_if_absent(path, to_bytes(data)):
@@ -239,6 +237,16 @@ def commit(run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | N
             " a power cut may bring back the snapshot before; see to the disk, then run again"
         )
     return COMMITTED
+
+
+def coming_manifest(
+    run: Run, plan: RecordedPlan, settled: Settled, index: IndexEntry | None
+) -> Manifest:
+    """Return the manifest of the snapshot that the run is about to commit."""
+    made = _manifest(run, plan, settled.tally, index)
+    if settled.in_parts:
+        return replace(made, parts=settled.parts)
+    return with_units(made, list(settled.units(run.root)), plan.files)
 
 
 def _with_equal_units(made: Manifest, data: dict[str, Any]) -> Manifest:
@@ -300,9 +308,6 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
     versions = dict(run.versions)
     if tally.devices:
         versions["device"] = ", ".join(sorted(tally.devices))
-    form = FORMAT
-    if index is not None and index.layout is not None:
-        form = LISTS_FORMAT
     return Manifest(
         root=run.root,
         run=run.id,
@@ -329,5 +334,14 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         versions=versions,
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
-        format=form,
+        watch=run.watch,
+        format=_format(run, index),
     )
+
+
+def _format(run: Run, index: IndexEntry | None) -> int:
+    """Return the format of the run's manifest: as early a one as has everything in it."""
+    has_lists = index is not None and index.layout is not None
+    if has_lists or run.watch is not None:
+        return LATEST_FORMAT
+    return FORMAT

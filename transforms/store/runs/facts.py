@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 
 from transforms.base.measures import Summary
-from transforms.store.entries import IndexEntry, RangesEntry
+from transforms.store.entries import IndexEntry, RangesEntry, WatchEntry
 from transforms.store.records import Problem
+from transforms.store.runs.answers import AnswerFigures
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.settled import Settled, SettledStretch
 
@@ -18,6 +19,17 @@ class IndexRecord:
 
     entry: IndexEntry
     measures: dict[str, Summary] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class WatchRecord:
+    """The manifest's entry of the watched queries with the coming snapshot's answers.
+
+    `figures` compare them with the last snapshot's.
+    """
+
+    entry: WatchEntry
+    figures: AnswerFigures
 
 
 @dataclass(frozen=True)
@@ -39,3 +51,4 @@ class RunFact:
     duplicate_ids: int | None = None
     index: IndexRecord | None = None
     ranges: RangesEntry | None = None
+    watch: WatchRecord | None = None

@@ -33,6 +33,7 @@ def finish(
     duplicate_ids: int | None = 0,
     changes: Changes | None = None,
     index_measures: dict[str, Summary] | None = None,
+    answers: dict[str, Any] | None = None,
 ) -> Result:
     """Commit, record the result and release the store; a problem becomes a result.
 
@@ -48,7 +49,7 @@ def finish(
             plan = shared_plan(run.root, run.id)
             message = commit(run, plan, found, index)
     except SentenceBeamError as error:
-        result = failed(run, error)
+        result = replace(failed(run, error), watch=answers)
         with contextlib.suppress(storage.UnsyncedError):  # it has its name
             record_result(run.root, result)
     else:
@@ -59,6 +60,7 @@ def finish(
             limit=limit_of(measures["embed"]),
             index=index,
             duplicate_ids=duplicate_ids,
+            watch=answers,
         )
         if changes is not None:
             result = replace(result, changes=asdict(changes))

@@ -64,6 +64,9 @@ class Result(ShownOptions):
     rows were embedded again. `checked` counts the carried shards that were checked, compared and
     read, the bytes read, and the damaged ones.
 
+    Answers: `watch` has the figures of the watched queries (`answers.AnswerFigures`), None without
+    any or if nothing was compared.
+
     Input: the number of files, of `empty` ones among them, and of files `beside` them by the reason
     why they were not taken (None: not known), and the versions of `tables`.
 
@@ -101,6 +104,7 @@ class Result(ShownOptions):
     moved: dict[str, float] | None = None
     command: str = ""
     devices: list[str] = field(default_factory=list)
+    watch: dict[str, Any] | None = None
 
 
 def record_result(root: str, result: Result) -> None:

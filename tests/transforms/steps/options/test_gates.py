@@ -6,7 +6,7 @@ import pytest
 from helpers.few_words import mind_unknown_words
 
 from transforms.steps.options import EmbedOptions
-from transforms.steps.options.gates import DEFAULTS, MAX_DRIFT, NAMES, gates_of
+from transforms.steps.options.gates import ANSWER_GATES, DEFAULTS, MAX_DRIFT, NAMES, gates_of
 from transforms.store.entries import RememberedOptions
 
 
@@ -40,9 +40,20 @@ def test_a_tighter_value_replaces_the_one_before_and_a_looser_one_is_for_one_run
     assert one(name, tighter, tight) == (tighter, tighter)
     assert one(name, tight, tighter) == (tight, tight)
     assert one(name, default, tight) == (default, default)
+    assert one(name, 0.0, tight) == (0.0, 0.0)
+    if name in ANSWER_GATES:  # off by default, which is as loose as can be
+        return
     assert one(name, loose, tight) == (loose, tight)
     assert one(name, loose, None) == (loose, default)
-    assert one(name, 0.0, tight) == (0.0, 0.0)
+
+
+def test_answers_are_accepted_for_one_run() -> None:
+    kept = RememberedOptions(max_answer_change=0.05, max_ndcg_drop=0.01)
+    asked = EmbedOptions(input=("a",), store="s", accept_answers=True)
+    gates = gates_of(asked, kept, "float32")
+    assert (gates.used.max_answer_change, gates.used.max_ndcg_drop) == (1.0, 1.0)
+    assert gates.remembered["max_answer_change"] == 0.05
+    assert gates.remembered["max_ndcg_drop"] == 0.01
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

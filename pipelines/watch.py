@@ -1,0 +1,206 @@
+"""`sentence-beam watch`: queries whose answers each run is compared by, before it commits."""
+
+import argparse
+import sys
+from dataclasses import replace
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.library import pipeline_function
+from pipelines.common.output import check_file, write_text
+from pipelines.common.said import Said
+from pipelines.common.writing import recorded, result_of, submitted, writing
+from transforms.base.errors import OptionError
+from transforms.base.lines import line
+from transforms.base.numbers import counted
+from transforms.beam import Commit, Settle
+from transforms.report.answers import answers_page
+from transforms.report.history import known_summaries, run_summaries
+from transforms.search.queries import QueryEncoder
+from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
+from transforms.steps.options.store import WatchOptions
+from transforms.steps.watch.ask import Asked
+from transforms.steps.watch.draw import draw_queries
+from transforms.steps.watch.query_files import (
+    JudgementList,
+    QueryList,
+    read_judgement_file,
+    read_query_file,
+    unknown_rows,
+)
+from transforms.steps.watch.snapshots import compare_snapshots, shown_queries
+from transforms.steps.watch.watch_run import begin_watch
+from transforms.store import open_store
+from transforms.store.entries import WatchEntry
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.runs.facts import IndexRecord, RunFact
+from transforms.store.runs.run_ids import new_run
+from transforms.store.watched import WatchedQueries
+
+EASIER = (
+    "drawn queries are easier than people's, because they have the words of their rows; name"
+    " --queries of people if there are any"
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `watch`."""
+    return options.command(
+        "watch",
+        "Keep queries in a store, whose answers each run is compared by before it commits.",
+        "sentence-beam watch --store store --draw 300",
+        "sentence-beam watch --store store --queries questions.tsv --judgements qrels.tsv",
+        "sentence-beam watch --store store --report answers.html",
+        kind=WatchOptions,
+    )
+
+
+def _watch(asked: WatchOptions, beam_options: PipelineOptions) -> Said:
+    if asked.report is not None:
+        check_file(asked.report, "--report")
+    store = open_store(asked.store)
+    said = _state(store.manifest)
+    if asked.changes:
+        said = _changed(asked, store.root, beam_options)
+    if asked.report is not None:
+        said = _with_page(said, asked, asked.report)
+    return said
+
+
+def _changed(asked: WatchOptions, root: str, beam_options: PipelineOptions) -> Said:
+    """Commit a snapshot with other watched queries, or without any."""
+    queries = None
+    judged = JudgementList({})
+    if asked.queries is not None:
+        queries = read_query_file(asked.queries)
+    if asked.judgements is not None and queries is not None:
+        judged = read_judgement_file(asked.judgements, queries.ids)
+    if asked.remove and open_store(root).manifest.watch is None:
+        return Said([f"nothing to do: {root} watches no queries"], {"store": root, "run": None})
+    run_id = new_run(root)
+    engines.check_shared(beam_options, store=root)
+    with writing(root, run_id, beam_options) as writer:
+        manifest = open_store(root).manifest
+        entry = None
+        lines = [line("watch", "no queries any more")]
+        if asked.draw is not None:
+            queries = _drawn(manifest, asked.draw)
+        if queries is not None:
+            entry, lines = _begun(asked, manifest, queries, judged)
+        run = replace(run_like(manifest, run_id, "watch"), watch=entry)
+        record_plan(manifest, run_id)
+        with recorded(run, writer), writer.pipeline() as pipeline:
+            units = (
+                pipeline
+                | "Snapshot" >> beam.Create([manifest.run])
+                | "Units" >> beam.FlatMap(carried_units, root)
+            )
+            found = [(units,) | "Commit/Settle" >> Settle(run)]
+            if manifest.index:
+                facts = [RunFact(index=IndexRecord(manifest.index))]
+                found.append(pipeline | "Index" >> beam.Create(facts))
+            _ = tuple(found) | "Commit" >> Commit(run, raises=not writer.waits)
+        result = result_of(root, run_id, writer)
+    if result is None:
+        return submitted(root, run_id)
+    lines.append(line("store", f"{root} (snapshot {run_id})"))
+    return Said(lines, {"store": root, "run": run_id, **_values(entry)})
+
+
+def _drawn(manifest: Manifest, number: int) -> QueryList:
+    drawn = draw_queries(manifest, number)
+    if not drawn.ids:
+        raise OptionError(
+            f"--draw: no text of {manifest.root} has a sentence of four words; name --queries FILE"
+        )
+    notes = [EASIER]
+    if len(drawn.ids) < number:
+        notes.append(f"{manifest.root} has texts for {len(drawn.ids):,} of {number:,} queries")
+    return QueryList(drawn.ids, drawn.texts, tuple(notes))
+
+
+def _begun(
+    asked: WatchOptions, manifest: Manifest, queries: QueryList, judged: JudgementList
+) -> tuple[WatchEntry, list[str]]:
+    """Embed and ask new queries; return the manifest's entry, and lines about them."""
+    encoder = QueryEncoder(manifest, asked.model, None, alone=True)
+    pooled, cut = encoder.pooled(list(queries.texts))
+    watched = WatchedQueries(
+        queries.ids,
+        queries.texts,
+        pooled,
+        manifest.space.pooled_id,
+        manifest.options.query_prompt,
+    )
+    entry, found = begin_watch(manifest, watched, judged.grades, asked.k)
+    notes = [*queries.notes, *judged.notes]
+    if cut:
+        limit = manifest.space.max_tokens
+        many = counted(cut, "query is", "queries are")
+        notes.append(f"{many} longer than the model takes, and cut at {limit} tokens")
+    if judged.grades:
+        notes += unknown_rows(manifest, judged.grades)
+    answers = sum(len(answers) for answers in found.answers)
+    text = f"{counted(entry.count, 'query', 'queries')}, {counted(answers, 'answer')} {_how(found)}"
+    lines = [line("watch", text)]
+    if judged.grades:
+        rows = sum(len(rows) for rows in judged.grades.values())
+        of = counted(len(judged.grades), "query", "queries")
+        lines.append(line("judged", f"{of}, {counted(rows, 'row')}"))
+    return entry, [*lines, *(line("note", note) for note in notes)]
+
+
+def _how(asked: Asked) -> str:
+    if asked.indexed:
+        return "by the index"
+    if asked.rows < 1:
+        return f"by exact search over {100 * asked.rows:g} % of the units"
+    return "by exact search over all rows"
+
+
+def _state(manifest: Manifest) -> Said:
+    """What a store watches."""
+    entry = manifest.watch
+    values = {"store": manifest.root, "run": manifest.run, **_values(entry)}
+    if entry is None:
+        text = "no queries; say --queries FILE or --draw N"
+        return Said([line("watch", text)], values, asked=True)
+    text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
+    if entry.judgements is not None:
+        text = f"{text}, with judgements"
+    return Said([line("watch", text)], values, asked=True)
+
+
+def _values(entry: WatchEntry | None) -> dict[str, object]:
+    if entry is None:
+        return {"queries": 0, "k": None, "judged": False}
+    return {"queries": entry.count, "k": entry.k, "judged": entry.judgements is not None}
+
+
+def _with_page(said: Said, asked: WatchOptions, path: str) -> Said:
+    """Write the page of the answers that changed most between the last two snapshots."""
+    new = open_store(asked.store).manifest
+    old = None
+    if new.previous is not None:
+        old = read_manifest(new.root, new.previous)
+    if old is None:
+        raise OptionError(
+            f"--report: {new.root} has no snapshot before the current one; run embed again first"
+        )
+    compared = compare_snapshots(old, new, asked.model)
+    nights = run_summaries(new.root, known_summaries(new.root))
+    html = answers_page(
+        new.root, (old.run, new.run), compared.figures, shown_queries(compared, old, new), nights
+    )
+    write_text(path, html)
+    lines = [*said.lines, line("report", path)]
+    return Said(lines, {**said.values, "report": path}, asked=said.asked)
+
+
+watch = pipeline_function("watch", WatchOptions, _watch)
+main = command.main(parser, _watch, beam_flags.parse, kind=WatchOptions)
+
+if __name__ == "__main__":
+    sys.exit(main())

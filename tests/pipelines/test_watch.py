@@ -1,0 +1,258 @@
+"""watch: queries of a store are asked before each commit, and gate it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.calibrations import fit_on
+from helpers.commands import Run
+from helpers.corpora import (
+    check_ledger,
+    files_in,
+    manifest_of,
+    sentences,
+    write_lines,
+    write_parquet,
+)
+
+from transforms.report.history import RunSummary, recommended_answer_change
+from transforms.store import open_store
+from transforms.store.runs.result import COMMITTED
+from transforms.store.watched import read_answers
+
+GATE = ("--max-answer-change", "0.05")
+
+
+def write(inputs: Path, texts: list[str], name: str = "a.parquet") -> None:
+    """Rows with ids of a column."""
+    write_parquet(inputs / name, texts, id=[f"{name[0]}{n}" for n in range(len(texts))])
+
+
+@pytest.fixture
+def watched(run: Run, embed: Run, inputs: Path, store: Path) -> Path:
+    """A store of two files that watches ten queries."""
+    write(inputs, sentences(20))
+    write(inputs, sentences(20, 20), "b.parquet")
+    embed(inputs / "*", "--id-column", "id").ok()
+    write_lines(inputs.parent / "queries.txt", [*sentences(10, 5), "", sentences(1, 5)[0]])
+    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt", "-k", "3").ok()
+    return store
+
+
+def test_queries_of_a_file(run: Run, watched: Path, inputs: Path) -> None:
+    manifest = manifest_of(watched)
+    entry = manifest["watch"]
+    assert (entry["count"], entry["k"], entry["judgements"], manifest["format"]) == (10, 3, None, 3)
+    assert sorted(files_in(watched, "watch")) == sorted(
+        {entry["queries"]["path"], entry["answers"]["path"]}
+    )
+    out = run("watch", "--store", watched, "--queries", inputs.parent / "queries.txt").ok().out
+    assert "10 queries, 100 answers by exact search over all rows" in out
+    assert "1 empty query of" in out
+    assert "1 query of" in out
+    assert "named twice, kept once" in out
+    assert "10 queries, 10 answers each" in run("watch", "--store", watched).ok().out
+    run("verify", "--store", watched).ok()
+    run("watch", "--store", watched, "--remove").ok()
+    assert "watch" not in manifest_of(watched)
+    assert manifest_of(watched)["format"] == 2
+    assert "nothing to do" in run("watch", "--store", watched, "--remove").ok().out
+    run("vacuum", "--store", watched, "--keep", "1").ok()
+    assert files_in(watched, "watch") == {}
+
+
+def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inputs: Path) -> None:
+    embed(inputs / "*", *GATE).ok()
+    before = manifest_of(watched)["run"]
+    (inputs / "a.parquet").unlink()
+    said = embed(inputs / "*", "--max-deletes", "1")
+    line = said.failed(3, "watched queries", "--max-answer-change 0.05", "file gone")
+    assert "whose first hit was a" in line
+    assert manifest_of(watched)["run"] == before
+    result = json.loads(
+        max((watched / "runs").glob("*/result.json"), key=lambda path: path.parent.name).read_text()
+    )
+    assert result["watch"]["causes"]["file_gone"] > 10
+    assert result["watch"]["examples"]["file_gone"]["before"].startswith("a")
+    out = embed(inputs / "*", "--max-deletes", "1", "--accept-answers").ok().out
+    assert "file gone" in out
+    assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
+    assert "file gone" in (watched / "report.html").read_text()
+    metrics = run("report", "--store", watched, "--format", "openmetrics").ok().out
+    assert 'sentence_beam_changed_answers{cause="file_gone"' in metrics
+    assert "changed answers" in run("history", "--store", watched).ok().out
+    out = run("diff", "--store", watched, "--answers").ok().out
+    assert "file gone" in out
+    page = inputs.parent / "answers.html"
+    run("watch", "--store", watched, "--report", page).ok()
+    text = page.read_text()
+    assert "file gone" in text
+    assert sentences(1, 5)[0] in text
+    back = run("rollback", "-1", "--store", watched).ok().out
+    assert "answers" in back
+
+
+def test_an_index_is_gated_too(run: Run, watched: Path) -> None:
+    out = run("index", "--store", watched, "--index", "Flat", *GATE).ok().out
+    assert "0.0 % of 30 changed" in out
+    assert manifest_of(watched)["options"]["max_answer_change"] == 0.05
+
+
+def test_a_calibration_moves_vectors(run: Run, watched: Path, tmp_path: Path) -> None:
+    calibration = fit_on(watched, "whitening", tmp_path / "calibration")
+    said = run("recalibrate", "--store", watched, "--calibration", calibration, *GATE)
+    said.failed(3, "vector moved though its text did not")
+    out = (
+        run("recalibrate", "--store", watched, "--calibration", calibration, "--accept-answers")
+        .ok()
+        .out
+    )
+    assert "compared by ids and texts alone" in out
+
+
+def test_another_model_asks_with_new_vectors(
+    run: Run, embed: Run, watched: Path, inputs: Path
+) -> None:
+    queries = manifest_of(watched)["watch"]["queries"]
+    embed(inputs / "*", "--reembed", "--pooler", "cls", *GATE).failed(3, "vector moved")
+    embed(inputs / "*", "--reembed", "--pooler", "cls", "--accept-answers").ok()
+    assert manifest_of(watched)["watch"]["queries"] != queries
+    check_ledger(watched, 40, embedded=40)
+    run("verify", "--store", watched).ok()
+    out = embed(inputs / "*").ok().out
+    assert "answers" not in out
+
+
+def test_no_model_is_loaded_for_an_unchanged_set(
+    embed: Run, watched: Path, inputs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the model is loaded")
+
+    monkeypatch.setattr("transforms.search.queries.QueryEncoder.pooled", refuse)
+    write(inputs, sentences(20, 60), "c.parquet")
+    assert "beyond growth" in embed(inputs / "*").ok().out
+
+
+def test_judgements(run: Run, embed: Run, watched: Path, inputs: Path) -> None:
+    queries, qrels = inputs.parent / "q.tsv", inputs.parent / "qrels.tsv"
+    write_lines(queries, ["id\ttext", *(f"q{n}\t{sentences(1, n)[0]}" for n in range(6))])
+    write_lines(qrels, [*(f"q{n}\ta{n}\t1" for n in range(6)), "q0\tnowhere\t1", "q99\ta1\t1"])
+    named = ("--store", watched, "--queries", queries, "--judgements", qrels)
+    out = run("watch", *named).ok().out
+    assert "6 queries, 7 rows" in out
+    assert "1 judgement of unknown queries left out: 'q99'" in out
+    assert "1 judged row is not in the store, and count as never found: 'nowhere'" in out
+    write(inputs, ["quite another text " + text for text in sentences(20, 70)])
+    embed(inputs / "*", "--max-ndcg-drop", "0.1").failed(3, "nDCG@10 of 6 judged queries fell")
+    assert "nDCG@10" in embed(inputs / "*", "--accept-answers").ok().out
+    write_lines(qrels, [f"q{n} 0 a{n} 1" for n in range(6)])
+    assert "6 queries, 6 rows" in run("watch", *named).ok().out
+
+
+def test_drawn_queries_are_the_same_in_each_draw(
+    run: Run, embed: Run, inputs: Path, store: Path
+) -> None:
+    write(inputs, [f"{a} {b}" for a, b in zip(sentences(40), sentences(40, 40), strict=True)])
+    embed(inputs / "*", "--id-column", "id").ok()
+    out = run("watch", "--store", store, "--draw", "8").ok().out
+    assert "8 queries" in out
+    assert "easier than people's" in out
+    first = manifest_of(store)["watch"]
+    run("watch", "--store", store, "--draw", "8").ok()
+    assert manifest_of(store)["watch"]["digest"] == first["digest"]
+    assert len(open_store(store).manifest.units) == 1
+
+
+def test_bad_input(run: Run, embed: Run, watched: Path, inputs: Path, tmp_path: Path) -> None:
+    def refused(*arguments: object) -> str:
+        return run("watch", "--store", watched, *arguments).failed(2)
+
+    empty, twice, wrong = tmp_path / "empty.txt", tmp_path / "twice.tsv", tmp_path / "wrong.tsv"
+    write_lines(empty, ["", " "])
+    write_lines(twice, ["id\ttext", "q1\ta text", "q1\tanother text"])
+    write_lines(wrong, ["q1\ta1\tgood"])
+    assert "holds no query" in refused("--queries", empty)
+    assert "two queries have the id 'q1'" in refused("--queries", twice)
+    assert "there is no such file" in refused("--queries", tmp_path / "none.txt")
+    queries = inputs.parent / "queries.txt"
+    assert "line 1" in refused("--queries", queries, "--judgements", wrong)
+    write_lines(wrong, ["q1\ta1\t1"])
+    assert "judges none of the queries" in refused("--queries", queries, "--judgements", wrong)
+    assert "--judgements is for --queries" in refused("--judgements", wrong)
+    assert "--draw" in refused("--draw", "2", "--remove")
+    embed(inputs / "*", "--no-keep-text").ok()
+    assert "keeps no text" in refused("--draw", "2")
+
+
+def test_a_gate_is_recommended_after_seven_runs() -> None:
+    def nights(*beyond: float) -> list[RunSummary]:
+        return [
+            RunSummary(f"r{n}", COMMITTED, "", command="embed", answers_beyond=value)
+            for n, value in enumerate(beyond)
+        ]
+
+    assert recommended_answer_change(nights(*[0.01] * 6)) is None
+    assert recommended_answer_change(nights(0.5, *[0.01] * 6, 0.03)) == 0.08
+    assert recommended_answer_change(nights(*[0.6] * 7)) == 1.0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [("--chunks", "sentences"), ("--partition", "content"), ("--precision", "int8"), ()],
+    ids=lambda flags: " ".join(flags),
+)
+def test_whatever_the_store_is(
+    run: Run, embed: Run, inputs: Path, store: Path, flags: tuple[str, ...]
+) -> None:
+    def write_documents(name: str, start: int) -> None:
+        texts = [
+            f"{one.capitalize()}. {other.capitalize()}."
+            for one, other in zip(sentences(12, start), sentences(12, start + 12), strict=True)
+        ]
+        write(inputs, texts, name)
+
+    write_documents("a.parquet", 0)
+    write_documents("b.parquet", 30)
+    embed(inputs / "*", "--id-column", "id", *flags).ok()
+    write_lines(inputs.parent / "queries.txt", [*sentences(6), *sentences(6, 30)])
+    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt", "-k", "4").ok()
+    assert answers_of(store) == 48
+    (inputs / "a.parquet").unlink()
+    out = embed(inputs / "*", "--max-deletes", "1").ok().out
+    assert "file gone" in out
+    assert "row deleted" not in out
+    run("verify", "--store", store).ok()
+    assert "file gone" in run("diff", "--store", store, "--answers").ok().out
+
+
+def answers_of(store: Path) -> int:
+    """The number of answers that the current snapshot has on record."""
+    manifest = open_store(store).manifest
+    assert manifest.watch is not None
+    return sum(len(answers) for answers in read_answers(manifest.root, manifest.watch))
+
+
+def test_a_store_without_rows(run: Run, embed: Run, inputs: Path, store: Path) -> None:
+    write_lines(inputs / "a.txt", [])
+    embed(inputs / "*").ok()
+    write_lines(inputs.parent / "queries.txt", sentences(2))
+    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt").ok()
+    run("watch", "--store", store, "--draw", "2").failed(2, "holds no rows")
+    write_lines(inputs / "a.txt", sentences(5))
+    assert "0.0 % of 0 changed" in embed(inputs / "*", *GATE).ok().out
+    assert answers_of(store) == 10
+
+
+def test_a_damaged_file_ends_a_run_in_one_line_and_is_written_again(
+    run: Run, embed: Run, watched: Path, inputs: Path
+) -> None:
+    path = watched / manifest_of(watched)["watch"]["answers"]["path"]
+    path.write_bytes(b"x")
+    assert "was changed after it was written" in run("verify", "--store", watched).err
+    write(inputs, sentences(3, 60), "c.parquet")
+    embed(inputs / "*").failed(1, path, "sentence-beam watch")
+    queries = inputs.parent / "queries.txt"
+    run("watch", "--store", watched, "--queries", queries, "-k", "3").ok()
+    run("verify", "--store", watched).ok()
+    embed(inputs / "*").ok()

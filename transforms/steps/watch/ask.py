@@ -1,0 +1,141 @@
+"""Ask a snapshot the watched queries."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base import progress
+from transforms.search import Searcher
+from transforms.search.hits import Hits
+from transforms.search.queries import QueryEncoder
+from transforms.space.identity import SHORTEST
+from transforms.store.calibrations import kept_calibration
+from transforms.store.manifest import Manifest, with_units
+from transforms.store.shards.reading import take_rows
+from transforms.store.verify import place
+from transforms.store.watched import Answer, Answers, WatchedQueries
+
+EXACT_ROWS = 1_000_000  # above so many rows without an index, some units are searched
+HALVES = 20  # at most: a sample has at least a millionth of the units
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The answers of a snapshot, and how they were found.
+
+    `indexed`: by its index. `rows`: the part of the units that was searched exactly, 1 for all.
+    """
+
+    answers: Answers
+    indexed: bool
+    rows: float = 1.0
+
+
+def hash_column(manifest: Manifest) -> str:
+    """Return the column with the hash of an answer's text: the document's if rows are pieces."""
+    if manifest.rows.pieces is not None:
+        return "doc_hash"
+    return "row_hash"
+
+
+def current_queries(
+    watched: WatchedQueries, manifest: Manifest, model: str | None = None
+) -> WatchedQueries:
+    """Return the queries with vectors for a snapshot, embedded again only if its model changed.
+
+    `model` is the path of the model on this machine, if not the snapshot's. Raises the errors of
+    loading the model.
+    """
+    space = manifest.space
+    prompt = manifest.options.query_prompt
+    if (watched.pooled_id, watched.query_prompt) == (space.pooled_id, prompt):
+        return watched
+    encoder = QueryEncoder(manifest, model, None, alone=False)
+    pooled, _ = encoder.pooled(list(watched.texts))
+    return replace(watched, pooled=pooled, pooled_id=space.pooled_id, query_prompt=prompt)
+
+
+def final_vectors(watched: WatchedQueries, manifest: Manifest) -> np.ndarray:
+    """Return the queries' vectors float32 [n, dim] as a snapshot has its rows.
+
+    They are calibrated, truncated and normalised, in this order.
+    """
+    space = manifest.space
+    vectors = watched.pooled
+    calibration = kept_calibration(manifest.root, space)
+    if calibration is not None:
+        vectors = calibration.apply(np.ascontiguousarray(vectors, np.float32))
+    if space.truncate_dim is not None:
+        vectors = vectors[:, : space.truncate_dim]
+    if space.normalize:
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(lengths, SHORTEST)
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def ask(manifest: Manifest, vectors: np.ndarray, k: int) -> Asked:
+    """Return the best k answers to each query, float32 [n, dim].
+
+    Without an index, all rows are compared, or those of a sample of the units if rows are many.
+    """
+    rows = 1.0
+    if manifest.index is None:
+        rows = sampled_part(manifest.rows.stored)
+    searched = manifest
+    if rows < 1:
+        units = [unit for unit in manifest.units if in_sample(unit.unit, rows)]
+        searched = with_units(manifest, units, [])
+    with progress.stage("asking the watched queries"):
+        hits = Searcher(searched).best(vectors, k)
+        answers = _answers(searched, hits)
+    return Asked(answers, manifest.index is not None, rows)
+
+
+def sampled_part(rows: int) -> float:
+    """Return the part of the units to compare without an index: a power of 1/2.
+
+    >>> sampled_part(1_000_000), sampled_part(1_000_001), sampled_part(3_500_000)
+    (1.0, 0.5, 0.25)
+    """
+    part = 1.0
+    for _ in range(HALVES):
+        if rows * part <= EXACT_ROWS:
+            break
+        part /= 2
+    return part
+
+
+def in_sample(unit: str, part: float) -> bool:
+    """Whether a unit is in the sample, by its name: a smaller sample is a part of a larger one."""
+    return place(unit) < part
+
+
+def _answers(manifest: Manifest, hits: Hits) -> Answers:
+    paths = [unit.path for unit in manifest.units if unit.path]
+    found: dict[tuple[int, int], tuple[str, bytes]] = {}
+    names = ["id", hash_column(manifest)]
+    for number in np.unique(hits.shard[hits.shard >= 0]).tolist():
+        rows = np.unique(hits.row[hits.shard == number])
+        table = take_rows(storage.join(manifest.root, paths[number]), rows, names)
+        found |= _by_place(number, rows, table)
+    answers: Answers = []
+    for scores, shards, rows in zip(*hits.columns, strict=True):
+        places = zip(scores.tolist(), shards.tolist(), rows.tolist(), strict=True)
+        answers.append(
+            [
+                Answer(*found[shard, row], score, paths[shard], row)
+                for score, shard, row in places
+                if shard >= 0
+            ]
+        )
+    return answers
+
+
+def _by_place(
+    number: int, rows: np.ndarray, table: pa.Table
+) -> dict[tuple[int, int], tuple[str, bytes]]:
+    """Return ids and hashes of rows of a shard, by its number and the row."""
+    values = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return {(number, row): value for row, value in zip(rows.tolist(), values, strict=True)}

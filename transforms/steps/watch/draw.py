@@ -1,0 +1,158 @@
+"""Draw queries from a store's own texts: a sentence of a row asks for its row.
+
+Rows are chosen by the hashes of their texts, so that a second draw from the same rows gives the
+same queries. They are spread over clusters of the rows' vectors and over lengths.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.arrow import as_hashes, as_matrix
+from transforms.base.errors import OptionError
+from transforms.corpus.passages import sentence_spans
+from transforms.index.kmeans import kmeans
+from transforms.index.vectors import prepared, scored_by
+from transforms.store.manifest import Manifest
+from transforms.store.shards.reading import read_shard, take_rows
+
+CANDIDATES = 12  # rows for each query, among which clusters and lengths are spread
+QUERIES_A_CLUSTER = 8
+LENGTHS = 3  # classes of lengths, with as many candidates each
+LEAST_WORDS = 4  # of a sentence; a shorter one asks for too many rows
+MOST_WORDS = 40
+_WORDS = re.compile(r"\S+")
+
+
+@dataclass(frozen=True)
+class DrawnQueries:
+    """Queries by id and text, in the order of their hashes."""
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _DrawnRows:
+    """Rows to draw from: keys uint64 [n] ascending, vectors float32 [n, d], and texts."""
+
+    keys: np.ndarray
+    vectors: np.ndarray
+    texts: list[str]
+
+
+def draw_queries(manifest: Manifest, number: int) -> DrawnQueries:
+    """Draw up to `number` queries from the texts of a snapshot.
+
+    Raises OptionError if the store keeps no text or has no row.
+    """
+    column = manifest.options.kept_text
+    if column is None:
+        raise OptionError(
+            f"--draw: {manifest.root} keeps no text (--no-keep-text); name --queries FILE"
+        )
+    if not manifest.rows.stored:
+        raise OptionError(f"--draw: {manifest.root} holds no rows; name --queries FILE")
+    with progress.stage("drawing queries"):
+        candidates = _candidates(manifest, CANDIDATES * number, column)
+        places = _spread(candidates, number, manifest.metric)
+    ids = []
+    texts = []
+    seen = set()
+    for place in places:
+        key = int(candidates.keys[place])
+        text = sentence_of(candidates.texts[place], key)
+        if text and text not in seen:
+            seen.add(text)
+            ids.append(f"drawn-{key:016x}")
+            texts.append(text)
+    return DrawnQueries(tuple(ids[:number]), tuple(texts[:number]))
+
+
+def _candidates(manifest: Manifest, wanted: int, column: str) -> _DrawnRows:
+    """Return the rows with the least keys, each text once."""
+    keys = np.empty(0, np.uint64)
+    places = np.empty(0, np.int64)
+    paths = [unit.path for unit in manifest.units if unit.path]
+    for number, path in enumerate(paths):
+        start = number << 32
+        for batch in read_shard(storage.join(manifest.root, path), ["row_hash"]):
+            own = keys_of(as_hashes(batch.column(0)))
+            keys = np.concatenate([keys, own])
+            places = np.concatenate([places, np.arange(start, start + len(own))])
+            start += len(own)
+        keys, first = np.unique(keys, return_index=True)
+        keys = keys[:wanted]
+        places = places[first][:wanted]
+    texts = [""] * len(keys)
+    vectors = np.zeros((len(keys), manifest.space.dim), np.float32)
+    for number in np.unique(places >> 32).tolist():
+        here = np.flatnonzero(places >> 32 == number)
+        path = storage.join(manifest.root, paths[number])
+        table = take_rows(path, places[here] & 0xFFFFFFFF, ["embedding", column])
+        vectors[here] = as_matrix(table.column("embedding").combine_chunks())
+        for place, text in zip(here.tolist(), table.column(column).to_pylist(), strict=True):
+            texts[place] = text or ""
+    return _DrawnRows(keys, vectors, texts)
+
+
+def keys_of(hashes: np.ndarray) -> np.ndarray:
+    """Return the keys uint64 [n] by which rows are drawn, of their hashes uint8 [n, 16].
+
+    They are the second halves, because buckets and segments go by the first.
+    """
+    return np.ascontiguousarray(hashes[:, 8:]).view(">u8").reshape(-1).astype(np.uint64)
+
+
+def _spread(candidates: _DrawnRows, number: int, metric: str) -> list[int]:
+    """Return the places of the drawn candidates, ascending: from each group in turn the next."""
+    groups: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for place, group in enumerate(_groups(candidates, number, metric)):
+        groups[group].append(place)
+    turns = [groups[group] for group in sorted(groups)]
+    chosen: list[int] = []
+    depth = 0
+    while len(chosen) < number and any(depth < len(places) for places in turns):
+        chosen += [places[depth] for places in turns if depth < len(places)]
+        depth += 1
+    return sorted(chosen)
+
+
+def _groups(candidates: _DrawnRows, number: int, metric: str) -> list[tuple[int, int]]:
+    """Return the cluster and the class of lengths of each candidate."""
+    vectors = prepared(candidates.vectors, metric)
+    clusters = max(1, min(number // QUERIES_A_CLUSTER, len(vectors) // 2))
+    centroids = kmeans(vectors, clusters, scored_by(metric))
+    nearest = np.argmax(vectors @ centroids.T - 0.5 * np.sum(centroids**2, axis=1), axis=1)
+    lengths = np.array([len(text) for text in candidates.texts])
+    ranks = np.argsort(np.argsort(lengths, kind="stable"), kind="stable")
+    classes = ranks * LENGTHS // max(len(lengths), 1)
+    return list(zip(nearest.tolist(), classes.tolist(), strict=True))
+
+
+def sentence_of(text: str, key: int) -> str:
+    """Return one sentence of a text, chosen by its key; "" if none has enough words.
+
+    A text of a single sentence gives about half of its words in a row, because a query that is the
+    whole row would find it under every model.
+    """
+    sentences = [text[start:stop] for start, stop in sentence_spans(text)]
+    long = [sentence for sentence in sentences if len(_WORDS.findall(sentence)) >= LEAST_WORDS]
+    if not long:
+        return ""
+    chosen = long[key % len(long)]
+    words = _WORDS.findall(chosen)
+    count = min(len(words), MOST_WORDS)
+    if len(sentences) == 1:
+        count = min(max(LEAST_WORDS, (len(words) + 1) // 2), MOST_WORDS)
+    return _run_of(words, count, key)
+
+
+def _run_of(words: Sequence[str], count: int, key: int) -> str:
+    start = (key >> 8) % (len(words) - count + 1)
+    return " ".join(words[start : start + count])

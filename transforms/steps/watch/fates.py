@@ -1,0 +1,270 @@
+"""What became of rows between two snapshots: those of lost answers, and those of gained ones.
+
+Only shards that one of the two snapshots lacks are read. A row of a shard that both have is the
+same row.
+"""
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.base.arrow import as_matrix
+from transforms.base.errors import SentenceBeamError
+from transforms.index.vectors import prepared
+from transforms.steps.watch.ask import hash_column
+from transforms.steps.watch.causes import Gained, Lost
+from transforms.store import layout
+from transforms.store.ledger import span_name
+from transforms.store.manifest import Manifest
+from transforms.store.records import UnitRecord
+from transforms.store.runs.answers import INDEX_LOST, NEW_ROW, ROW_CHANGED, VECTOR_MOVED
+from transforms.store.runs.deletes import PLACE
+from transforms.store.shards.reading import read_shard, take_rows
+from transforms.store.watched import Answer
+
+Place = tuple[str, int]  # a shard, relative to the store, and a row in it
+MOVED = 1e-3  # difference of scores above which a vector moved, in parts of the larger score
+
+
+class Row(NamedTuple):
+    """A row of a shard: its id, the hash of its text, and its place."""
+
+    id: str
+    text_hash: bytes
+    shard: str
+    row: int
+
+    @property
+    def place(self) -> Place:
+        """The shard, relative to the store, and the row in it."""
+        return self.shard, self.row
+
+
+def place_of(answer: Answer) -> Place:
+    """Return the place of an answer's row."""
+    return answer.shard, answer.row
+
+
+@dataclass
+class _Found:
+    """Rows by id and by the hash of their text."""
+
+    by_id: dict[str, list[Row]] = field(default_factory=dict)
+    by_text: dict[bytes, list[Row]] = field(default_factory=dict)
+
+    def add(self, row: Row) -> None:
+        """Add a row."""
+        self.by_id.setdefault(row.id, []).append(row)
+        self.by_text.setdefault(row.text_hash, []).append(row)
+
+
+class Fates:
+    """The fates of rows between the last snapshot and the coming one.
+
+    `queries` are the vectors float32 [q, dim] as the coming snapshot has its rows. If the snapshots
+    have different spaces (`by_ids`), a row with the same text counts as moved.
+    """
+
+    def __init__(self, old: Manifest, new: Manifest, queries: np.ndarray):
+        self._old = old
+        self._new = new
+        self._queries = prepared(queries, new.metric)
+        self._both = {unit.path for unit in old.units} & {unit.path for unit in new.units}
+        self._old_rows = _Found()
+        self._new_rows = _Found()
+        self._vectors: dict[Place, np.ndarray] = {}
+        self.by_ids = old.space.id != new.space.id
+
+    @cached_property
+    def by_text(self) -> bool:
+        """Whether a row is known by its text, because ids are places in files."""
+        before = self._old.options.id_column
+        return before is None or before != self._new.options.id_column
+
+    def key(self, answer: Answer) -> object:
+        """Return by what a row is the same in both snapshots: its id, or the hash of its text."""
+        if self.by_text:
+            return answer.text_hash
+        return answer.id
+
+    def read(
+        self, lost: Sequence[Answer], gained: Sequence[Answer], last: Sequence[Answer]
+    ) -> None:
+        """Find the rows of lost answers in the coming snapshot, and of gained ones in the last.
+
+        Their vectors, and those of the `last` answers of queries, are read once for each shard.
+        """
+        self._new_rows = self._find(self._new, [row for row in lost if row.shard not in self._both])
+        try:
+            self._old_rows = self._find(
+                self._old, [row for row in gained if row.shard not in self._both]
+            )
+        except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
+            self._old_rows = _Found()
+        new = {place_of(answer) for answer in (*gained, *last)}
+        old = set()
+        for answer in lost:
+            if answer.shard in self._both:
+                new.add(place_of(answer))
+            else:
+                new |= {row.place for row in self._same(self._new_rows, answer)}
+                old.add(place_of(answer))
+        for answer in gained:
+            old |= {row.place for row in self._same(self._old_rows, answer)}
+        self._read_vectors(new)
+        if not self.by_ids:
+            self._read_vectors(old - new)
+
+    def _read_vectors(self, places: set[Place]) -> None:
+        """Read the vectors of rows; those of a damaged shard stay unknown."""
+        by_shard: dict[str, list[int]] = {}
+        for shard, row in sorted(places):
+            by_shard.setdefault(shard, []).append(row)
+        for shard, rows in by_shard.items():
+            path = storage.join(self._new.root, shard)
+            with contextlib.suppress(SentenceBeamError):
+                table = take_rows(path, np.array(rows), ["embedding"])
+                vectors = prepared(as_matrix(table.column(0).combine_chunks()), self._new.metric)
+                self._vectors |= {
+                    (shard, row): vector for row, vector in zip(rows, vectors, strict=True)
+                }
+
+    def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _Found:
+        """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
+        found = _Found()
+        if not wanted:
+            return found
+        ids = pa.array({answer.id for answer in wanted}, pa.string())
+        texts = pa.array({answer.text_hash for answer in wanted}, pa.binary(16))
+        column = hash_column(manifest)
+        for unit in manifest.units:
+            if unit.path is None or unit.path in self._both:
+                continue
+            start = 0
+            path = storage.join(manifest.root, unit.path)
+            for batch in read_shard(path, ["id", column], unit.bytes):
+                is_wanted = pc.or_(
+                    pc.is_in(batch.column("id"), ids), pc.is_in(batch.column(column), texts)
+                )
+                places = np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False))
+                rows = batch.take(pa.array(places))
+                values = zip(*(part.to_pylist() for part in rows.columns), strict=True)
+                for place, (row_id, text_hash) in zip(places.tolist(), values, strict=True):
+                    found.add(Row(row_id, text_hash, unit.path, start + place))
+                start += batch.num_rows
+        return found
+
+    def lost(self, query: int, answers: Sequence[Answer]) -> list[Lost]:
+        """Return what became of the rows of a query's lost answers."""
+        return [self._lost(query, answer) for answer in answers]
+
+    def _lost(self, query: int, answer: Answer) -> Lost:
+        if answer.shard in self._both:
+            return Lost(score=self._score(query, [place_of(answer)]))
+        same = self._same(self._new_rows, answer)
+        if not same:
+            others = self._new_rows.by_id.get(answer.id)
+            return Lost(exists=bool(others), same_text=False, file_gone=self._file_is_gone(answer))
+        now = self._score(query, [row.place for row in same])
+        before = self._score(query, [place_of(answer)])
+        return Lost(moved=self._is_moved(before, now), score=now)
+
+    def _same(self, found: _Found, answer: Answer) -> list[Row]:
+        """Return the rows that are an answer's, with the same text."""
+        if self.by_text:
+            return found.by_text.get(answer.text_hash, [])
+        rows = found.by_id.get(answer.id, [])
+        return [row for row in rows if row.text_hash == answer.text_hash]
+
+    def _is_moved(self, before: float, now: float) -> bool:
+        """Whether the vector of a row with the same text moved, by its scores for a query.
+
+        A score is infinite if the vector could not be read.
+        """
+        if self.by_ids:
+            return True
+        if not np.isfinite(before) or not np.isfinite(now):
+            return False
+        return abs(before - now) > MOVED * max(1.0, abs(before), abs(now))
+
+    def gained(
+        self, query: int, answers: Sequence[Answer], texts: set[bytes], present: Sequence[Answer]
+    ) -> list[Gained]:
+        """Return why a query has answers that it did not have before.
+
+        `texts` are the hashes of the answers before, `present` all present answers.
+        """
+        found = []
+        for answer in answers:
+            copies = sum(other.text_hash == answer.text_hash for other in present)
+            is_copy = copies > 1 or answer.text_hash in texts
+            score = self.exact(query, answer)
+            found.append(Gained(score, self._gained(query, answer), is_copy))
+        return found
+
+    def _gained(self, query: int, answer: Answer) -> str:
+        if answer.shard in self._both:
+            return INDEX_LOST
+        same = self._same(self._old_rows, answer)
+        if not same:
+            if answer.id in self._old_rows.by_id:
+                return ROW_CHANGED
+            return NEW_ROW
+        before = self._score(query, [row.place for row in same])
+        if self._is_moved(before, self._score(query, [place_of(answer)])):
+            return VECTOR_MOVED
+        return INDEX_LOST
+
+    def exact(self, query: int, answer: Answer) -> float:
+        """Return the score of a present answer by its stored vector; the larger the nearer."""
+        return self._score(query, [place_of(answer)])
+
+    def _score(self, query: int, places: Iterable[Place]) -> float:
+        """Return the best score of rows for a query; the larger the nearer.
+
+        It is minus infinity if none of their vectors could be read.
+        """
+        best = -np.inf
+        for place in places:
+            vector = self._vectors.get(place)
+            if vector is None:
+                continue
+            if self._new.metric == "l2":
+                score = -float(np.sum((vector - self._queries[query]) ** 2))
+            else:
+                score = float(vector @ self._queries[query])
+            best = max(best, score)
+        return best
+
+    def _file_is_gone(self, answer: Answer) -> bool:
+        """Whether the file of a row of the last snapshot left the input.
+
+        If it is not known which of several files had the row, whether one of these did.
+        """
+        return any(path in self._gone for path in self._files_of(answer))
+
+    @cached_property
+    def _gone(self) -> set[str]:
+        return self._old.files_by_path.keys() - self._new.files_by_path.keys()
+
+    def _files_of(self, answer: Answer) -> Iterable[str]:
+        """Return the files that may have had a row of the last snapshot."""
+        if self._old.options.id_column is None:
+            return [PLACE.sub("", answer.id)]
+        unit = self._units.get(answer.shard)
+        if unit is not None and unit.file:
+            return [unit.file]
+        name = span_name(layout.unit(answer.shard))
+        group = self._old.files_by_group.get(name, self._old.files)
+        return [file.path for file in group]
+
+    @cached_property
+    def _units(self) -> dict[str, UnitRecord]:
+        return {unit.path: unit for unit in self._old.units if unit.path}

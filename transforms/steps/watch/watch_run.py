@@ -1,0 +1,127 @@
+"""The watched queries in a run: asked of the coming snapshot before its commit."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from transforms.base import progress
+from transforms.base.errors import SentenceBeamError
+from transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
+from transforms.steps.watch.compare import ComparedAnswers, compare
+from transforms.store.entries import IndexEntry, WatchEntry
+from transforms.store.manifest import Manifest
+from transforms.store.records import Problem
+from transforms.store.runs.commit import Run, coming_manifest, last_snapshot
+from transforms.store.runs.facts import RunFact, WatchRecord
+from transforms.store.runs.plan import shared_plan
+from transforms.store.runs.settled import Settled
+from transforms.store.watched import (
+    WatchedQueries,
+    answers_to_bytes,
+    digest_of_queries,
+    judgements_to_bytes,
+    keep_watch_file,
+    read_answers,
+    read_grades,
+    read_queries,
+)
+
+
+@dataclass(frozen=True)
+class WatchJob:
+    """A run that asks the watched queries.
+
+    `model` is the path of the model on the workers, None for the run's own.
+    """
+
+    run: Run
+    model: str | None = None
+
+
+def watch_answers(facts: Sequence[RunFact], job: WatchJob) -> Iterator[RunFact]:
+    """Yield the record of the watched queries, from all facts about a run; or a problem.
+
+    If the run is to fail, nothing is asked.
+    """
+    settled = next((fact.settled for fact in facts if fact.settled is not None), None)
+    if settled is None or any(fact.problem is not None for fact in facts):
+        return
+    if job.run.watch is None:
+        return
+    ranges = next((fact.ranges for fact in facts if fact.ranges is not None), job.run.ranges)
+    index = next((fact.index for fact in facts if fact.index is not None), None)
+    entry = None
+    if index is not None:
+        entry = index.entry
+    try:
+        with progress.stage("comparing answers"):
+            record = _record(replace(job.run, ranges=ranges), settled, entry, job.model)
+    except SentenceBeamError as error:
+        yield RunFact(problem=Problem.of(error))
+        return
+    if record is not None:
+        yield RunFact(watch=record)
+
+
+def _record(
+    run: Run, settled: Settled, index: IndexEntry | None, model: str | None
+) -> WatchRecord | None:
+    """Return the record of the watched queries; None if no answer can have changed."""
+    old = last_snapshot(run)
+    watch = run.watch
+    if old is None or watch is None:
+        return None
+    new = coming_manifest(run, shared_plan(run.root, run.id), settled, index)
+    if _answers_alike(old, new):
+        return None
+    watched = read_queries(run.root, watch)
+    now = current_queries(watched, new, model)
+    entry, compared = compare_with_kept(old, new, watch, now)
+    return WatchRecord(entry, compared.figures)
+
+
+def _answers_alike(old: Manifest, new: Manifest) -> bool:
+    """Whether two snapshots have the same shards and the same index, and so the same answers."""
+    return (
+        old.space.id == new.space.id
+        and old.index == new.index
+        and {unit.path for unit in old.units} == {unit.path for unit in new.units}
+    )
+
+
+def compare_with_kept(
+    old: Manifest, new: Manifest, watch: WatchEntry, watched: WatchedQueries
+) -> tuple[WatchEntry, ComparedAnswers]:
+    """Ask a snapshot, compare it with the kept answers of another, and keep its own answers.
+
+    `watched` have vectors for the new snapshot. Returns its entry and the comparison.
+    """
+    vectors = final_vectors(watched, new)
+    asked = ask(new, vectors, watch.k)
+    answers = read_answers(new.root, watch), asked
+    grades = read_grades(new.root, watch)
+    compared = compare((old, new), answers, watched, vectors, grades, watch.k)
+    entry = replace(
+        watch,
+        queries=keep_watch_file(new.root, watched.to_bytes()),
+        answers=keep_watch_file(new.root, answers_to_bytes(asked.answers)),
+    )
+    return entry, compared
+
+
+def begin_watch(
+    manifest: Manifest, watched: WatchedQueries, grades: dict[str, dict[str, int]], k: int
+) -> tuple[WatchEntry, Asked]:
+    """Ask the current snapshot new queries; return its entry, whose files are written."""
+    asked = ask(manifest, final_vectors(watched, manifest), k)
+    judgements = None
+    if grades:
+        judgements = keep_watch_file(manifest.root, judgements_to_bytes(grades))
+    entry = WatchEntry(
+        queries=keep_watch_file(manifest.root, watched.to_bytes()),
+        judgements=judgements,
+        answers=keep_watch_file(manifest.root, answers_to_bytes(asked.answers)),
+        count=len(watched.ids),
+        k=k,
+        digest=digest_of_queries(watched.ids, watched.texts, grades, k),
+    )
+    return entry, asked

@@ -1,0 +1,202 @@
+"""Watched queries, as a store keeps them: queries, judgements, and the answers of a snapshot.
+
+Each is a Parquet file that is named by its bytes, so that snapshots share what did not change.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from transforms import storage
+from transforms.base.arrow import HASH_BYTES, as_matrix, fixed_size, parquet_bytes, table_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.space import canonical_json, sha256_text
+from transforms.store import layout
+from transforms.store.entries import WatchEntry, WatchFileEntry
+
+ANSWERS = pa.schema(
+    [
+        ("query", pa.int32()),
+        ("id", pa.string()),
+        ("text_hash", pa.binary(HASH_BYTES)),
+        ("score", pa.float32()),
+        ("shard", pa.string()),
+        ("row", pa.int64()),
+    ]
+)
+Grades = dict[str, dict[str, int]]  # of rows by id, for each query by id
+
+
+@dataclass(frozen=True)
+class WatchedQueries:
+    """The queries: ids, texts, and their pooled vectors float32 [n, p].
+
+    The vectors are in the space `pooled_id`. `query_prompt` is the one that the store remembered
+    when they were made; None means the model's own.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    pooled: np.ndarray
+    pooled_id: str
+    query_prompt: str | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return the Parquet file."""
+        about = {"pooled_id": self.pooled_id, "query_prompt": self.query_prompt}
+        table = pa.table(
+            {
+                "id": pa.array(self.ids, pa.string()),
+                "text": pa.array(self.texts, pa.string()),
+                "pooled": fixed_size(self.pooled),
+            }
+        ).replace_schema_metadata({"vectors": json.dumps(about)})
+        return parquet_bytes(table, write_page_checksum=True)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "WatchedQueries":
+        """Return the queries of a file that `to_bytes` made."""
+        table = table_of(data).combine_chunks()
+        about = json.loads(table.schema.metadata[b"vectors"])
+        return cls(
+            tuple(table.column("id").to_pylist()),
+            tuple(table.column("text").to_pylist()),
+            as_matrix(table.column("pooled").chunk(0)),
+            str(about["pooled_id"]),
+            about["query_prompt"],
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A row that answers a query.
+
+    `text_hash` is the hash of its text, or of its document if rows are pieces. `shard` is relative
+    to the store, `row` the place in it when the query was asked.
+    """
+
+    id: str
+    text_hash: bytes
+    score: float
+    shard: str
+    row: int
+
+
+Answers = list[list[Answer]]  # of each query, best first
+
+
+def answers_to_bytes(answers: Answers) -> bytes:
+    """Return the Parquet file of the answers to all queries."""
+    rows = [
+        {
+            "query": query,
+            "id": answer.id,
+            "text_hash": answer.text_hash,
+            "score": answer.score,
+            "shard": answer.shard,
+            "row": answer.row,
+        }
+        for query, found in enumerate(answers)
+        for answer in found
+    ]
+    return parquet_bytes(pa.Table.from_pylist(rows, schema=ANSWERS), write_page_checksum=True)
+
+
+def answers_from_bytes(data: bytes, queries: int) -> Answers:
+    """Return the answers of a file that `answers_to_bytes` made, for so many queries."""
+    answers: Answers = [[] for _ in range(queries)]
+    for row in table_of(data).select(ANSWERS.names).to_pylist():
+        answers[row.pop("query")].append(Answer(**row))
+    return answers
+
+
+def judgements_to_bytes(grades: Grades) -> bytes:
+    """Return the Parquet file of judgements."""
+    rows = [(query, row, grade) for query, of in grades.items() for row, grade in of.items()]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], []]
+    table = pa.table(
+        {
+            "query": pa.array(columns[0], pa.string()),
+            "id": pa.array(columns[1], pa.string()),
+            "grade": pa.array(columns[2], pa.int32()),
+        }
+    )
+    return parquet_bytes(table, write_page_checksum=True)
+
+
+def judgements_from_bytes(data: bytes) -> Grades:
+    """Return the judgements of a file that `judgements_to_bytes` made."""
+    grades: Grades = {}
+    for row in table_of(data).to_pylist():
+        grades.setdefault(row["query"], {})[row["id"]] = row["grade"]
+    return grades
+
+
+def digest_of_queries(ids: Sequence[str], texts: Sequence[str], grades: Grades, k: int) -> str:
+    """Return the digest of a set of queries, which does not cover their vectors."""
+    content = {"ids": list(ids), "texts": list(texts), "grades": grades, "k": k}
+    return sha256_text(canonical_json(content))
+
+
+def keep_watch_file(root: str, data: bytes) -> WatchFileEntry:
+    """Write a file of the watched queries unless it is there whole, and return its entry."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    relative = layout.watch_file(sha256)
+    path = storage.join(root, relative)
+    store = storage.storage_of(path)
+    if not store.put_if_absent(path, data):
+        found = store.read_versioned(path)
+        if found is None or found[0] != data:  # damaged
+            storage.replace(path, data)
+    return WatchFileEntry(relative, sha256)
+
+
+def read_watch_file(root: str, entry: WatchFileEntry) -> bytes:
+    """Return the bytes of a file.
+
+    Raises SentenceBeamError if it is missing or was changed.
+    """
+    path = storage.join(root, entry.path)
+    found = storage.storage_of(path).read_versioned(path)
+    mend = "restore it, or name the queries again with sentence-beam watch"
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; {mend}")
+    if hashlib.sha256(found[0]).hexdigest() != entry.sha256:
+        raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs); {mend}")
+    return found[0]
+
+
+def read_queries(root: str, watch: WatchEntry) -> WatchedQueries:
+    """Return the watched queries of a store.
+
+    Raises SentenceBeamError if their file is missing or damaged.
+    """
+    data = read_watch_file(root, watch.queries)
+    with refuse_damage(f"{storage.join(root, watch.queries.path)} holds no watched queries"):
+        return WatchedQueries.from_bytes(data)
+
+
+def read_grades(root: str, watch: WatchEntry) -> Grades:
+    """Return the judgements of a store's watched queries; none if it has none.
+
+    Raises SentenceBeamError if their file is missing or damaged.
+    """
+    if watch.judgements is None:
+        return {}
+    data = read_watch_file(root, watch.judgements)
+    with refuse_damage(f"{storage.join(root, watch.judgements.path)} holds no judgements"):
+        return judgements_from_bytes(data)
+
+
+def read_answers(root: str, watch: WatchEntry) -> Answers:
+    """Return the answers of a snapshot to the watched queries.
+
+    Raises SentenceBeamError if their file is missing or damaged.
+    """
+    data = read_watch_file(root, watch.answers)
+    with refuse_damage(f"{storage.join(root, watch.answers.path)} holds no answers"):
+        return answers_from_bytes(data, watch.count)
