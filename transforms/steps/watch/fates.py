@@ -33,7 +33,7 @@ Place = tuple[str, int]  # a shard, relative to the store, and a row in it
 MOVED = 1e-3  # difference of scores above which a vector moved, in parts of the larger score
 
 
-class Row(NamedTuple):
+class FoundRow(NamedTuple):
     """A row of a shard: its id, the hash of its text, and its place."""
 
     id: str
@@ -56,10 +56,10 @@ def place_of(answer: Answer) -> Place:
 class _Found:
     """Rows by id and by the hash of their text."""
 
-    by_id: dict[str, list[Row]] = field(default_factory=dict)
-    by_text: dict[bytes, list[Row]] = field(default_factory=dict)
+    by_id: dict[str, list[FoundRow]] = field(default_factory=dict)
+    by_text: dict[bytes, list[FoundRow]] = field(default_factory=dict)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: FoundRow) -> None:
         """Add a row."""
         self.by_id.setdefault(row.id, []).append(row)
         self.by_text.setdefault(row.text_hash, []).append(row)
@@ -157,7 +157,7 @@ class Fates:
                 rows = batch.take(pa.array(places))
                 values = zip(*(part.to_pylist() for part in rows.columns), strict=True)
                 for place, (row_id, text_hash) in zip(places.tolist(), values, strict=True):
-                    found.add(Row(row_id, text_hash, unit.path, start + place))
+                    found.add(FoundRow(row_id, text_hash, unit.path, start + place))
                 start += batch.num_rows
         return found
 
@@ -176,7 +176,7 @@ class Fates:
         before = self._score(query, [place_of(answer)])
         return Lost(moved=self._is_moved(before, now), score=now)
 
-    def _same(self, found: _Found, answer: Answer) -> list[Row]:
+    def _same(self, found: _Found, answer: Answer) -> list[FoundRow]:
         """Return the rows that are an answer's, with the same text."""
         if self.by_text:
             return found.by_text.get(answer.text_hash, [])
