@@ -53,7 +53,7 @@ def place_of(answer: Answer) -> Place:
 
 
 @dataclass
-class _Found:
+class _KnownRows:
     """Rows by id and by the hash of their text."""
 
     by_id: dict[str, list[FoundRow]] = field(default_factory=dict)
@@ -77,8 +77,8 @@ class Fates:
         self._new = new
         self._queries = prepared(queries, new.metric)
         self._both = {unit.path for unit in old.units} & {unit.path for unit in new.units}
-        self._old_rows = _Found()
-        self._new_rows = _Found()
+        self._old_rows = _KnownRows()
+        self._new_rows = _KnownRows()
         self._vectors: dict[Place, np.ndarray] = {}
         self.by_ids = old.space.id != new.space.id
 
@@ -107,7 +107,7 @@ class Fates:
                 self._old, [row for row in gained if row.shard not in self._both]
             )
         except SentenceBeamError:  # damaged: its rows were embedded again, and count as new
-            self._old_rows = _Found()
+            self._old_rows = _KnownRows()
         new = {place_of(answer) for answer in (*gained, *last)}
         old = set()
         for answer in lost:
@@ -136,9 +136,9 @@ class Fates:
                     (shard, row): vector for row, vector in zip(rows, vectors, strict=True)
                 }
 
-    def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _Found:
+    def _find(self, manifest: Manifest, wanted: Sequence[Answer]) -> _KnownRows:
         """Return the rows with the ids or texts of answers, in shards of one snapshot alone."""
-        found = _Found()
+        found = _KnownRows()
         if not wanted:
             return found
         ids = pa.array({answer.id for answer in wanted}, pa.string())
@@ -176,7 +176,7 @@ class Fates:
         before = self._score(query, [place_of(answer)])
         return Lost(moved=self._is_moved(before, now), score=now)
 
-    def _same(self, found: _Found, answer: Answer) -> list[FoundRow]:
+    def _same(self, found: _KnownRows, answer: Answer) -> list[FoundRow]:
         """Return the rows that are an answer's, with the same text."""
         if self.by_text:
             return found.by_text.get(answer.text_hash, [])
