@@ -187,8 +187,6 @@ def types_of(given: Any, job: RowsJob) -> tuple[Any, Any]:
     """Return the types of embedded and rejected elements for a type of elements.
 
     Raises OptionError for rows without the text, or with a field that is to be added.
-
-    Raises OptionError if that is a row without the text, or with a field that is to be added.
     """
     fields = fields_of(given)
     if fields is not None:

@@ -216,9 +216,6 @@ class _Named:
 
     For runs that did not end: everything in their folders, and the files of the units that they
     planned.
-
-    Of runs that did not end, everything in their folders, and the files of the units that they
-    planned.
     """
 
     def __init__(self) -> None:

@@ -101,9 +101,6 @@ class Finding:
 
     A segment's finding has the rows of each shard that are in it, by path, None if its locator
     cannot be read.
-
-    Of a segment: the rows of each shard, by path, that it has, None if its locator cannot be
-    read.
     """
 
     place: int

@@ -33,8 +33,6 @@ def commit_run(facts: Sequence[RunFact], run: Run) -> Result:
     """Commit a run by the facts about it, and return the recorded result.
 
     A problem prevails over everything else.
-
-    A problem comes before everything else.
     """
     with progress.stage("committing"):
         return _committed(facts, run)

@@ -79,8 +79,6 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
     """Yield the given fact, and the shards to read for changes, gate and (`ids`) ids.
 
     If the run is to fail, there are no shards.
-
-    No shards if the run is to fail.
     """
     yield Counting(fact)
     settled = fact.settled
@@ -102,8 +100,6 @@ class Differing:
 
 def differing_units(settled: Settled, run: Run) -> Differing | None:
     """Return the units that differ from the last snapshot; None if it cannot be read.
-
-    Parts that both manifests have are not read.
 
     Parts that both manifests have are not read.
     """

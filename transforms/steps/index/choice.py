@@ -29,9 +29,6 @@ def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool)
     """Return the plan to train; if kinds are to be compared, with the lists of all of them.
 
     Raises OptionError if no allowed index can be built of so many rows, or is small enough.
-
-    Raises OptionError if no index that is allowed can be built of so many rows, or is small
-    enough.
     """
     budgets = budgets_of(request)
     if not budgets.choose:

@@ -346,9 +346,6 @@ def _table(queries: Queries, hits: Hits, job: NeighboursJob, manifest: Manifest)
 
     `query_piece` and `piece` are there if these are pieces, `query_text` and `text` if the job
     wants and knows them.
-
-    The texts of queries and rows, `query_text` and `text`, are there if the job wants and knows
-    them.
     """
     there = hits.shard >= 0
     if job.min_score is not None:

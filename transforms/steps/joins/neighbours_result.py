@@ -46,8 +46,6 @@ def begin(output: str, asked: dict[str, Any]) -> None:
     """Prepare the folder for a job, or continue in a folder of the same job.
 
     Raises OptionError for a folder that holds something else, or the neighbours of another job.
-
-    Raises OptionError for a folder that holds something else, or the neighbours of another job.
     """
     path = storage.join(output, RESULT)
     found = storage.storage_of(path).read_versioned(path)

@@ -64,8 +64,6 @@ def stride(manifest: Manifest | None, start: int, fraction: float) -> int:
     """Return how far on the round a run reads from the place `start`.
 
     At least the fraction, and far enough for one shard of the snapshot; 0 for the fraction 0.
-
-    Not less than the fraction says, and far enough for one of the shards; 0 for the fraction 0.
     """
     if not fraction:
         return 0

@@ -129,8 +129,6 @@ def last_snapshot(run: Run) -> Manifest | None:
     """Return the snapshot before a run, as it was when the run began; None for a new store.
 
     Raises SentenceBeamError if it does not exist any more.
-
-    Raises SentenceBeamError if that one is not there any more.
     """
     return read_shared(run.root, run.previous, run.previous_digest)
 

@@ -150,8 +150,6 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
 
     `ask` returns the state of its job if an engine has it. Raises SentenceBeamError naming run and
     job if the lease is held.
-
-    `ask` says what the engine knows of its job, if an engine has it.
     """
     current, version = _read(root)
     if (
