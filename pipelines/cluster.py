@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import overload
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_file, check_output, write_table
 from pipelines.common.progress import unheard
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, table, text_column
 from transforms.base.keywords import options_of
 from transforms.base.numbers import counted
@@ -88,29 +88,29 @@ def cluster(
         "snapshot": snapshot,
     }
     with as_function(ClusterOptions), unheard():
-        asked = options_of(ClusterOptions, "cluster", without_none(given))
+        options = options_of(ClusterOptions, "cluster", without_none(given))
         if output is None:
-            return run(asked)
-        _cluster(asked)
-        return asked.output
+            return run(options)
+        _cluster(options)
+        return options.output
 
 
-def run(asked: ClusterOptions) -> Clustered:
+def run(options: ClusterOptions) -> Clustered:
     """Return the selected rows of a snapshot in clusters."""
-    selection = Selection.of(open_store(asked.store, asked.snapshot).manifest, asked.where)
+    selection = Selection.of(open_store(options.store, options.snapshot).manifest, options.where)
     with tempfile.TemporaryDirectory() as folder:
-        if asked.clusters is not None:
-            return by_number(selection, asked.clusters, Path(folder))
-        return by_min_score(selection, float(asked.min_score or 0), Path(folder))
+        if options.clusters is not None:
+            return by_number(selection, options.clusters, Path(folder))
+        return by_min_score(selection, float(options.min_score or 0), Path(folder))
 
 
-def _cluster(asked: ClusterOptions) -> Said:
-    check_output(asked.output)
-    path = Path(asked.output)
+def _cluster(options: ClusterOptions) -> CommandOutput:
+    check_output(options.output)
+    path = Path(options.output)
     beside = str(path.with_name(f"{path.stem}-clusters.parquet"))
     check_file(beside)
-    found = run(asked)
-    write_table(asked.output, found.rows)
+    found = run(options)
+    write_table(options.output, found.rows)
     write_table(beside, found.clusters)
     clusters = found.clusters.select(["label", "size", "names"]).to_pylist()
     cells = [
@@ -129,14 +129,14 @@ def _cluster(asked: ClusterOptions) -> Said:
     if len(clusters) > SHOWN:
         more = [f"and {len(clusters) - SHOWN:,} smaller ones"]
     rows = counted(len(found.rows), "row")
-    last = f"{rows} in {asked.output}, {counted(len(clusters), 'cluster')} in {beside}"
+    last = f"{rows} in {options.output}, {counted(len(clusters), 'cluster')} in {beside}"
     values = {
-        "output": asked.output,
+        "output": options.output,
         "beside": beside,
         "rows": len(found.rows),
         "clusters": clusters,
     }
-    return Said([*lines, *more, "", last], values)
+    return CommandOutput([*lines, *more, "", last], values)
 
 
 main = command.main(parser, _cluster, kind=ClusterOptions)

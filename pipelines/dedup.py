@@ -9,10 +9,10 @@ from typing import overload
 import pyarrow as pa
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import as_function, without_none
 from pipelines.common.output import check_output, write_tables
 from pipelines.common.progress import unheard
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, id_column, one_line, table, text_column
 from transforms.base.keywords import options_of
 from transforms.base.lines import line
@@ -85,29 +85,29 @@ def dedup(
         "output": output or "",
     }
     with as_function(DedupOptions), unheard():
-        asked = options_of(DedupOptions, "dedup", without_none(given))
+        options = options_of(DedupOptions, "dedup", without_none(given))
         if output is None:
-            return run(asked, _selected(asked))
-        _dedup(asked)
-        return asked.output
+            return run(options, _selected(options))
+        _dedup(options)
+        return options.output
 
 
-def _selected(asked: DedupOptions) -> Selection:
+def _selected(options: DedupOptions) -> Selection:
     """Return the rows that take part."""
-    return Selection.of(open_store(asked.store, asked.snapshot).manifest, asked.where)
+    return Selection.of(open_store(options.store, options.snapshot).manifest, options.where)
 
 
-def run(asked: DedupOptions, selection: Selection) -> Deduplicated:
+def run(options: DedupOptions, selection: Selection) -> Deduplicated:
     """Return the selected rows in groups."""
     with tempfile.TemporaryDirectory() as folder:
-        return deduplicate(selection, asked.min_score, Path(folder))
+        return deduplicate(selection, options.min_score, Path(folder))
 
 
-def _dedup(asked: DedupOptions) -> Said:
-    check_output(asked.output)
-    selection = _selected(asked)
-    found = run(asked, selection)
-    write_tables(asked.output, *with_texts(found.rows, selection))
+def _dedup(options: DedupOptions) -> CommandOutput:
+    check_output(options.output)
+    selection = _selected(options)
+    found = run(options, selection)
+    write_tables(options.output, *with_texts(found.rows, selection))
     rows = len(found.rows)
     pairs = f"the {found.sampled:,} pairs of some rows, which were compared with all"
     lines = [
@@ -115,11 +115,11 @@ def _dedup(asked: DedupOptions) -> Said:
         line("rows", f"{rows:,}, {rows - found.duplicates:,} to keep"),
         line("duplicates", f"{found.duplicates:,} in {counted(found.groups, 'group')}"),
         line("found", f"{found.found:.1%} of {pairs}"),
-        line("output", asked.output),
+        line("output", options.output),
     ]
     counts = {"rows": rows, "groups": found.groups, "duplicates": found.duplicates}
-    return Said(
-        lines, {"output": asked.output, **counts, "found": found.found, "sampled": found.sampled}
+    return CommandOutput(
+        lines, {"output": options.output, **counts, "found": found.found, "sampled": found.sampled}
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options, specs
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import as_function, object_or_keywords, signature_of
 from pipelines.common.output import check_file, check_output, write_rows, write_text
 from pipelines.common.progress import unheard
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.tables import Column, middle
 from pipelines.common.tables import table as lines_of
@@ -53,34 +53,34 @@ def diagnose(options: DiagnoseOptions | None = None, **keywords: Any) -> "Diagno
     the command ends.
     """
     with as_function(DiagnoseCommandOptions), unheard():
-        asked = object_or_keywords(DiagnoseCommandOptions, "diagnose", options, keywords)
-        diagnosis = run(asked)
-        return asked.output or diagnosis
+        given_options = object_or_keywords(DiagnoseCommandOptions, "diagnose", options, keywords)
+        diagnosis = run(given_options)
+        return given_options.output or diagnosis
 
 
 diagnose.__signature__ = signature_of(DiagnoseCommandOptions, "options")  # type: ignore[attr-defined]
 
 
-def run(asked: DiagnoseCommandOptions) -> "Diagnosis":
+def run(options: DiagnoseCommandOptions) -> "Diagnosis":
     """Compute the figures and write the files that the options name."""
-    check_output(asked.output)
-    if asked.report:
-        check_file(asked.report, "--report")
+    check_output(options.output)
+    if options.report:
+        check_file(options.report, "--report")
     from transforms.evaluation.diagnostics.diagnose import diagnose as compute
 
-    with with_stdin(narrowed(DiagnoseOptions, asked), local=True) as chosen:
+    with with_stdin(narrowed(DiagnoseOptions, options), local=True) as chosen:
         found = compute(chosen)
-    if asked.output:
-        write_rows(asked.output, found.rows)
-    if asked.report:
+    if options.output:
+        write_rows(options.output, found.rows)
+    if options.report:
         from transforms.evaluation.diagnostics.page import page
 
-        write_text(asked.report, page(found))
+        write_text(options.report, page(found))
     return found
 
 
-def _diagnose(asked: DiagnoseCommandOptions) -> Said:
-    found = run(asked)
+def _diagnose(options: DiagnoseCommandOptions) -> CommandOutput:
+    found = run(options)
     lines = [table(found.rows), *(f"note: {note}" for note in found.notes)]
     said = {
         "source": found.source,
@@ -88,7 +88,7 @@ def _diagnose(asked: DiagnoseCommandOptions) -> Said:
         "figures": found.rows,
         "notes": found.notes,
     }
-    return Said(lines, said, asked=True)
+    return CommandOutput(lines, said, always=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

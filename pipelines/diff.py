@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_output, write_rows, write_tables
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, end, middle, table, wrapped
 from transforms.base.numbers import counted
 from transforms.steps.options.store import SHOWN, DiffOptions
@@ -36,12 +36,12 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _diff(asked: DiffOptions) -> Said:
-    check_output(asked.output)
-    old = open_store(asked.store, asked.old).manifest
-    new = open_store(asked.store, asked.new).manifest
-    if asked.answers:
-        return _answers(asked, old, new)
+def _diff(options: DiffOptions) -> CommandOutput:
+    check_output(options.output)
+    old = open_store(options.store, options.old).manifest
+    new = open_store(options.store, options.new).manifest
+    if options.answers:
+        return _answers(options, old, new)
     counts = Counter[str]()
     shown = list[tuple[str, str]]()
 
@@ -52,8 +52,8 @@ def _diff(asked: DiffOptions) -> Said:
             shown.extend((row["change"], row["id"]) for row in first.to_pylist())
             yield differing
 
-    if asked.output:
-        write_tables(asked.output, changes.SCHEMA, tallied())
+    if options.output:
+        write_tables(options.output, changes.SCHEMA, tallied())
     else:
         deque(tallied(), maxlen=0)
     numbers = {what: counts[what] for what in ("added", "changed", "deleted")}
@@ -61,12 +61,12 @@ def _diff(asked: DiffOptions) -> Said:
     if new.rows.pieces is not None:
         total = f"{total} (pieces)"
     values = {"store": new.root, "old": old.run, "new": new.run, **numbers}
-    if asked.output:
-        return Said([f"{total} in {asked.output}"], {**values, "output": asked.output})
+    if options.output:
+        return CommandOutput([f"{total} in {options.output}"], {**values, "output": options.output})
     lines = wrapped([f"{total} from {old.run} to {new.run}"])
     lines += _first_rows(shown, counts.total())
     rows = [{"change": change, "id": row_id} for change, row_id in shown]
-    return Said(lines, {**values, "rows": rows}, asked=True)
+    return CommandOutput(lines, {**values, "rows": rows}, always=True)
 
 
 def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
@@ -79,7 +79,7 @@ def _first_rows(shown: list[tuple[str, str]], total: int) -> list[str]:
     return lines
 
 
-def _answers(asked: DiffOptions, old: Manifest, new: Manifest) -> Said:
+def _answers(options: DiffOptions, old: Manifest, new: Manifest) -> CommandOutput:
     """The watched queries whose answers differ most."""
     from transforms.steps.watch.snapshots import compare_snapshots
 
@@ -93,9 +93,11 @@ def _answers(asked: DiffOptions, old: Manifest, new: Manifest) -> Said:
         f" {new.run}"
     )
     values = {"store": new.root, "old": old.run, "new": new.run, **figures.to_json()}
-    if asked.output:
-        write_rows(asked.output, rows)
-        return Said([f"{total}, in {asked.output}"], {**values, "output": asked.output})
+    if options.output:
+        write_rows(options.output, rows)
+        return CommandOutput(
+            [f"{total}, in {options.output}"], {**values, "output": options.output}
+        )
     lines = wrapped([total, causes_in_words(figures.causes) or "no answer was lost"])
     if rows:
         cells = [[CAUSES[row["cause"]], str(row["rank"]), row["id"], row["query"]] for row in rows]
@@ -103,7 +105,7 @@ def _answers(asked: DiffOptions, old: Manifest, new: Manifest) -> Said:
         lines += table(columns, cells[:SHOWN])
     if len(rows) > SHOWN:
         lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
-    return Said(lines, {**values, "rows": rows[:SHOWN]}, asked=True)
+    return CommandOutput(lines, {**values, "rows": rows[:SHOWN]}, always=True)
 
 
 def _lost_rows(query: "ComparedQuery") -> list[dict[str, Any]]:

@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from transforms.base.errors import OptionError
 from transforms.base.lines import line
@@ -25,18 +25,18 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _distill(asked: DistillOptions) -> Said:
-    if asked.input is None and asked.words != WORDS:
+def _distill(options: DistillOptions) -> CommandOutput:
+    if options.input is None and options.words != WORDS:
         raise OptionError(
             "--words says how many words of a corpus become tokens; name its files by --input"
         )
     check_installed()
-    output_of(asked)
-    with with_stdin(asked, local=True) as asked:
+    output_of(options)
+    with with_stdin(options, local=True) as options:
         from transforms.training.distill import distill
 
-        record = distill(asked)
-    return Said(lines(record), record)
+        record = distill(options)
+    return CommandOutput(lines(record), record)
 
 
 def lines(record: dict[str, Any]) -> list[str]:

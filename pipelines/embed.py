@@ -11,10 +11,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import command, engines
 from pipelines.common.beam_flags import hints, options_of_list, parse
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.embed_options import parser
 from pipelines.common.library import as_function
 from pipelines.common.progress import watched
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.summary import summary
 from pipelines.common.tables import wrapped
@@ -93,8 +93,8 @@ def embed(
             return _embedded(
                 options_of(EmbedOptions, "embed", {"input": given, **options}), beam_flags
             )
-        asked = options_of(EmbedOptions, "embed", {"input": (), **options})
-        return _embed_rows(given, _batch(batch, asked.append), asked, beam_flags)
+        given_options = options_of(EmbedOptions, "embed", {"input": (), **options})
+        return _embed_rows(given, _batch(batch, given_options.append), given_options, beam_flags)
 
 
 def _batch(name: str | None, append: bool) -> str | None:
@@ -111,25 +111,25 @@ def _batch(name: str | None, append: bool) -> str | None:
 
 
 def _embed_rows(
-    rows: pa.Table, batch: str | None, asked: EmbedOptions, flags: Sequence[str]
+    rows: pa.Table, batch: str | None, options: EmbedOptions, flags: Sequence[str]
 ) -> Store | None:
     with storage.folder_of_rows() as folder:
         file = write_batch(rows, folder, batch)
-        return _embedded(replace(asked, input=(storage.ROWS + file,)), flags, in_memory=True)
+        return _embedded(replace(options, input=(storage.ROWS + file,)), flags, in_memory=True)
 
 
-def _embedded(asked: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
-    if asked.dry_run:
+def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = False) -> Store | None:
+    if options.dry_run:
         raise OptionError("argument --dry-run: it prints; say sentence-beam plan")
-    beam_options = options_of_list(flags, asked.accelerator, asked.index_accelerator)
+    beam_options = options_of_list(flags, options.accelerator, options.index_accelerator)
     if in_memory and not engines.in_process(beam_options):
         raise OptionError(
             "rows in memory are embedded in this process; write them to files for another runner"
         )
     with watched(sys.stderr):
-        _, result = run(asked, beam_options)
+        _, result = run(options, beam_options)
     if result is not None:
-        return open_store(asked.store, result.run)
+        return open_store(options.store, result.run)
     return None
 
 
@@ -186,8 +186,8 @@ def build(
     return finished(known, embedded.ranges, resolved, indexing, raises)
 
 
-def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
-    with with_stdin(asked, engines.in_process(beam_options)) as options:
+def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> CommandOutput:
+    with with_stdin(given_options, engines.in_process(beam_options)) as options:
         if options.dry_run:
             from pipelines.plan import run_plan
 
@@ -196,7 +196,7 @@ def _embed(asked: EmbedOptions, beam_options: PipelineOptions) -> Said:
     root = resolved.job.root
     if result is None:
         return submitted(root, resolved.job.run.id)
-    return Said(wrapped(summary(resolved, result)), {"store": root, **asdict(result)})
+    return CommandOutput(wrapped(summary(resolved, result)), {"store": root, **asdict(result)})
 
 
 main = command.main(parser, _embed, parse, kind=EmbedOptions)

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options, pictures, specs
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import as_function, object_or_keywords, signature_of
 from pipelines.common.output import check_file, check_output, write_rows, write_text
 from pipelines.common.progress import unheard
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, middle
 from pipelines.common.tables import table as lines_of
 from transforms.base.errors import OptionError, SentenceBeamError
@@ -43,25 +43,25 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _evaluate(asked: EvaluateCommandOptions) -> Said:
-    check_files(asked)
-    if not asked.tasks and not asked.make:
+def _evaluate(options: EvaluateCommandOptions) -> CommandOutput:
+    check_files(options)
+    if not options.tasks and not options.make:
         raise OptionError("no task is given; say --task NAME=PATH")
-    if asked.output and any(spec.startswith(EVERY_HEAD) for spec in asked.poolers):
+    if options.output and any(spec.startswith(EVERY_HEAD) for spec in options.poolers):
         pictures.check_installed()
     from transforms.evaluation.evaluate import evaluate
 
     rows: list[dict[str, Any]] = []
     try:
-        found = evaluate(narrowed(EvaluateOptions, asked), rows.extend)
+        found = evaluate(narrowed(EvaluateOptions, options), rows.extend)
         rows = found.rows
-        _write(asked, found)
+        _write(options, found)
     except Exception as error:
         if not rows:
             raise
-        return _unfinished(asked.output, rows, error)
+        return _unfinished(options.output, rows, error)
     lines = [table(rows), *(f"note: {note}" for note in found.notes)]
-    return Said(lines, {"scores": rows, "notes": list(found.notes)}, asked=True)
+    return CommandOutput(lines, {"scores": rows, "notes": list(found.notes)}, always=True)
 
 
 def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evaluation | str":
@@ -74,46 +74,46 @@ def evaluate(options: EvaluateOptions | None = None, **keywords: Any) -> "Evalua
     from transforms.evaluation.evaluate import evaluate as score
 
     with as_function(EvaluateCommandOptions), unheard():
-        asked = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
-        check_files(asked)
-        evaluation = score(narrowed(EvaluateOptions, asked))
-        _write(asked, evaluation)
-        return asked.output or evaluation
+        given_options = object_or_keywords(EvaluateCommandOptions, "evaluate", options, keywords)
+        check_files(given_options)
+        evaluation = score(narrowed(EvaluateOptions, given_options))
+        _write(given_options, evaluation)
+        return given_options.output or evaluation
 
 
 evaluate.__signature__ = signature_of(EvaluateCommandOptions, "options")  # type: ignore[attr-defined]
 
 
-def check_files(asked: EvaluateCommandOptions) -> None:
+def check_files(options: EvaluateCommandOptions) -> None:
     """Raise OptionError for a file that cannot be written."""
-    check_output(asked.output)
-    if asked.report:
-        check_file(asked.report, "--report")
+    check_output(options.output)
+    if options.report:
+        check_file(options.report, "--report")
 
 
-def _write(asked: EvaluateCommandOptions, found: "Evaluation") -> None:
+def _write(options: EvaluateCommandOptions, found: "Evaluation") -> None:
     """Write the files that the options name."""
-    if asked.output:
-        write_rows(asked.output, found.rows)
+    if options.output:
+        write_rows(options.output, found.rows)
         if found.grid:
             tasks = dict.fromkeys(
                 row["task"] for row in found.rows if row["kind"] == "sts" and row["task"] != AVERAGE
             )
-            pictures.draw_heads(asked.output, found.rows, list(tasks), found.grid)
-    if asked.report:
+            pictures.draw_heads(options.output, found.rows, list(tasks), found.grid)
+    if options.report:
         from transforms.evaluation.page import page
 
-        write_text(asked.report, page(asked.model, found.rows, found.notes, found.grid))
+        write_text(options.report, page(options.model, found.rows, found.notes, found.grid))
 
 
-def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> Said:
+def _unfinished(output: str | None, rows: list[dict[str, Any]], error: Exception) -> CommandOutput:
     """Write the rows that were computed before an error, and return the table of them."""
     note = "unfinished: these scores were computed before an error"
     if output:
         with contextlib.suppress(SentenceBeamError):  # the file may be what failed
             write_rows(output, rows)
-    return Said(
-        [table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, asked=True, error=error
+    return CommandOutput(
+        [table(rows), f"note: {note}"], {"scores": rows, "notes": [note]}, always=True, error=error
     )
 
 

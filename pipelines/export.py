@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
-from pipelines.common.said import Said
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import OptionError
@@ -38,15 +38,15 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _export(asked: ExportOptions) -> Said:
-    store = open_store(asked.store, asked.snapshot)
+def _export(options: ExportOptions) -> CommandOutput:
+    store = open_store(options.store, options.snapshot)
     marker = EXPORTED
-    if asked.vectors:
+    if options.vectors:
         marker = ABOUT
-    output = check_output(asked.output, marker)
+    output = check_output(options.output, marker)
     with _replaced(output) as temporary:
-        if asked.vectors is not None:
-            return _vectors(store, asked, temporary, output)
+        if options.vectors is not None:
+            return _vectors(store, options, temporary, output)
         return _encoder(store, temporary, output)
 
 
@@ -64,7 +64,7 @@ def _replaced(output: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _encoder(store: Store, folder: Path, output: Path) -> Said:
+def _encoder(store: Store, folder: Path, output: Path) -> CommandOutput:
     with progress.stage("writing the encoder"):
         unfit = write_encoder(store, folder)
     if unfit:
@@ -76,21 +76,21 @@ def _encoder(store: Store, folder: Path, output: Path) -> Said:
         line("load", f'Encoder.load("{output}")'),
         line("", fits),
     ]
-    return Said(lines, {"store": store.root, "output": str(output), "unfit": unfit})
+    return CommandOutput(lines, {"store": store.root, "output": str(output), "unfit": unfit})
 
 
-def _vectors(store: Store, asked: ExportOptions, folder: Path, output: Path) -> Said:
+def _vectors(store: Store, options: ExportOptions, folder: Path, output: Path) -> CommandOutput:
     with progress.stage("writing the vectors", things="rows"):
-        about = export_vectors(store, str(asked.vectors), folder, asked.where)
+        about = export_vectors(store, str(options.vectors), folder, options.where)
     files = ", ".join(about["files"])
     kept = f"{about['rows']:,} of {about['dim']} components, {about['metric']}"
     lines = [line("vectors", kept), line("files", f"{files}, {ABOUT}"), line("folder", output)]
-    if asked.vectors == "faiss":
+    if options.vectors == "faiss":
         of = ""
         if about["metric"] == "cosine":
             of = ", queries of length 1"
         lines.append(line("index", f"{about['factory']}{of}; its ids are rows of {IDS}"))
-    return Said(lines, {"output": str(output), **about})
+    return CommandOutput(lines, {"output": str(output), **about})
 
 
 def check_output(path: str, marker: str) -> Path:

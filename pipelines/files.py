@@ -5,8 +5,8 @@ import os
 import sys
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
-from pipelines.common.said import Said
 from transforms import storage
 from transforms.base.errors import OptionError
 from transforms.base.numbers import counted
@@ -25,14 +25,14 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _files(asked: FilesOptions) -> Said:
-    paths = open_store(asked.store, asked.snapshot).manifest.shard_paths
-    if asked.link is None:
-        return Said(paths, {"shards": paths}, asked=True)
-    link(paths, asked.link)
-    return Said(
-        [f"{counted(len(paths), 'shard')} linked in {asked.link}"],
-        {"shards": paths, "link": asked.link},
+def _files(options: FilesOptions) -> CommandOutput:
+    paths = open_store(options.store, options.snapshot).manifest.shard_paths
+    if options.link is None:
+        return CommandOutput(paths, {"shards": paths}, always=True)
+    link(paths, options.link)
+    return CommandOutput(
+        [f"{counted(len(paths), 'shard')} linked in {options.link}"],
+        {"shards": paths, "link": options.link},
     )
 
 

@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options, pictures, specs
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
@@ -47,38 +47,42 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _fit(asked: FitOptions, beam_options: PipelineOptions) -> Said:
-    output = storage.absolute(asked.output)
+def _fit(options: FitOptions, beam_options: PipelineOptions) -> CommandOutput:
+    output = storage.absolute(options.output)
     check_output(output)
-    if counts_tokens(asked):
-        with with_stdin(asked, engines.in_process(beam_options)) as asked:
-            return _fit_tokens(asked, output, beam_options)
-    return _fit_calibration(asked, output, beam_options)
+    if counts_tokens(options):
+        with with_stdin(options, engines.in_process(beam_options)) as options:
+            return _fit_tokens(options, output, beam_options)
+    return _fit_calibration(options, output, beam_options)
 
 
-def _fit_tokens(asked: FitOptions, output: str, beam_options: PipelineOptions) -> Said:
-    job = count_job(asked, new_run(), output)
-    files = corpus_files(asked)
+def _fit_tokens(options: FitOptions, output: str, beam_options: PipelineOptions) -> CommandOutput:
+    job = count_job(options, new_run(), output)
+    files = corpus_files(options)
     found = run_fit(FitTokenStatistics(job), files, job.run, output, beam_options)
     rejected = ""
     if found["rejected"]:
         rejected = f", {found['rejected']:,} rejected"
     rows = f"{found['documents']:,} in {counted(len(files), 'file')}{rejected}"
-    flags = " or ".join(f"--pooler {name}:{output}" for name in POOLERS[asked.method])
+    flags = " or ".join(f"--pooler {name}:{output}" for name in POOLERS[options.method])
     lines = [
         line("rows", rows),
         line("tokens", f"{found['distinct']:,} of the vocabulary were seen"),
         line("statistics", f"{output} ({found['digest'][:16]})"),
         line("use", flags),
     ]
-    return Said(lines, {"output": output, "method": asked.method, "files": len(files), **found})
+    return CommandOutput(
+        lines, {"output": output, "method": options.method, "files": len(files), **found}
+    )
 
 
-def _fit_calibration(asked: FitOptions, output: str, beam_options: PipelineOptions) -> Said:
-    spec = calibration_method(asked)
-    store = store_to_fit(asked)
+def _fit_calibration(
+    options: FitOptions, output: str, beam_options: PipelineOptions
+) -> CommandOutput:
+    spec = calibration_method(options)
+    store = store_to_fit(options)
     engines.check_shared(beam_options, store=store.root, output=output)
-    job = calibration_job(store, spec, asked.sample, new_run(), output)
+    job = calibration_job(store, spec, options.sample, new_run(), output)
     parts = parts_of(store.manifest.shard_paths)
     try:
         found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
@@ -91,7 +95,7 @@ def _fit_calibration(asked: FitOptions, output: str, beam_options: PipelineOptio
         line("picture", _picture(found, output)),
         line("use", f"--calibration {output}"),
     ]
-    return Said(lines, {"output": output, "store": store.root, **found})
+    return CommandOutput(lines, {"output": output, "store": store.root, **found})
 
 
 def figures(found: dict[str, Any]) -> list[str]:

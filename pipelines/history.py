@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_output, write_rows
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, end, table
 from transforms import storage
 from transforms.base.numbers import counted
@@ -53,9 +53,9 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _history(asked: HistoryOptions) -> Said:
-    check_output(asked.output)
-    root = storage.absolute(asked.store)
+def _history(options: HistoryOptions) -> CommandOutput:
+    check_output(options.output)
+    root = storage.absolute(options.store)
     current = read_manifest(root)
     summaries = run_summaries(root, known_summaries(root))
     if not summaries:
@@ -65,11 +65,11 @@ def _history(asked: HistoryOptions) -> Said:
         kept[current.run] = "current"
     states = [_state(summary, kept) for summary in summaries]
     runs = [columns(summary, state) for summary, state in zip(summaries, states, strict=True)]
-    if asked.output:
-        write_rows(asked.output, runs)
-        values = {"store": root, "output": asked.output, "runs": len(runs)}
-        return Said([f"{counted(len(runs), 'run')} in {asked.output}"], values)
-    return Said(_table(summaries, states), {"store": root, "runs": runs}, asked=True)
+    if options.output:
+        write_rows(options.output, runs)
+        values = {"store": root, "output": options.output, "runs": len(runs)}
+        return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
+    return CommandOutput(_table(summaries, states), {"store": root, "runs": runs}, always=True)
 
 
 def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:

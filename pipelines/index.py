@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.summary import answer_lines, index_lines
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.errors import OptionError
@@ -37,24 +37,24 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
-    root = open_store(asked.store).root
+def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutput:
+    root = open_store(options.store).root
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         run = with_metric(run_like(manifest, run_id, "index"))
-        run = with_answer_gates(run, asked)
+        run = with_answer_gates(run, options)
         record_plan(manifest, run_id)
         request = IndexRequest(
-            asked.index,
-            asked.metric or "auto",
-            asked.target_recall,
-            asked.merge,
-            asked.max_bytes_per_row,
-            asked.max_latency_ms,
+            options.index,
+            options.metric or "auto",
+            options.target_recall,
+            options.merge,
+            options.max_bytes_per_row,
+            options.max_latency_ms,
         )
-        hints = beam_flags.hints(accelerator=asked.index_accelerator)
+        hints = beam_flags.hints(accelerator=options.index_accelerator)
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = (
                 pipeline
@@ -62,7 +62,7 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
                 | "Units" >> beam.FlatMap(carried_units, root)
             )
             settled = (units,) | "Commit/Settle" >> Settle(run)
-            record = settled | "Index" >> BuildIndex(run, request, asked.merge, hints=hints)
+            record = settled | "Index" >> BuildIndex(run, request, options.merge, hints=hints)
             facts = with_watch([settled, record], run)
             _ = facts | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
@@ -72,7 +72,7 @@ def _index(asked: IndexOptions, beam_options: PipelineOptions) -> Said:
     if not found:
         found = [line("index", "none: the store holds no rows")]
     lines = [*found, *answer_lines(root, result), line("store", f"{root} (snapshot {run_id})")]
-    return Said(lines, {"store": root, **asdict(result)})
+    return CommandOutput(lines, {"store": root, **asdict(result)})
 
 
 def with_metric(run: Run) -> Run:

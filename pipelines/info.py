@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
-from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
 from transforms.base.lines import line
 from transforms.base.numbers import amount, counted
@@ -44,10 +44,10 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _info(asked: InfoOptions) -> Said:
-    store = open_store(asked.store, asked.snapshot)
+def _info(options: InfoOptions) -> CommandOutput:
+    store = open_store(options.store, options.snapshot)
     found = store.info()
-    return Said(wrapped(lines(found, store.manifest)), found, asked=True)
+    return CommandOutput(wrapped(lines(found, store.manifest)), found, always=True)
 
 
 def lines(info: dict[str, Any], manifest: Manifest) -> list[str]:

@@ -15,10 +15,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags as flags
 from pipelines.common import command, engines, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import as_function
 from pipelines.common.output import TABLES, check_output, write_tables
 from pipelines.common.progress import aside, unheard
-from pipelines.common.said import Said
 from pipelines.search import hits
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
@@ -78,66 +78,66 @@ def neighbours(
     files, ... `beam_flags` go to Beam. Raises the errors with which the command ends.
     """
     with as_function(NeighboursOptions), unheard():
-        asked = options_of(
+        given_options = options_of(
             NeighboursOptions, "neighbours", {"store": store, "output": output, "k": k, **options}
         )
-        return run(asked, flags.options_of_list(beam_flags))
+        return run(given_options, flags.options_of_list(beam_flags))
 
 
-def run(asked: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
+def run(options: NeighboursOptions, beam_options: PipelineOptions) -> dict[str, Any]:
     """Run a job and return its counts; only `output` and `run` if nobody waits for the job."""
-    if asked.output.endswith(TABLES):
-        return run_into_file(asked, beam_options)[0]
-    return run_into(asked, storage.absolute(asked.output), beam_options)
+    if options.output.endswith(TABLES):
+        return run_into_file(options, beam_options)[0]
+    return run_into(options, storage.absolute(options.output), beam_options)
 
 
 def run_into_file(
-    asked: NeighboursOptions, beam_options: PipelineOptions
+    options: NeighboursOptions, beam_options: PipelineOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run a job whose rows are put into one file; return its counts, and the first of these rows.
 
     The job works in a folder beside the file, and resumes there if it was interrupted.
     """
-    if not storage.is_local(storage.absolute(asked.output)):
+    if not storage.is_local(storage.absolute(options.output)):
         raise OptionError(
-            f"--output {asked.output}: a file is written on this machine alone; name a folder"
+            f"--output {options.output}: a file is written on this machine alone; name a folder"
         )
     if not engines.waits(beam_options):
         raise OptionError(
-            f"--output {asked.output}: nobody waits for this job to write a file; name a folder"
+            f"--output {options.output}: nobody waits for this job to write a file; name a folder"
         )
-    check_output(asked.output)
-    folder = storage.absolute(asked.output) + PARTS
-    found = run_into(asked, folder, beam_options)
+    check_output(options.output)
+    folder = storage.absolute(options.output) + PARTS
+    found = run_into(options, folder, beam_options)
     first: list[dict[str, Any]] = []
 
     def tables() -> Iterator[pa.Table]:
         for table in tables_of(folder, found["files"]):
-            first.extend(table.slice(0, SHOWN * asked.k - len(first)).to_pylist())
+            first.extend(table.slice(0, SHOWN * options.k - len(first)).to_pylist())
             yield table
 
-    write_tables(asked.output, schema_of(folder, found["files"]), tables())
+    write_tables(options.output, schema_of(folder, found["files"]), tables())
     remove(folder)
-    file = {"path": asked.output, "queries": found["queries"], "rows": found["rows"]}
-    return {**found, "output": asked.output, "files": [file]}, first
+    file = {"path": options.output, "queries": found["queries"], "rows": found["rows"]}
+    return {**found, "output": options.output, "files": [file]}, first
 
 
 def run_into(
-    asked: NeighboursOptions, output: str, beam_options: PipelineOptions
+    options: NeighboursOptions, output: str, beam_options: PipelineOptions
 ) -> dict[str, Any]:
     """Run a job that writes its files into a folder; return its counts."""
-    store = open_store(asked.store, asked.snapshot)
+    store = open_store(options.store, options.snapshot)
     engines.check_shared(beam_options, store=store.root, output=output)
-    job = _job(asked, store, output)
+    job = _job(options, store, output)
     sources: Sequence[StoredBlock | Span]
-    if asked.of is not None:
-        other = open_store(asked.of)
+    if options.of is not None:
+        other = open_store(options.of)
         if other.root == store.root:
             other = store
         sources, what = _stored(store, other)
         job = _of_stored_queries(job, store, other)
     else:
-        sources, what = _files(asked, store)
+        sources, what = _files(options, store)
     _begin(job, what)
     run_id = new_run()
     with engines.explained(), beam.Pipeline(options=beam_options) as pipeline:
@@ -158,32 +158,32 @@ def run_into(
     }
 
 
-def _job(asked: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
+def _job(options: NeighboursOptions, store: Store, output: str) -> NeighboursJob:
     manifest = store.manifest
     if not manifest.rows.stored:
         raise OptionError(f"{store.root} holds no rows; nothing can be found in it")
-    if asked.min_score is not None and manifest.metric == "l2":
+    if options.min_score is not None and manifest.metric == "l2":
         raise OptionError(
             f"--min-score is for scores, and {store.root} is compared by distances (l2); leave"
             " it out"
         )
-    Searcher(manifest).check_filter(asked.where)
-    columns = _query_files(asked).columns
+    Searcher(manifest).check_filter(options.where)
+    columns = _query_files(options).columns
     return NeighboursJob(
-        store.root, manifest.run, manifest.digest, output, asked.k, asked.min_score,
-        columns=columns, model=asked.model, query_prompt=asked.query_prompt,
-        texts=asked.output.endswith(TABLES), where=asked.where,
+        store.root, manifest.run, manifest.digest, output, options.k, options.min_score,
+        columns=columns, model=options.model, query_prompt=options.query_prompt,
+        texts=options.output.endswith(TABLES), where=options.where,
     )  # fmt: skip
 
 
-def _query_files(asked: NeighboursOptions) -> QueryFiles:
+def _query_files(options: NeighboursOptions) -> QueryFiles:
     """The files of queries, and how they are read."""
     return QueryFiles(
-        tuple(asked.queries or ()),
-        asked.format,
-        asked.delimiter,
-        asked.text_column,
-        asked.id_column or None,
+        tuple(options.queries or ()),
+        options.format,
+        options.delimiter,
+        options.text_column,
+        options.id_column or None,
     )
 
 
@@ -203,17 +203,20 @@ def _stored(store: Store, other: Store) -> tuple[list[StoredBlock], dict[str, An
     return blocks, {"queries": other.manifest.digest}
 
 
-def _files(asked: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
+def _files(options: NeighboursOptions, store: Store) -> tuple[list[Span], dict[str, Any]]:
     """The files of queries in spans, and what identifies them."""
-    queries = _query_files(asked)
+    queries = _query_files(options)
     files = queries.list()
-    if Searcher(store.manifest, asked.model, asked.query_prompt).queries.lacks_prompt:
+    if Searcher(store.manifest, options.model, options.query_prompt).queries.lacks_prompt:
         aside(f"note: {NO_QUERY_PROMPT}")
     spans = [span for file in files for span in plan_reading(file, queries.columns)]
     if not spans:
-        raise OptionError(f"--queries {asked.queries[0] if asked.queries else ''} holds no query")
+        pattern = ""
+        if options.queries:
+            pattern = options.queries[0]
+        raise OptionError(f"--queries {pattern} holds no query")
     names = [[file.relative, file.size, file.checksum or file.version] for file in files]
-    return spans, {"queries": names, "columns": [asked.text_column or "text", asked.id_column]}
+    return spans, {"queries": names, "columns": [options.text_column or "text", options.id_column]}
 
 
 def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
@@ -237,14 +240,16 @@ def _begin(job: NeighboursJob, what: dict[str, Any]) -> None:
         ) from error
 
 
-def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said:
+def _neighbours(options: NeighboursOptions, beam_options: PipelineOptions) -> CommandOutput:
     first: list[dict[str, Any]] = []
-    if asked.output.endswith(TABLES):
-        found, first = run_into_file(asked, beam_options)
+    if options.output.endswith(TABLES):
+        found, first = run_into_file(options, beam_options)
     else:
-        found = run_into(asked, storage.absolute(asked.output), beam_options)
+        found = run_into(options, storage.absolute(options.output), beam_options)
     if "files" not in found:
-        return Said([line("submitted", f"{found['output']}/{RESULT} says how it ended")], found)
+        return CommandOutput(
+            [line("submitted", f"{found['output']}/{RESULT} says how it ended")], found
+        )
     rejected = ""
     if found["rejected"]:
         rejected = f", {found['rejected']:,} rejected"
@@ -254,7 +259,7 @@ def _neighbours(asked: NeighboursOptions, beam_options: PipelineOptions) -> Said
         line("rows", f"{found['rows']:,} in {counted(len(found['files']), 'file')}"),
         line("output", found["output"]),
     ]
-    return Said(lines, found)
+    return CommandOutput(lines, found)
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:

@@ -5,9 +5,9 @@ import sys
 from typing import Any
 
 from pipelines.common import command, options, specs
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_output, write_rows
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.tables import Column, excerpt, id_column, one_line, table, text_column
 from transforms.base.numbers import counted
@@ -28,12 +28,12 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _pairs(asked: PairsOptions) -> Said:
-    check_output(asked.output)
-    with with_stdin(asked, local=True) as asked:
-        found = find_pairs(asked)
-    if asked.output:
-        write_rows(asked.output, found.pairs)
+def _pairs(options: PairsOptions) -> CommandOutput:
+    check_output(options.output)
+    with with_stdin(options, local=True) as options:
+        found = find_pairs(options)
+    if options.output:
+        write_rows(options.output, found.pairs)
     counts = {
         "rows": found.rows,
         "texts": found.texts,
@@ -42,10 +42,12 @@ def _pairs(asked: PairsOptions) -> Said:
     }
     sizes = f"{counted(found.rows, 'row')} with {counted(found.texts, 'text')}"
     last = f"{sizes}, {found.rejected:,} rejected; {found.how}"
-    if asked.output:
-        lines = [f"{counted(len(found.pairs), 'pair')} in {asked.output}", "", last]
-        return Said(lines, {**counts, "output": asked.output})
-    return Said([*shown(found.pairs), "", last], {**counts, "pairs": found.pairs}, asked=True)
+    if options.output:
+        lines = [f"{counted(len(found.pairs), 'pair')} in {options.output}", "", last]
+        return CommandOutput(lines, {**counts, "output": options.output})
+    return CommandOutput(
+        [*shown(found.pairs), "", last], {**counts, "pairs": found.pairs}, always=True
+    )
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.stdin import with_stdin
 from pipelines.common.summary import bad_lines, beside_lines
 from pipelines.common.tables import wrapped
@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
     return embed_options.parser("plan")
 
 
-def run_plan(options: EmbedOptions, beam_options: PipelineOptions, store: bool = True) -> Said:
+def run_plan(
+    options: EmbedOptions, beam_options: PipelineOptions, store: bool = True
+) -> CommandOutput:
     """Return the plan of a run that is not started; nothing is written.
 
     `store` says whether the store is named.
@@ -55,7 +57,7 @@ def run_plan(options: EmbedOptions, beam_options: PipelineOptions, store: bool =
         "index_size": index_size(found),
         **speeds(found.pace),
     }
-    return Said(wrapped(lines(found, root)), values, asked=True)
+    return CommandOutput(wrapped(lines(found, root)), values, always=True)
 
 
 def lines(found: Prediction, store: str | None) -> list[str]:
@@ -161,16 +163,16 @@ def _index_size_lines(found: Prediction) -> list[str]:
     return [line("", f"{files}, {memory}, {hours}")]
 
 
-def _plan(asked: PlanOptions, beam_options: PipelineOptions) -> Said:
-    is_named = asked.store != ""
-    with with_stdin(with_store(asked), engines.in_process(beam_options)) as options:
+def _plan(given_options: PlanOptions, beam_options: PipelineOptions) -> CommandOutput:
+    is_named = given_options.store != ""
+    with with_stdin(with_store(given_options), engines.in_process(beam_options)) as options:
         return run_plan(options, beam_options, store=is_named)
 
 
-def with_store(asked: PlanOptions) -> EmbedOptions:
+def with_store(options: PlanOptions) -> EmbedOptions:
     """Return the options of the planned run; without a store, with one that does not exist."""
     nowhere = storage.join(tempfile.gettempdir(), f"no-store-{uuid.uuid4().hex}")
-    return narrowed(EmbedOptions, asked, store=asked.store or nowhere)
+    return narrowed(EmbedOptions, options, store=options.store or nowhere)
 
 
 plan = pipeline_function("plan", PlanOptions, _plan)

@@ -5,8 +5,8 @@ import sys
 from dataclasses import asdict
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
-from pipelines.common.said import Said
 from pipelines.common.tables import wrapped
 from transforms.base.lines import line
 from transforms.push import Pushed, PushRequest, open_target, redact
@@ -28,23 +28,23 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _push(asked: PushOptions) -> Said:
-    root = open_store(asked.store).manifest.root
+def _push(options: PushOptions) -> CommandOutput:
+    root = open_store(options.store).manifest.root
     since = None
-    if asked.since:
-        since = named_run(root, asked.since)
-    how = PushRequest(since, asked.full, asked.dry_run, asked.max_deletes)
-    with open_target(asked.to) as target:
-        pushed = push_changes(lambda: open_store(asked.store).manifest, target, how)
+    if options.since:
+        since = named_run(root, options.since)
+    how = PushRequest(since, options.full, options.dry_run, options.max_deletes)
+    with open_target(options.to) as target:
+        pushed = push_changes(lambda: open_store(options.store).manifest, target, how)
     manifest = pushed.new
     values = {
         "store": manifest.root,
-        "to": redact(asked.to),
+        "to": redact(options.to),
         "run": manifest.run,
-        "dry_run": asked.dry_run,
+        "dry_run": options.dry_run,
     }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
-    return Said(wrapped(summary(pushed, redact(asked.to), asked.dry_run)), values)
+    return CommandOutput(wrapped(summary(pushed, redact(options.to), options.dry_run)), values)
 
 
 def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:

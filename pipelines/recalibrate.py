@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.summary import answer_lines, index_lines, moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.lines import line
@@ -40,25 +40,25 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Said:
-    store = open_store(asked.store)
+def _recalibrate(options: RecalibrateOptions, beam_options: PipelineOptions) -> CommandOutput:
+    store = open_store(options.store)
     root = store.root
     run_id = new_run(store.root)
     engines.check_shared(beam_options, store=root)
-    if asked.calibration == NO_CALIBRATION:
+    if options.calibration == NO_CALIBRATION:
         calibration = None
     else:
-        calibration = read_calibration(asked.calibration)
-    check_fits(calibration, store.manifest, asked.calibration)
+        calibration = read_calibration(options.calibration)
+    check_fits(calibration, store.manifest, options.calibration)
     if calibration is None and store.space.calibration is None:
-        return Said(
+        return CommandOutput(
             [f"nothing to do: the vectors of {root} have no calibration"],
             {"store": root, "run": None},
         )
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
-        check_fits(calibration, manifest, asked.calibration)
-        run = with_answer_gates(recalibrating_run(manifest, run_id, calibration), asked)
+        check_fits(calibration, manifest, options.calibration)
+        run = with_answer_gates(recalibrating_run(manifest, run_id, calibration), options)
         if calibration is not None:
             keep_calibration(root, calibration)
         record_plan(manifest, run_id)
@@ -67,7 +67,7 @@ def _recalibrate(asked: RecalibrateOptions, beam_options: PipelineOptions) -> Sa
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    return Said(summary(result, calibration, root), {"store": root, **asdict(result)})
+    return CommandOutput(summary(result, calibration, root), {"store": root, **asdict(result)})
 
 
 def build(

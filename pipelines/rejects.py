@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import asdict
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_output, write_rows
-from pipelines.common.said import Said
 from pipelines.common.tables import Column, end, id_column, middle, table, wrapped
 from transforms import storage
 from transforms.base.numbers import counted
@@ -27,15 +27,17 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _rejects(asked: RejectsOptions) -> Said:
-    check_output(asked.output)
-    root = storage.absolute(asked.store)
-    run, paths = rejecting_run(root, asked.run)
+def _rejects(options: RejectsOptions) -> CommandOutput:
+    check_output(options.output)
+    root = storage.absolute(options.store)
+    run, paths = rejecting_run(root, options.run)
     rows = list(rejected_rows(root, paths))
-    if asked.output:
-        write_rows(asked.output, [asdict(row) for row in rows])
-        values = {"store": root, "run": run, "rejected": len(rows), "output": asked.output}
-        return Said([f"{len(rows):,} rejected rows of run {run} in {asked.output}"], values)
+    if options.output:
+        write_rows(options.output, [asdict(row) for row in rows])
+        values = {"store": root, "run": run, "rejected": len(rows), "output": options.output}
+        return CommandOutput(
+            [f"{len(rows):,} rejected rows of run {run} in {options.output}"], values
+        )
     counts = Counter(row.reason for row in rows)
     why = "".join(f", {n:,} {reason}" for reason, n in counts.items())
     lines = wrapped([f"{root}: {counted(len(rows), 'row')} rejected in run {run}{why}"])
@@ -48,8 +50,8 @@ def _rejects(asked: RejectsOptions) -> Said:
         lines += table([*columns, Column("reason"), Column("excerpt", end)], shown)
     if len(rows) > SHOWN:
         lines += [f"and {len(rows) - SHOWN:,} more; --output FILE has all"]
-    return Said(
-        lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, asked=True
+    return CommandOutput(
+        lines, {"store": root, "run": run, "rejected": [asdict(row) for row in rows]}, always=True
     )
 
 

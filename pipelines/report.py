@@ -4,9 +4,9 @@ import argparse
 import sys
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_file, check_output, write_text
-from pipelines.common.said import Said
 from transforms.base.numbers import counted
 from transforms.report.history import known_summaries, run_summaries
 from transforms.report.openmetrics import openmetrics
@@ -27,27 +27,29 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _report(asked: ReportOptions) -> Said:
-    output = asked.output
-    if asked.format == PAGE:
+def _report(options: ReportOptions) -> CommandOutput:
+    output = options.output
+    if options.format == PAGE:
         output = output or "report.html"
-    if asked.format == PAGE:
+    if options.format == PAGE:
         check_output(output, (".html",))
     elif output:
         check_file(output)
-    store = open_store(asked.store)
+    store = open_store(options.store)
     root = store.root
     found = run_summaries(root, known_summaries(root))
-    if asked.format == PAGE:
+    if options.format == PAGE:
         text = page(root, found, store.manifest)
     else:
         text = openmetrics(root, found)
     if output is None:
-        return Said(
-            [text.removesuffix("\n")], {"store": root, "runs": len(found), "text": text}, asked=True
+        return CommandOutput(
+            [text.removesuffix("\n")],
+            {"store": root, "runs": len(found), "text": text},
+            always=True,
         )
     write_text(output, text)
-    return Said(
+    return CommandOutput(
         [f"{counted(len(found), 'run')} in {output}"],
         {"store": root, "runs": len(found), "output": output},
     )

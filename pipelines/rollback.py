@@ -8,8 +8,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.summary import answer_lines, changes_line, checked_line, things_of, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.lines import line
@@ -37,24 +37,24 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _rollback(asked: RollbackOptions, beam_options: PipelineOptions) -> Said:
-    root = open_store(asked.store).root
-    restored = named_run(root, asked.run)
+def _rollback(options: RollbackOptions, beam_options: PipelineOptions) -> CommandOutput:
+    root = open_store(options.store).root
+    restored = named_run(root, options.run)
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
     snapshot_to_restore(root, restored)  # a mistake should not touch the store
     with writing(root, run_id, beam_options) as writer:
         current = open_store(root).manifest
         earlier = snapshot_to_restore(root, restored)
-        run = restoring_run(earlier, current, run_id, asked.check_carried)
-        checked = check_shards(earlier, current, run, every_returning=asked.check_carried is None)
+        run = restoring_run(earlier, current, run_id, options.check_carried)
+        checked = check_shards(earlier, current, run, every_returning=options.check_carried is None)
         record_plan(earlier, run_id, checked)
         with recorded(run, writer), writer.pipeline() as pipeline:
             build(pipeline, earlier, run, raises=not writer.waits)
         result = result_of(root, run_id, writer)
     if result is None:
         return submitted(root, run_id)
-    return Said(
+    return CommandOutput(
         summary(result, restored, root), {"store": root, "restored": restored, **asdict(result)}
     )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.output import check_output, write_rows
 from pipelines.common.progress import aside
-from pipelines.common.said import Said
 from pipelines.common.stdin import STDIN, as_typed
 from pipelines.common.tables import (
     LEAST,
@@ -51,34 +51,36 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _search(asked: SearchOptions) -> Said:
-    check_output(asked.output)
-    store = open_store(asked.store, asked.snapshot)
+def _search(options: SearchOptions) -> CommandOutput:
+    check_output(options.output)
+    store = open_store(options.store, options.snapshot)
     from transforms.search import Copies, Searcher
 
-    copies = Copies(asked.local, asked.cache_bytes)
-    searcher = Searcher(store.manifest, asked.model, asked.query_prompt, alone=True, copies=copies)
-    queries, what = _queries(asked, store.space)
+    copies = Copies(options.local, options.cache_bytes)
+    searcher = Searcher(
+        store.manifest, options.model, options.query_prompt, alone=True, copies=copies
+    )
+    queries, what = _queries(options, store.space)
     results = searcher.search(
-        k=asked.k,
-        exact=asked.exact,
-        fold=asked.fold,
-        where=asked.where,
-        min_score=asked.min_score,
-        rerank=asked.rerank,
+        k=options.k,
+        exact=options.exact,
+        fold=options.fold,
+        where=options.where,
+        min_score=options.min_score,
+        rerank=options.rerank,
         **what,
     )
-    _print_notes(asked.where, searcher, what)
+    _print_notes(options.where, searcher, what)
     about = {"query": queries}
     titles = queries
-    if asked.id_column is not None:
+    if options.id_column is not None:
         about["query_text"] = what.get("texts", [])
         titles = [f"{name}: {text}" for name, text in zip(*about.values(), strict=True)]
-    if asked.output:
-        return _write_into(asked.output, about, results)
-    tables = _tables(asked, store.manifest, searcher.rows, titles, results)
+    if options.output:
+        return _write_into(options.output, about, results)
+    tables = _tables(options, store.manifest, searcher.rows, titles, results)
     each = [{**values, "rows": rows} for values, rows in _with_queries(about, results)]
-    return Said([tables], {"store": store.root, "results": each}, asked=True)
+    return CommandOutput([tables], {"store": store.root, "results": each}, always=True)
 
 
 def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) -> None:
@@ -95,17 +97,17 @@ def _print_notes(where: str | None, searcher: "Searcher", what: dict[str, Any]) 
         aside(f"note: no row matches --where {where}")
 
 
-def _write_into(output: str, about: dict[str, list[str]], results: "Results") -> Said:
+def _write_into(output: str, about: dict[str, list[str]], results: "Results") -> CommandOutput:
     """Write the results into a file; `about` has what is known of each query, by column."""
     write_results(output, about, results)
     rows = sum(map(len, results))
     queries = len(about["query"])
     summary = f"{counted(rows, 'row')} for {counted(queries, 'query', 'queries')} in {output}"
-    return Said([summary], {"output": output, "rows": rows, "queries": queries})
+    return CommandOutput([summary], {"output": output, "rows": rows, "queries": queries})
 
 
 def _tables(
-    asked: SearchOptions,
+    options: SearchOptions,
     manifest: Manifest,
     rows: "SnapshotRows",
     titles: Sequence[str],
@@ -115,52 +117,54 @@ def _tables(
     text = rows.text_field
     if rows.has_pieces:
         text = "passage"
-    columns = [rows.field_of(name) for name in shown_columns(asked, manifest, rows)]
+    columns = [rows.field_of(name) for name in shown_columns(options, manifest, rows)]
     return "\n\n".join(
-        hits(title, found, text, asked.full, columns)
+        hits(title, found, text, options.full, columns)
         for title, found in zip(titles, results, strict=True)
     )
 
 
-def shown_columns(asked: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
+def shown_columns(options: SearchOptions, manifest: Manifest, rows: "SnapshotRows") -> list[str]:
     """Return the columns beside id and text: those in --where; with --full all kept ones."""
     if not manifest.shard_paths:
         return []
-    kept = list(manifest.options.keep_columns) if asked.full else []
+    kept = list(manifest.options.keep_columns) if options.full else []
     named = []
-    if asked.where is not None:
-        named = columns_named(asked.where, rows.columns)
+    if options.where is not None:
+        named = columns_named(options.where, rows.columns)
     return [name for name in dict.fromkeys([*kept, *named]) if name not in ("id", rows.text)]
 
 
-def _queries(asked: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
+def _queries(options: SearchOptions, space: Space) -> tuple[list[str], dict[str, Any]]:
     """Return the name of each query, and the queries as arguments of `Searcher.search`."""
-    if asked.id is not None:
-        return list(asked.id), {"ids": list(asked.id)}
-    if asked.query_vectors is not None:
-        names, vectors = read_vectors(asked.query_vectors, "--query-vectors", space)
+    if options.id is not None:
+        return list(options.id), {"ids": list(options.id)}
+    if options.query_vectors is not None:
+        names, vectors = read_vectors(options.query_vectors, "--query-vectors", space)
         return names, {"vectors": vectors}
-    if asked.query is not None:
-        return list(asked.query), {"texts": list(asked.query)}
-    queries = _read_queries(asked, str(asked.queries))
+    if options.query is not None:
+        return list(options.query), {"texts": list(options.query)}
+    queries = _read_queries(options, str(options.queries))
     return list(queries.names), {"texts": list(queries.texts)}
 
 
-def _read_queries(asked: SearchOptions, path: str) -> TextQueries:
+def _read_queries(options: SearchOptions, path: str) -> TextQueries:
     """Read `--queries`; standard input, and names without a table's ending, are lines of text.
 
     Raises OptionError for a file without any, and for one that cannot be read.
     """
     is_plain = format_of(path) in ("", "text") and not compression_of(path, "text")
-    if path == STDIN or (asked.format is None and is_plain):
-        if asked.text_column is not None or asked.id_column is not None:
+    if path == STDIN or (options.format is None and is_plain):
+        if options.text_column is not None or options.id_column is not None:
             raise OptionError(
                 f"--queries {path} is read as plain text, which has no columns; say its --format"
             )
         lines = read_lines(path)
         return TextQueries(lines, lines)
     queries = read_queries(
-        QueryFiles((path,), asked.format, asked.delimiter, asked.text_column, asked.id_column)
+        QueryFiles(
+            (path,), options.format, options.delimiter, options.text_column, options.id_column
+        )
     )
     if queries.without_text:
         aside(f"note: {counted(queries.without_text, 'row')} of {path} without a text left out")

@@ -4,9 +4,9 @@ import argparse
 import sys
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.progress import aside, news, unwatched
-from pipelines.common.said import Said
 from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
 from transforms.search import NO_QUERY_PROMPT, Copies
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _serve(asked: ServeOptions) -> Said:
+def _serve(options: ServeOptions) -> CommandOutput:
     try:
         from transforms.serve.app import Application
         from transforms.serve.followed import Followed
@@ -36,14 +36,14 @@ def _serve(asked: ServeOptions) -> Said:
         raise MissingExtraError(
             f"serve needs starlette and uvicorn, which are not installed: {pip_line('serve')}"
         ) from error
-    with bound(asked.host, asked.port) as listening:
+    with bound(options.host, options.port) as listening:
         served = Followed(
-            asked.store,
-            asked.model,
-            asked.query_prompt,
-            asked.where,
-            asked.snapshot,
-            Copies(asked.local, asked.cache_bytes),
+            options.store,
+            options.model,
+            options.query_prompt,
+            options.where,
+            options.snapshot,
+            Copies(options.local, options.cache_bytes),
         )
         if served.searcher.queries.lacks_prompt:
             aside(f"note: {NO_QUERY_PROMPT}")
@@ -62,7 +62,7 @@ def _serve(asked: ServeOptions) -> Said:
             )
         requests = application.counts.answered
         values = {"store": served.manifest.root, "address": address, "requests": requests}
-        return Said([f"ended after {requests:,} requests"], values)
+        return CommandOutput([f"ended after {requests:,} requests"], values)
 
 
 serve = function("serve", ServeOptions, _serve)

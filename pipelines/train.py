@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, config_file, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.progress import news
-from pipelines.common.said import Said
 from transforms.base.lines import line
 from transforms.base.option import narrowed
 from transforms.base.progress import duration
@@ -64,22 +64,22 @@ def with_recipe(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[a
     return command.own_flags(parser, [*from_recipe, *argv])
 
 
-def _train(command_options: TrainCommandOptions) -> Said:
+def _train(command_options: TrainCommandOptions) -> CommandOutput:
     asked = narrowed(TrainOptions, command_options)
     if command_options.dry_run:
         from transforms.training.estimate import estimate
 
         found = estimate(asked, news)
-        return Said(estimated(found), vars(found))
+        return CommandOutput(estimated(found), vars(found))
     if command_options.seeds:
         from transforms.training.seeds import train_seeds
 
         several = train_seeds(asked, command_options.seeds, news)
-        return Said(lines_of_seeds(several), several)
+        return CommandOutput(lines_of_seeds(several), several)
     from transforms.training.train import train
 
     record = train(asked, news)
-    return Said(lines(record), record)
+    return CommandOutput(lines(record), record)
 
 
 def estimated(found: "TrainingEstimate") -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engine_jobs, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
-from pipelines.common.said import Said
 from pipelines.common.writing import writing
 from transforms.base import values
 from transforms.base.lines import line
@@ -34,27 +34,27 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _vacuum(asked: VacuumOptions, beam_options: PipelineOptions) -> Said:
-    root = open_store(asked.store).root
-    older_than = asked.older_than
-    if older_than is None and asked.keep is None:
+def _vacuum(options: VacuumOptions, beam_options: PipelineOptions) -> CommandOutput:
+    root = open_store(options.store).root
+    older_than = options.older_than
+    if older_than is None and options.keep is None:
         older_than = values.duration(OLDER_THAN)
-    if asked.dry_run:
+    if options.dry_run:
         lease.check(root, engine_jobs.state_of)
         return list_removed(
-            root, find_rubbish(root, asked.keep or 1, older_than, time.time()), "would be removed"
+            root, find_rubbish(root, options.keep or 1, older_than, time.time()), "would be removed"
         )
     with writing(root, new_run(), beam_options):
-        rubbish = find_rubbish(root, asked.keep or 1, older_than, time.time())
+        rubbish = find_rubbish(root, options.keep or 1, older_than, time.time())
         remove(rubbish)
     return list_removed(root, rubbish, "removed")
 
 
-def list_removed(root: str, rubbish: Rubbish, what: str) -> Said:
+def list_removed(root: str, rubbish: Rubbish, what: str) -> CommandOutput:
     """Return the message that lists what is removed."""
     sizes = {"files": len(rubbish.files), "bytes": sum(entry.size for entry in rubbish.files)}
     names = {"snapshots": list(rubbish.snapshots), "kept": list(rubbish.kept)}
-    return Said(
+    return CommandOutput(
         lines(rubbish, what), {"store": root, "removed": what == "removed", **names, **sizes}
     )
 

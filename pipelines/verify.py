@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import function
 from pipelines.common.progress import aside
-from pipelines.common.said import Said
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.numbers import counted
@@ -42,12 +42,12 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
     return beam_flags.parse(parser, argv)
 
 
-def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Said:
-    manifest = open_store(asked.store, asked.snapshot).manifest
+def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
+    manifest = open_store(options.store, options.snapshot).manifest
     since = None
-    if asked.since:
-        since = open_store(asked.store, asked.since).manifest
-    sample = asked.sample
+    if options.since:
+        since = open_store(options.store, options.since).manifest
+    sample = options.sample
     if sample is None:
         sample = float(since is None)
     extent = Extent(sample, since)
@@ -67,7 +67,7 @@ def _verify(asked: VerifyOptions, beam_options: "PipelineOptions | None") -> Sai
     return _sound(manifest, extent)
 
 
-def _sound(manifest: Manifest, extent: Extent) -> Said:
+def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:
     """Return the line about a snapshot without faults."""
     index = manifest.index
     segments = 0
@@ -95,16 +95,16 @@ def _sound(manifest: Manifest, extent: Extent) -> Said:
         values["pieces"] = manifest.rows.pieces
     held = f"{held} in {counted(shards, 'shard')}"
     line = f"{manifest.root}: snapshot {manifest.run} is {whole}: {held}, {parts}"
-    return Said([line], {**values, "segments": segments})
+    return CommandOutput([line], {**values, "segments": segments})
 
 
-def _called(asked: VerifyOptions) -> Said:
+def _called(options: VerifyOptions) -> CommandOutput:
     """Verify from Python; Beam is loaded only if flags for it are given."""
-    if not asked.beam_flags:
-        return _verify(asked, None)
+    if not options.beam_flags:
+        return _verify(options, None)
     from pipelines.common.beam_flags import options_of_list
 
-    return _verify(asked, options_of_list(asked.beam_flags))
+    return _verify(options, options_of_list(options.beam_flags))
 
 
 def is_removed(manifest: Manifest) -> bool:

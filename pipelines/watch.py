@@ -8,9 +8,9 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.library import pipeline_function
 from pipelines.common.output import check_file, write_text
-from pipelines.common.said import Said
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.errors import OptionError
 from transforms.base.lines import line
@@ -57,38 +57,40 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _watch(asked: WatchOptions, beam_options: PipelineOptions) -> Said:
-    if asked.report is not None:
-        check_file(asked.report, "--report")
-    store = open_store(asked.store)
+def _watch(options: WatchOptions, beam_options: PipelineOptions) -> CommandOutput:
+    if options.report is not None:
+        check_file(options.report, "--report")
+    store = open_store(options.store)
     said = _state(store.manifest)
-    if asked.changes:
-        said = _changed(asked, store.root, beam_options)
-    if asked.report is not None:
-        said = _with_page(said, asked, asked.report)
+    if options.changes:
+        said = _changed(options, store.root, beam_options)
+    if options.report is not None:
+        said = _with_page(said, options, options.report)
     return said
 
 
-def _changed(asked: WatchOptions, root: str, beam_options: PipelineOptions) -> Said:
+def _changed(options: WatchOptions, root: str, beam_options: PipelineOptions) -> CommandOutput:
     """Commit a snapshot with other watched queries, or without any."""
     queries = None
     judged = JudgementList({})
-    if asked.queries is not None:
-        queries = read_query_file(asked.queries)
-    if asked.judgements is not None and queries is not None:
-        judged = read_judgement_file(asked.judgements, queries.ids)
-    if asked.remove and open_store(root).manifest.watch is None:
-        return Said([f"nothing to do: {root} watches no queries"], {"store": root, "run": None})
+    if options.queries is not None:
+        queries = read_query_file(options.queries)
+    if options.judgements is not None and queries is not None:
+        judged = read_judgement_file(options.judgements, queries.ids)
+    if options.remove and open_store(root).manifest.watch is None:
+        return CommandOutput(
+            [f"nothing to do: {root} watches no queries"], {"store": root, "run": None}
+        )
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
     with writing(root, run_id, beam_options) as writer:
         manifest = open_store(root).manifest
         entry = None
         lines = [line("watch", "no queries any more")]
-        if asked.draw is not None:
-            queries = _drawn(manifest, asked.draw)
+        if options.draw is not None:
+            queries = _drawn(manifest, options.draw)
         if queries is not None:
-            entry, lines = _begun(asked, manifest, queries, judged)
+            entry, lines = _begun(options, manifest, queries, judged)
         run = replace(run_like(manifest, run_id, "watch"), watch=entry)
         record_plan(manifest, run_id)
         with recorded(run, writer), writer.pipeline() as pipeline:
@@ -106,7 +108,7 @@ def _changed(asked: WatchOptions, root: str, beam_options: PipelineOptions) -> S
     if result is None:
         return submitted(root, run_id)
     lines.append(line("store", f"{root} (snapshot {run_id})"))
-    return Said(lines, {"store": root, "run": run_id, **_values(entry)})
+    return CommandOutput(lines, {"store": root, "run": run_id, **_values(entry)})
 
 
 def _drawn(manifest: Manifest, number: int) -> QueryList:
@@ -122,10 +124,10 @@ def _drawn(manifest: Manifest, number: int) -> QueryList:
 
 
 def _begun(
-    asked: WatchOptions, manifest: Manifest, queries: QueryList, judged: JudgementList
+    options: WatchOptions, manifest: Manifest, queries: QueryList, judged: JudgementList
 ) -> tuple[WatchEntry, list[str]]:
     """Embed and ask new queries; return the manifest's entry, and lines about them."""
-    encoder = QueryEncoder(manifest, asked.model, None, alone=True)
+    encoder = QueryEncoder(manifest, options.model, None, alone=True)
     pooled, cut = encoder.pooled(list(queries.texts))
     watched = WatchedQueries(
         queries.ids,
@@ -134,7 +136,7 @@ def _begun(
         manifest.space.pooled_id,
         manifest.options.query_prompt,
     )
-    entry, found = begin_watch(manifest, watched, judged.grades, asked.k)
+    entry, found = begin_watch(manifest, watched, judged.grades, options.k)
     notes = [*queries.notes, *judged.notes]
     if cut:
         limit = manifest.space.max_tokens
@@ -160,17 +162,17 @@ def _how(asked: Asked) -> str:
     return "by exact search over all rows"
 
 
-def _state(manifest: Manifest) -> Said:
+def _state(manifest: Manifest) -> CommandOutput:
     """What a store watches."""
     entry = manifest.watch
     values = {"store": manifest.root, "run": manifest.run, **_values(entry)}
     if entry is None:
         text = "no queries; say --queries FILE or --draw N"
-        return Said([line("watch", text)], values, asked=True)
+        return CommandOutput([line("watch", text)], values, always=True)
     text = f"{counted(entry.count, 'query', 'queries')}, {entry.k} answers each"
     if entry.judgements is not None:
         text = f"{text}, with judgements"
-    return Said([line("watch", text)], values, asked=True)
+    return CommandOutput([line("watch", text)], values, always=True)
 
 
 def _values(entry: WatchEntry | None) -> dict[str, object]:
@@ -179,9 +181,9 @@ def _values(entry: WatchEntry | None) -> dict[str, object]:
     return {"queries": entry.count, "k": entry.k, "judged": entry.judgements is not None}
 
 
-def _with_page(said: Said, asked: WatchOptions, path: str) -> Said:
+def _with_page(said: CommandOutput, options: WatchOptions, path: str) -> CommandOutput:
     """Write the page of the answers that changed most between the last two snapshots."""
-    new = open_store(asked.store).manifest
+    new = open_store(options.store).manifest
     old = None
     if new.previous is not None:
         old = read_manifest(new.root, new.previous)
@@ -189,14 +191,14 @@ def _with_page(said: Said, asked: WatchOptions, path: str) -> Said:
         raise OptionError(
             f"--report: {new.root} has no snapshot before the current one; run embed again first"
         )
-    compared = compare_snapshots(old, new, asked.model)
+    compared = compare_snapshots(old, new, options.model)
     nights = run_summaries(new.root, known_summaries(new.root))
     html = answers_page(
         new.root, (old.run, new.run), compared.figures, shown_queries(compared, old, new), nights
     )
     write_text(path, html)
     lines = [*said.lines, line("report", path)]
-    return Said(lines, {**said.values, "report": path}, asked=said.asked)
+    return CommandOutput(lines, {**said.values, "report": path}, always=said.always)
 
 
 watch = pipeline_function("watch", WatchOptions, _watch)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.cli import INTERRUPTED
 from pipelines.common import config_file
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.options import RUNNER, as_options, check_text, every_command
 from pipelines.common.progress import watched
-from pipelines.common.said import Said
 from transforms.base.errors import STOPPED, OptionError, SentenceBeamError, printable
 from transforms.base.imports import uncollected
 
@@ -50,7 +50,7 @@ def own_flags(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[arg
 
 def main(
     parser: Callable[[], argparse.ArgumentParser],
-    job: Callable[..., Said],
+    job: Callable[..., CommandOutput],
     parse: Callable[..., tuple[Any, ...]] = own_flags,
     kind: type["DataclassInstance"] | None = None,
 ) -> Callable[..., int]:
@@ -76,10 +76,10 @@ def main(
             with contextlib.nullcontext() if front.quiet else watched(sys.stderr):
                 arguments, *others = parse(options, given)
                 if kind is None:
-                    asked = arguments
+                    given_options = arguments
                 else:
-                    asked = as_options(kind, arguments)
-                said = job(asked, *others)
+                    given_options = as_options(kind, arguments)
+                said = job(given_options, *others)
             show(said, options.prog.split()[-1], front)
             if said.error is not None:
                 raise said.error
@@ -93,7 +93,7 @@ def main(
     return run
 
 
-def show(said: Said, name: str, front: argparse.Namespace) -> None:
+def show(said: CommandOutput, name: str, front: argparse.Namespace) -> None:
     """Print the output of a command. Raises SentenceBeamError if its output cannot be written."""
     try:
         said.show(name, front.quiet, front.json)

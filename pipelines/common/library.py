@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.progress import unheard
-from pipelines.common.said import Said
 from transforms.base.keywords import options_of
 from transforms.base.logs import keep_root_logger
 from transforms.base.python_names import parameters_of, python_names
@@ -30,7 +30,7 @@ def as_function(options: type["DataclassInstance"]) -> Iterator[None]:
 
 
 def function(
-    name: str, kind: Callable[Keywords, Any], job: Callable[[Any], Said]
+    name: str, kind: Callable[Keywords, Any], job: Callable[[Any], CommandOutput]
 ) -> Callable[Keywords, Any]:
     """Return a command as a function: it takes the fields of the class `kind` and prints nothing.
 
@@ -41,13 +41,13 @@ def function(
 
 
 def pipeline_function(
-    name: str, kind: Callable[Keywords, Any], job: Callable[[Any, Any], Said]
+    name: str, kind: Callable[Keywords, Any], job: Callable[[Any, Any], CommandOutput]
 ) -> Callable[Keywords, Any]:
     """Return a command that runs a pipeline as a function, like `function`; its field `beam_flags`
     goes to Beam.
     """
 
-    def run(asked: Any) -> Said:
+    def run(asked: Any) -> CommandOutput:
         from pipelines.common.beam_flags import options_of_list  # importing Beam takes two seconds
 
         hints = (getattr(asked, hint, None) for hint in ("accelerator", "index_accelerator"))
@@ -56,12 +56,12 @@ def pipeline_function(
     return _named(name, kind, run)
 
 
-def _named(name: str, kind: Any, job: Callable[[Any], Said]) -> Callable[..., Any]:
+def _named(name: str, kind: Any, job: Callable[[Any], CommandOutput]) -> Callable[..., Any]:
     def call(*arguments: Any, **keywords: Any) -> Any:
         with as_function(kind), unheard():
-            asked = options_of(kind, name, keywords, arguments)
-            said = job(asked)
-        output = getattr(asked, "output", None)
+            options = options_of(kind, name, keywords, arguments)
+            said = job(options)
+        output = getattr(options, "output", None)
         if output is None:
             return dict(said.values)
         return output

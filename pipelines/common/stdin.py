@@ -23,14 +23,14 @@ Asked = TypeVar("Asked", EmbedOptions, FitOptions, PairsOptions, DistillOptions,
 
 
 @contextlib.contextmanager
-def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
+def with_stdin(options: Asked, local: bool) -> Iterator[Asked]:
     """Yield the options with a file in place of `-`, a copy of standard input until the block ends.
 
     Its name is always the same, and so are ids and units. Raises OptionError unless this process
     does the work (`local`).
     """
-    if asked.input is None or STDIN not in asked.input:
-        yield asked
+    if options.input is None or STDIN not in options.input:
+        yield options
         return
     if not local:
         raise OptionError(
@@ -42,15 +42,15 @@ def with_stdin(asked: Asked, local: bool) -> Iterator[Asked]:
             "--input -: standard input is closed; give it a file or a pipe, or name files"
         )
     with tempfile.TemporaryDirectory() as folder:
-        kind = asked.format or "auto"
+        kind = options.format or "auto"
         suffix = kind
         if kind in ("auto", "text"):
             suffix = "txt"
         path = Path(folder) / f"{files.STDIN}.{suffix}"
         with path.open("wb") as file, as_typed() as typed:
             shutil.copyfileobj(typed, file)
-        named = [str(path) if name == STDIN else name for name in dict.fromkeys(asked.input)]
-        yield replace(asked, input=tuple(named))
+        named = [str(path) if name == STDIN else name for name in dict.fromkeys(options.input)]
+        yield replace(options, input=tuple(named))
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.runner import PipelineState
 
 from pipelines.common import engine_jobs, engines
+from pipelines.common.command_output import CommandOutput
 from pipelines.common.progress import aside
-from pipelines.common.said import Said
 from transforms.base.errors import OptionError, SentenceBeamError, StoppedError, first_line
 from transforms.base.lines import line
 from transforms.base.memory import release_memory
@@ -149,10 +149,10 @@ def _has_committed(root: str, run: str) -> bool:
     return False
 
 
-def submitted(root: str, run: str) -> Said:
+def submitted(root: str, run: str) -> CommandOutput:
     """The line about a run that nobody waits for."""
     how = f"it commits by itself, and sentence-beam history --store {root} says how it ended"
-    return Said(
+    return CommandOutput(
         [line("submitted", f"run {run}; {how}")], {"store": root, "run": run, "status": "submitted"}
     )
 

@@ -27,58 +27,58 @@ OF_STORES = ("store", "sample")  # options that token statistics have no use for
 OF_CORPORA = ("model", "revision", "format", "delimiter", "text_column")
 
 
-def counts_tokens(asked: FitOptions) -> bool:
+def counts_tokens(options: FitOptions) -> bool:
     """Whether the method counts the tokens of a corpus.
 
     Raises OptionError for options of the other methods, and if no corpus is named.
     """
-    if asked.method not in METHODS:
+    if options.method not in METHODS:
         return False
-    _refuse(asked, OF_STORES)
-    if asked.input is None:
+    _refuse(options, OF_STORES)
+    if options.input is None:
         raise OptionError(
-            f"--method {asked.method} counts the tokens of a corpus; name its files by --input"
+            f"--method {options.method} counts the tokens of a corpus; name its files by --input"
         )
     return True
 
 
-def calibration_method(asked: FitOptions) -> CalibrationSpec:
+def calibration_method(options: FitOptions) -> CalibrationSpec:
     """Return the calibration to fit.
 
     Raises OptionError for an unknown method, and for options of methods that count tokens.
     """
-    if asked.method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
+    if options.method.partition(":")[0].partition("+")[0] not in CALIBRATIONS:
         of_stores = ", ".join(CALIBRATIONS)
         of_corpora = ", ".join(METHODS)
         raise OptionError(
-            f"--method {asked.method} is not known; allowed: {of_stores} (a store), {of_corpora} (a"
-            " corpus)"
+            f"--method {options.method} is not known; allowed: {of_stores} (a store),"
+            f" {of_corpora} (a corpus)"
         )
-    spec = parse_calibration(asked.method)
-    _refuse(asked, OF_CORPORA)
+    spec = parse_calibration(options.method)
+    _refuse(options, OF_CORPORA)
     return spec
 
 
-def _refuse(asked: FitOptions, names: Sequence[str]) -> None:
+def _refuse(options: FitOptions, names: Sequence[str]) -> None:
     """Raise OptionError for options that are given and that the method has no use for."""
     for name in names:
-        if getattr(asked, name) is not None:
+        if getattr(options, name) is not None:
             raise OptionError(
-                f"--{name.replace('_', '-')} has no meaning with --method {asked.method}; leave"
+                f"--{name.replace('_', '-')} has no meaning with --method {options.method}; leave"
                 " it out"
             )
 
 
-def store_to_fit(asked: FitOptions) -> Store:
+def store_to_fit(options: FitOptions) -> Store:
     """Open the store that is named by `--store` or its old name `--input`.
 
     Raises OptionError for none and for several.
     """
-    named = [path for path in (asked.store, *(asked.input or ())) if path is not None]
+    named = [path for path in (options.store, *(options.input or ())) if path is not None]
     if not named:
-        raise OptionError(f"--method {asked.method} is fitted on a store; name it by --store")
+        raise OptionError(f"--method {options.method} is fitted on a store; name it by --store")
     if len(named) > 1:
-        raise OptionError(f"--method {asked.method} is fitted on one store; give one --store")
+        raise OptionError(f"--method {options.method} is fitted on one store; give one --store")
     return open_store(named[0])
 
 
@@ -116,22 +116,22 @@ def calibration_job(
     return FitJob(run, spec, output, gather, narrow=narrow, fitted_on=fitted_on)
 
 
-def count_job(asked: FitOptions, run: str, output: str) -> CountJob:
+def count_job(options: FitOptions, run: str, output: str) -> CountJob:
     """Return the job that counts tokens with the tokenizer of the model as it is here."""
-    model = asked.model or DEFAULT_MODEL
-    tokenizer = tokenizer_digest(resolve_model(model, asked.revision))
+    model = options.model or DEFAULT_MODEL
+    tokenizer = tokenizer_digest(resolve_model(model, options.revision))
     if os.path.isdir(model):
         model = os.path.abspath(model)
-    text_column = asked.text_column or "text"
-    return CountJob(run, asked.method, model, asked.revision, tokenizer, text_column, output)
+    text_column = options.text_column or "text"
+    return CountJob(run, options.method, model, options.revision, tokenizer, text_column, output)
 
 
-def corpus_files(asked: FitOptions) -> list[InputFile]:
+def corpus_files(options: FitOptions) -> list[InputFile]:
     """Return the files of the corpus, each once. Raises OptionError if a pattern names none."""
     found = {
         file.path: file
-        for glob in asked.input or ()
-        for file in match_inputs(glob, asked.format or "auto", delimiter=asked.delimiter)
+        for glob in options.input or ()
+        for file in match_inputs(glob, options.format or "auto", delimiter=options.delimiter)
     }
     files = [found[path] for path in sorted(found)]
     check_distinct(files)

@@ -17,31 +17,31 @@ OF_VECTORS = (  # options that decide vectors, beside the model
 )  # fmt: skip
 
 
-def check(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     """Raise `OptionError` for options that do not fit each other or the store."""
-    if choice.options.deterministic and asked.tokens_per_batch is not None:
+    if choice.options.deterministic and options.tokens_per_batch is not None:
         raise OptionError(
             "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
         )
     check_kept(choice.options)
-    _check_chunks(asked, choice, previous)
-    _check_table_part(asked)
-    _check_inputs(asked, choice)
-    _check_limit(asked, previous)
-    _check_required(asked, choice)
-    if previous is not None and not asked.reembed:
-        _check_same_space(asked, choice, previous)
-    _check_calibration(asked, choice)
-    if choice.index is not None and asked.max_bytes_per_row is not None:
+    _check_chunks(options, choice, previous)
+    _check_table_part(options)
+    _check_inputs(options, choice)
+    _check_limit(options, previous)
+    _check_required(options, choice)
+    if previous is not None and not options.reembed:
+        _check_same_space(options, choice, previous)
+    _check_calibration(options, choice)
+    if choice.index is not None and options.max_bytes_per_row is not None:
         check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
-    if asked.append and choice.partition == "content":
+    if options.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without"
             " --append"
         )
 
 
-def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+def _check_chunks(given_options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
     options = choice.options
     chunks = choice.recipe.chunks
     chunks.check_prefix(options.chunk_prefix)
@@ -57,7 +57,7 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
             f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by"
             " their text; say --partition file"
         )
-    if previous is None or asked.reembed or not previous.rows.written:
+    if previous is None or given_options.reembed or not previous.rows.written:
         return
     for name in ("chunks", "chunk_prefix"):
         before = getattr(previous.options, name)
@@ -70,49 +70,51 @@ def _check_chunks(asked: EmbedOptions, choice: Choice, previous: Manifest | None
             )
 
 
-def _check_inputs(asked: EmbedOptions, choice: Choice) -> None:
-    for glob in asked.input:
-        if overlaps(glob, asked.store, choice.options.hidden):
+def _check_inputs(options: EmbedOptions, choice: Choice) -> None:
+    for glob in options.input:
+        if overlaps(glob, options.store, choice.options.hidden):
             raise OptionError(
-                f"--input {glob} takes in the store {asked.store} itself; move the store out of it"
-                " or narrow --input"
+                f"--input {glob} takes in the store {options.store} itself; move the store out of"
+                " it or narrow --input"
             )
 
 
-def _check_table_part(asked: EmbedOptions) -> None:
+def _check_table_part(options: EmbedOptions) -> None:
     """Raise OptionError for a part of an input that is not a table, or a version of several."""
-    parts = {"--input-version": asked.input_version, "--input-filter": asked.input_filter}
+    parts = {"--input-version": options.input_version, "--input-filter": options.input_filter}
     for flag in (flag for flag, value in parts.items() if value is not None):
-        for name in asked.input:
+        for name in options.input:
             if not is_table(name):
                 raise OptionError(
                     f"{flag}: --input {name} is no table (iceberg:NAME, delta:PATH); leave the"
                     " option out"
                 )
-    if asked.input_version is not None and len(asked.input) > 1:
-        raise OptionError(f"--input-version: there are {len(asked.input)} tables; name one --input")
-
-
-def _check_limit(asked: EmbedOptions, previous: Manifest | None) -> None:
-    """Raise OptionError for a trial run that would replace a whole store."""
-    if asked.limit is not None and previous is not None and previous.options.limit is None:
+    if options.input_version is not None and len(options.input) > 1:
         raise OptionError(
-            f"--limit {asked.limit} would leave only that many of the {previous.rows.written} rows"
-            f" of {previous.root}; choose another --store"
+            f"--input-version: there are {len(options.input)} tables; name one --input"
         )
 
 
-def _check_required(asked: EmbedOptions, choice: Choice) -> None:
-    if asked.require_space is not None and not choice.space.id.startswith(
-        asked.require_space.lower()
+def _check_limit(options: EmbedOptions, previous: Manifest | None) -> None:
+    """Raise OptionError for a trial run that would replace a whole store."""
+    if options.limit is not None and previous is not None and previous.options.limit is None:
+        raise OptionError(
+            f"--limit {options.limit} would leave only that many of the {previous.rows.written}"
+            f" rows of {previous.root}; choose another --store"
+        )
+
+
+def _check_required(options: EmbedOptions, choice: Choice) -> None:
+    if options.require_space is not None and not choice.space.id.startswith(
+        options.require_space.lower()
     ):
         raise OptionError(
-            f"--require-space {asked.require_space}: these options and the model's files make the"
+            f"--require-space {options.require_space}: these options and the model's files make the"
             f" space {choice.space.id}; mend them, or require that one"
         )
 
 
-def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -> None:
+def _check_same_space(options: EmbedOptions, choice: Choice, previous: Manifest) -> None:
     space = choice.space
     if space.pooled_id == previous.space.pooled_id:
         fields = []
@@ -123,7 +125,7 @@ def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -
     if fields:
         mend = "leave the option out"
         same_model = choice.options.model == previous.options.model
-        if same_model and all(getattr(asked, name) is None for name in OF_VECTORS):
+        if same_model and all(getattr(options, name) is None for name in OF_VECTORS):
             mend = f"no option says so: put the files of {choice.options.model} back as they were"
         raise OptionError(
             f"{previous.root} holds another space: {', '.join(fields)} would change; "
@@ -131,12 +133,14 @@ def _check_same_space(asked: EmbedOptions, choice: Choice, previous: Manifest) -
         )
 
 
-def _check_calibration(asked: EmbedOptions, choice: Choice) -> None:
+def _check_calibration(options: EmbedOptions, choice: Choice) -> None:
     try:
         if choice.calibration is not None:
-            check_space(choice.calibration.info, choice.space, asked.calibration or "of the store")
+            check_space(
+                choice.calibration.info, choice.space, options.calibration or "of the store"
+            )
     except SpaceMismatchError as error:
-        if asked.calibration is not None:
+        if options.calibration is not None:
             raise
         raise OptionError(
             f"{str(error).partition(';')[0]}; give another --calibration, or '' for none"

@@ -59,26 +59,26 @@ class Choice:
     gates: UsedGates
 
 
-def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
+def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Choice:
     """Choose the options of a run over a store's last snapshot; `local` says that this process does
     the work.
     """
-    asked = _as_exported(asked)
+    options = _as_exported(options)
     stored = _stored_in(previous)
-    chosen = _chosen_options(asked, stored.options)
+    chosen = _chosen_options(options, stored.options)
     files = resolve_model(chosen["model"], chosen["revision"])
-    index = _index(asked, previous)
-    workers = Workers(asked.accelerator, asked.device, local)
+    index = _index(options, previous)
+    workers = Workers(options.accelerator, options.device, local)
     metric = stored.options.metric
-    chosen["dtype"] = decide_dtype(asked.dtype, stored.dtype, files.family, workers)
-    chosen["metric"] = decide_metric(asked.metric, metric, files.modules, index is not None)
-    calibration = _calibration(asked, previous)
-    recipe = _recipe(asked, chosen, calibration)
+    chosen["dtype"] = decide_dtype(options.dtype, stored.dtype, files.family, workers)
+    chosen["metric"] = decide_metric(options.metric, metric, files.modules, index is not None)
+    calibration = _calibration(options, previous)
+    recipe = _recipe(options, chosen, calibration)
     applied: tuple[Any, ...] = ()
     if calibration is not None:
         applied = (calibration.digest, calibration.dim)
     space = recipe.space(files, *applied)
-    gates = gates_of(asked, stored.options, space.dtype)
+    gates = gates_of(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}
     return Choice(
@@ -87,8 +87,8 @@ def choose(asked: EmbedOptions, previous: Manifest | None, local: bool) -> Choic
         space=space,
         calibration=calibration,
         index=index,
-        partition=decide_partition(asked.partition, stored.partition),
-        unit_tokens=decide_unit_tokens(asked.unit_tokens, stored.unit_tokens, workers),
+        partition=decide_partition(options.partition, stored.partition),
+        unit_tokens=decide_unit_tokens(options.unit_tokens, stored.unit_tokens, workers),
         gates=gates.used,
     )
 
@@ -108,17 +108,17 @@ def _stored_in(previous: Manifest | None) -> _Stored:
     return _Stored(previous.options, previous.space.dtype, previous.partition, previous.unit_tokens)
 
 
-def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
+def _chosen_options(options: EmbedOptions, remembered: RememberedOptions) -> dict[str, Any]:
     """Return the given options, else the remembered ones, by name; paths are absolute.
 
     SPECs are parsed.
     """
     chosen = {
-        name: _chosen(asked, remembered, name)
+        name: _chosen(options, remembered, name)
         for name in (*CONTENT, *REMEMBERED)
         if name not in KEPT
     }
-    chosen["keep_columns"], chosen["keep_types"] = _kept(asked, remembered)
+    chosen["keep_columns"], chosen["keep_types"] = _kept(options, remembered)
     chosen["id_column"] = chosen["id_column"] or None  # "" goes back to ids made of path and place
     chosen["model"] = _full_path(chosen["model"])
     chosen["pooler"] = _with_full_paths(parse_pooler(chosen["pooler"]))
@@ -126,46 +126,47 @@ def _chosen_options(asked: EmbedOptions, remembered: RememberedOptions) -> dict[
     return chosen
 
 
-def _as_exported(asked: EmbedOptions) -> EmbedOptions:
+def _as_exported(options: EmbedOptions) -> EmbedOptions:
     """Return the options; those that are not given are as in the export if the model is one."""
-    if asked.model is None or asked.pooler not in (None, "auto"):
-        return asked
-    files = resolve_model(asked.model, asked.revision)
-    stated = files.as_exported({**vars(asked), "pooler": AUTO})
+    if options.model is None or options.pooler not in (None, "auto"):
+        return options
+    files = resolve_model(options.model, options.revision)
+    stated = files.as_exported({**vars(options), "pooler": AUTO})
     if "pooler" in stated:
         stated["pooler"] = str(stated["pooler"])
-    return replace(asked, **stated)
+    return replace(options, **stated)
 
 
-def _chosen(asked: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
-    given = getattr(asked, name)
+def _chosen(options: EmbedOptions, remembered: RememberedOptions, name: str) -> Any:
+    given = getattr(options, name)
     if given is not None:
         return given
     if name == "limit":
         return None  # a trial run must not shrink every later one
-    if name == "prompt" and asked.prompt_name is not None:
+    if name == "prompt" and options.prompt_name is not None:
         return None
     if (
         name == "revision"
-        and asked.model is not None
-        and _full_path(asked.model) != remembered.model
+        and options.model is not None
+        and _full_path(options.model) != remembered.model
     ):
         return None  # it is the other model's
-    if name == "text_template" and asked.text_column is not None:
+    if name == "text_template" and options.text_column is not None:
         return None
-    if name == "text_column" and asked.text_template is not None:
+    if name == "text_column" and options.text_template is not None:
         return RememberedOptions.text_column
     return getattr(remembered, name)
 
 
 def _kept(
-    asked: EmbedOptions, remembered: RememberedOptions
+    options: EmbedOptions, remembered: RememberedOptions
 ) -> tuple[tuple[str, ...], dict[str, str]]:
     """The columns to keep, and the types of those that have been given one, now or before."""
-    if asked.kept is None:
+    if options.kept is None:
         return tuple(remembered.keep_columns), remembered.keep_types
     types = {
-        column.name: column.kind or remembered.keep_types.get(column.name) for column in asked.kept
+        column.name: column.kind or remembered.keep_types.get(column.name)
+        for column in options.kept
     }
     return tuple(types), {name: kind for name, kind in types.items() if kind is not None}
 
@@ -187,22 +188,24 @@ def _full_path(name: str) -> str:
     return name
 
 
-def _calibration(asked: EmbedOptions, previous: Manifest | None) -> Calibration | None:
+def _calibration(options: EmbedOptions, previous: Manifest | None) -> Calibration | None:
     """The calibration that is given ("" for none), else the store's."""
-    if asked.calibration is None:
+    if options.calibration is None:
         if previous is not None:
             return kept_calibration(previous.root, previous.space)
         return None
-    if asked.calibration:
-        return read_calibration(asked.calibration)
+    if options.calibration:
+        return read_calibration(options.calibration)
     return None
 
 
-def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None) -> Recipe:
+def _recipe(
+    options: EmbedOptions, chosen: dict[str, Any], calibration: Calibration | None
+) -> Recipe:
     """Return the run's recipe, without a remembered truncation wider than the calibration."""
-    recipe = Recipe.of({**chosen, "prompt_name": asked.prompt_name})
+    recipe = Recipe.of({**chosen, "prompt_name": options.prompt_name})
     if (
-        asked.truncate_dim is None
+        options.truncate_dim is None
         and calibration is not None
         and (recipe.truncate_dim or 0) > calibration.dim
     ):
@@ -210,29 +213,29 @@ def _recipe(asked: EmbedOptions, chosen: dict[str, Any], calibration: Calibratio
     return recipe
 
 
-def _index(asked: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
+def _index(options: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
     names = ("target_recall", "max_bytes_per_row", "max_latency_ms")
     given: dict[str, Any] = {
-        name: value for name in names if (value := getattr(asked, name)) is not None
+        name: value for name in names if (value := getattr(options, name)) is not None
     }
-    if asked.index == "none":
+    if options.index == "none":
         if given:
             raise OptionError(
                 f"--{next(iter(given)).replace('_', '-')}: --index none builds no index; leave"
                 " it out"
             )
         return None
-    if asked.index is not None:
-        check_request(asked.index)
-        return IndexRequest(asked.index, asked.metric or "auto", **given)
+    if options.index is not None:
+        check_request(options.index)
+        return IndexRequest(options.index, options.metric or "auto", **given)
     request = None
     if previous is not None and previous.index:
         request = previous.index.request
     if request is None:
         if given:
-            return IndexRequest(metric=asked.metric or "auto", **given)
+            return IndexRequest(metric=options.metric or "auto", **given)
         return None
-    if asked.metric:
-        given["metric"] = asked.metric
+    if options.metric:
+        given["metric"] = options.metric
     return replace(request, **given)

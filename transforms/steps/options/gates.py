@@ -35,7 +35,7 @@ class Gates(NamedTuple):
     remembered: dict[str, float]
 
 
-def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
+def gates_of(options: EmbedOptions, before: RememberedOptions, dtype: str) -> Gates:
     """Return the gates of a run whose model computes in a dtype; `before` are the options of the
     last snapshot.
     """
@@ -44,30 +44,30 @@ def gates_of(asked: EmbedOptions, before: RememberedOptions, dtype: str) -> Gate
     defaults = {**DEFAULTS, "max_drift": MAX_DRIFT[dtype]}
     for name in NAMES:
         default = defaults[name]
-        given = getattr(asked, name)
+        given = getattr(options, name)
         value = _tightest_last(given, getattr(before, name), default)
         used[name] = value
         if given is not None:
             used[name] = given
         if value != default:
             remembered[name] = value
-    if asked.accept_answers:
+    if options.accept_answers:
         used |= dict.fromkeys(ANSWER_GATES, OFF)
     return Gates(UsedGates(**used), remembered)
 
 
-def with_answer_gates(run: Run, asked: IndexOptions | RecalibrateOptions) -> Run:
+def with_answer_gates(run: Run, options: IndexOptions | RecalibrateOptions) -> Run:
     """Return a run that reads no input with the gates of answers that are given, else remembered.
 
     The run's store remembers those that are given.
     """
     chosen: dict[str, float] = {}
     for name in ANSWER_GATES:
-        value = _tightest_last(getattr(asked, name), getattr(run.options, name), OFF)
+        value = _tightest_last(getattr(options, name), getattr(run.options, name), OFF)
         if value != OFF:
             chosen[name] = value
     used = chosen
-    if asked.accept_answers:
+    if options.accept_answers:
         used = {}
     remembered: dict[str, Any] = {name: chosen.get(name) for name in ANSWER_GATES}
     return replace(

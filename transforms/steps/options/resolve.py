@@ -39,27 +39,29 @@ class Resolved:
         return self.job.run.space
 
 
-def resolve(asked: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
+def resolve(options: EmbedOptions, previous: Manifest | None, run_id: str, local: bool) -> Resolved:
     """Resolve options to a run: given ones first, then those of the store, then defaults.
 
     `local` says that this process does the work, so that this machine decides the dtype.
     Raises OptionError for options that do not fit each other or the store.
     """
-    choice = choose(asked, previous, local)
-    check(asked, choice, previous)
-    run = _run(asked, choice, previous, run_id)
-    if previous is not None and asked.append:
-        _check_carries(read_again(run, previous, asked.reembed))
+    choice = choose(options, previous, local)
+    check(options, choice, previous)
+    run = _run(options, choice, previous, run_id)
+    if previous is not None and options.append:
+        _check_carries(read_again(run, previous, options.reembed))
     return Resolved(
-        _job(asked, choice, run, previous, local), choice.index, previous, choice.calibration
+        _job(options, choice, run, previous, local), choice.index, previous, choice.calibration
     )
 
 
-def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
-    globs = tuple(absolute_input(glob) for glob in asked.input)
-    tables = {glob: str(version_of(glob, asked.input_version)) for glob in globs if is_table(glob)}
+def _run(options: EmbedOptions, choice: Choice, previous: Manifest | None, run_id: str) -> Run:
+    globs = tuple(absolute_input(glob) for glob in options.input)
+    tables = {
+        glob: str(version_of(glob, options.input_version)) for glob in globs if is_table(glob)
+    }
     run = Run(
-        root=storage.absolute(asked.store),
+        root=storage.absolute(options.store),
         id=run_id,
         space=choice.space,
         partition=choice.partition,
@@ -73,15 +75,15 @@ def _run(asked: EmbedOptions, choice: Choice, previous: Manifest | None, run_id:
         check_from=0,
         check_stride=stride(None, 0, choice.options.check_carried),
         command="embed",
-        generation=_generation(asked, previous),
-        ranges=_ranges(asked, choice.space, previous),
+        generation=_generation(options, previous),
+        ranges=_ranges(options, choice.space, previous),
     )
     if previous is None:
         return run
-    return _after(run, asked, previous)
+    return _after(run, options, previous)
 
 
-def _after(run: Run, asked: EmbedOptions, previous: Manifest) -> Run:
+def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
     """Return the run on top of the last snapshot."""
     run = replace(
         run,
@@ -92,31 +94,31 @@ def _after(run: Run, asked: EmbedOptions, previous: Manifest) -> Run:
         check_from=previous.check_from,
         check_stride=stride(previous, previous.check_from, run.options.check_carried),
     )
-    if asked.append:
+    if options.append:
         tables = {**previous.input.tables, **run.tables}
         run = replace(run, earlier_globs=previous.input.globs, tables=tables)
-    if asked.limit is None:
+    if options.limit is None:
         run = replace(run, previous_rows=previous.rows.written)
-    if not asked.reembed:
+    if not options.reembed:
         run = replace(run, canary=previous.canary)
     return run
 
 
 def _job(
-    asked: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
+    options: EmbedOptions, choice: Choice, run: Run, previous: Manifest | None, local: bool
 ) -> EmbedJob:
     chosen = choice.options
     differing: tuple[str, ...] = ()
     if previous is not None:
-        differing = read_again(run, previous, asked.reembed)
+        differing = read_again(run, previous, options.reembed)
     recipe = choice.recipe
-    if asked.worker_model:
-        recipe = replace(recipe, model=asked.worker_model, revision=None)
+    if options.worker_model:
+        recipe = replace(recipe, model=options.worker_model, revision=None)
     text_limit = None
     if local and choice.partition == "content":
         text_limit = _memory() // 4
     index_asked = None
-    if choice.index is not None and asked.asks_for_index:
+    if choice.index is not None and options.asks_for_index:
         index_asked = choice.index.index
     return EmbedJob(
         run=run,
@@ -130,20 +132,20 @@ def _job(
         ),
         keep_text=chosen.keep_text and not chosen.keeps_text_column,
         recipe=recipe,
-        machine=Machine(asked.device, asked.tokens_per_batch, chosen.deterministic),
+        machine=Machine(options.device, options.tokens_per_batch, chosen.deterministic),
         input_format=chosen.format,
         delimiter=chosen.delimiter,
         limit=chosen.limit,
         carry=previous is not None and not differing,
         read_again=differing,
-        append=asked.append,
-        reuse=previous is not None and not asked.reembed,
-        buckets=_buckets(asked, run, previous),
+        append=options.append,
+        reuse=previous is not None and not options.reembed,
+        buckets=_buckets(options, run, previous),
         text_limit=text_limit,
         retried=not local,
         hidden=chosen.hidden,
-        max_bad_files=asked.max_bad_files,
-        table_filter=asked.input_filter,
+        max_bad_files=options.max_bad_files,
+        table_filter=options.input_filter,
         index_asked=index_asked,
     )
 
@@ -197,9 +199,9 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     return tuple(dict.fromkeys(found))
 
 
-def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
+def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
     """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
-    if previous is None or asked.reembed:
+    if previous is None or options.reembed:
         entry = None
     else:
         entry = fitting(previous.ranges, space)
@@ -208,23 +210,23 @@ def _ranges(asked: EmbedOptions, space: Space, previous: Manifest | None) -> Ran
     return entry
 
 
-def _generation(asked: EmbedOptions, previous: Manifest | None) -> int:
+def _generation(options: EmbedOptions, previous: Manifest | None) -> int:
     """Return the number of times that the store was embedded from nothing.
 
     With --reembed no snapshot has the number, so that no vector is reused. After a rollback an
     earlier snapshot may have the largest number.
     """
     if previous is None:
-        return int(asked.reembed)
-    if not asked.reembed:
+        return int(options.reembed)
+    if not options.reembed:
         return previous.generation
     kept = [read_manifest(previous.root, run) for run in snapshots(previous.root)]
     return 1 + max([previous.generation, *(manifest.generation for manifest in kept if manifest)])
 
 
-def _buckets(asked: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
+def _buckets(options: EmbedOptions, run: Run, previous: Manifest | None) -> Buckets | None:
     """Return the last snapshot's buckets if units still have the same size."""
-    if previous is None or asked.reembed or previous.unit_tokens != run.unit_tokens:
+    if previous is None or options.reembed or previous.unit_tokens != run.unit_tokens:
         return None
     return previous.buckets
 

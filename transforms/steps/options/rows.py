@@ -57,21 +57,21 @@ def options_for_rows(
     return options_of(EmbedOptions, "WriteStore", options)
 
 
-def resolve_for_rows(asked: EmbedOptions, in_process: bool) -> Resolved:
+def resolve_for_rows(options: EmbedOptions, in_process: bool) -> Resolved:
     """Resolve options to a run whose input is a PCollection, over the store's current snapshot.
 
     Raises OptionError for options that do not fit each other or the store.
     """
-    root = storage.absolute(asked.store)
+    root = storage.absolute(options.store)
     previous = read_manifest(root)
-    if previous is not None and previous.partition != BY_CONTENT and not asked.reembed:
+    if previous is not None and previous.partition != BY_CONTENT and not options.reembed:
         raise OptionError(
             f"{root} has its units by file (partition 'file'), and rows of a PCollection have no"
             " files; choose another store, or embed everything anew with reembed=True"
         )
-    if asked.id_column is None:
+    if options.id_column is None:
         remembered = None
         if previous is not None:
             remembered = previous.options.id_column
-        asked = replace(asked, id_column=remembered or ID)
-    return holding_lease(resolve(asked, previous, new_run(root), in_process))
+        options = replace(options, id_column=remembered or ID)
+    return holding_lease(resolve(options, previous, new_run(root), in_process))

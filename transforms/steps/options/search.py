@@ -136,8 +136,8 @@ class ServeOptions:
     model: str | None = option(STORES_MODEL, default=None)
 
 
-def refuse_without_queries(asked: object, *names: str) -> None:
+def refuse_without_queries(options: object, *names: str) -> None:
     """Raise OptionError for an option of files of queries, if there are none."""
     for name in names:
-        if getattr(asked, name) is not None:
+        if getattr(options, name) is not None:
             raise OptionError(f"--{name.replace('_', '-')} is for --queries; leave it out")

@@ -8,16 +8,16 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandOutput:
     """The closing lines of a command, and the same facts as values for `--json`.
 
-    `asked` marks lines that the command exists for, which --quiet does not silence. `error` ended
+    `always` marks lines that the command exists for, which --quiet does not silence. `error` ended
     the command after these lines were computed.
     """
 
     lines: Sequence[str]
     values: Mapping[str, Any]
-    asked: bool = False
+    always: bool = False
     error: Exception | None = None
 
     def show(self, command: str, quiet: bool, as_json: bool) -> None:
@@ -30,5 +30,5 @@ class Said:
                     {"command": command, **self.values}, ensure_ascii=not as_it_is, default=str
                 )
             )
-        elif self.lines and (self.asked or not quiet):
+        elif self.lines and (self.always or not quiet):
             print("\n".join(self.lines))
