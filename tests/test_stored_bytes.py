@@ -16,6 +16,9 @@ OTHERS = {
     ("index/array_bytes.py", "unpack"): "called by parsed",
     ("steps/index/files.py", "array_of"): "called by parsed",
     ("store/runs/plan.py", "of"): "called within refuse_damage",
+    ("store/watched.py", "from_bytes"): "called within refuse_damage",
+    ("store/watched.py", "answers_from_bytes"): "called within refuse_damage",
+    ("store/watched.py", "judgements_from_bytes"): "called within refuse_damage",
     ("store/runs/plan_work.py", "_work"): "called within refuse_damage",
     ("store/shards/writing.py", "_leaves"): "the bytes were made here",
     (

@@ -14,6 +14,7 @@ from helpers.gcs import Gcs
 from helpers.snapshots import night, numbered
 
 from transforms import storage
+from transforms.base.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
 from transforms.store import open_store
 
@@ -94,3 +95,12 @@ def test_a_dataset_on_gs_asks_for_what_is_read_alone(gs: str, gcs: Gcs) -> None:
     with gcs.counted() as requests:
         assert dataset.to_table().num_rows == 3 * SHARDS
     assert len(requests) <= 2 * SHARDS
+
+
+def test_a_damaged_first_shard_is_one_line(tmp_path: Path) -> None:
+    root = str(tmp_path / "store")
+    night(root, 0, numbered(0, 3))
+    (path,) = open_store(root).manifest.shard_paths
+    Path(path).write_bytes(b"[" * 1000)
+    with pytest.raises(SentenceBeamError, match=r"is damaged \(.*\); run embed"):
+        open_store(root).dataset()

@@ -1,10 +1,13 @@
 """The rows of a snapshot as a dataset of pyarrow."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from transforms import storage
+from transforms.base.errors import SentenceBeamError, first_line
 from transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -15,7 +18,7 @@ def dataset_of(manifest: Manifest) -> "ds.Dataset":
     """Return a snapshot's shards as a dataset (columns: docs/store.md); empty without a shard.
 
     The checksum of each page that is read is compared. Of a remote store the first shard's footer
-    is read at once.
+    is read at once. Raises SentenceBeamError if it is damaged.
     """
     import pyarrow.dataset as ds  # imports an installed pandas too: a third of a second
 
@@ -25,9 +28,22 @@ def dataset_of(manifest: Manifest) -> "ds.Dataset":
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     kind = ds.ParquetFileFormat(default_fragment_scan_options=checked)
     if storage.is_local(manifest.root):
-        return ds.dataset(paths, format=kind)
+        with _refuse_footer(paths[0]):
+            return ds.dataset(paths, format=kind)
     from transforms.store.shards.shard_files import shard_files
 
     files = shard_files(manifest)
-    schema = kind.make_fragment(paths[0], files).physical_schema
+    with _refuse_footer(paths[0]):
+        schema = kind.make_fragment(paths[0], files).physical_schema
     return ds.FileSystemDataset.from_paths(paths, schema, kind, files)
+
+
+@contextlib.contextmanager
+def _refuse_footer(path: str) -> Iterator[None]:
+    """Raise SentenceBeamError if the body meets a shard whose footer cannot be parsed."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise SentenceBeamError(
+            f"{path} is damaged ({first_line(error)}); run embed, which makes it again"
+        ) from error
