@@ -163,7 +163,7 @@ def _how(asked: Asked) -> str:
 
 
 def _state(manifest: Manifest) -> CommandOutput:
-    """What a store watches."""
+    """Return what a store watches."""
     entry = manifest.watch
     values = {"store": manifest.root, "run": manifest.run, **_values(entry)}
     if entry is None:

@@ -234,7 +234,7 @@ class FindLists(beam.PTransform):
 
 @dataclass(frozen=True)
 class IndexElement:
-    """One element between two steps of an index: work, or the fact that ended the index.
+    """An element between two steps of an index: work, or the fact that ended the index.
 
     A fact passes all further steps (`graph`: why it has no output of its own). `figures` are those
     of the steps before that no other element has.

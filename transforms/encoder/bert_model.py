@@ -42,7 +42,7 @@ _POOLER = "pooler."
 
 @dataclass(frozen=True)
 class BertStates:
-    """What a pass returns, by transformers' names; states are [B, T, H]."""
+    """The result of a pass, by transformers' names; states are [B, T, H]."""
 
     last_hidden_state: Tensor
     hidden_states: tuple[Tensor, ...] = ()

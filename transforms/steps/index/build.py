@@ -68,7 +68,7 @@ PREFIX = "index"
 
 @dataclass(frozen=True)
 class IndexJob:
-    """One index build: place, plan, reason, and thresholds for sampled and held-out rows.
+    """An index build: place, plan, reason, and thresholds for sampled and held-out rows.
 
     `times` counts the trainings up to this one, so that a rebuilt index equals none before it.
     `required`: the run fails if the requested recall is not reached. `choice` and the `most_lists`
@@ -126,7 +126,7 @@ class ShardGroup:
 
 @dataclass(frozen=True)
 class TrainingGroup:
-    """One group of a build, to be sampled."""
+    """A group of a build, to be sampled."""
 
     job: IndexJob
     group: ShardGroup
@@ -144,7 +144,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class BuildWork:
-    """One group of a build whose quantizer is trained, to be built."""
+    """A group of a build whose quantizer is trained, to be built."""
 
     job: IndexJob
     trained: Trained

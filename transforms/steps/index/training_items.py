@@ -31,7 +31,7 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class PartWork:
-    """One part, whose rows are to be sorted by cells in pass `turn` over all rows (0: first)."""
+    """A part, whose rows are to be sorted by cells in pass `turn` over all rows (0: first)."""
 
     job: IndexJob
     part: SamplePart
@@ -40,7 +40,7 @@ class PartWork:
 
 @dataclass(frozen=True)
 class CellWork:
-    """One cell, whose lists `first` to `last` are to be `found` in pass `turn`.
+    """A cell, whose lists `first` to `last` are to be `found` in pass `turn`.
 
     If `turn` is None, the cell is the whole sample, and one pass finds its lists.
     """
@@ -55,7 +55,7 @@ class CellWork:
 
 @dataclass(frozen=True)
 class TrainingItem:
-    """One element of a training; one field is set.
+    """An element of a training; one field is set.
 
     It is a sampled group, a part to be sorted by cells, or a cell.
     """

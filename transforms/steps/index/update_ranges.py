@@ -23,7 +23,7 @@ from transforms.steps.index.update_recall import BuiltSegment, SegmentBuild
 
 @dataclass(frozen=True)
 class RangeTarget:
-    """What was built before, or a range to write."""
+    """A segment that was built before, or a range to write."""
 
     built: SegmentBuild | None = None
     span: RangeSpan | None = None

@@ -12,7 +12,7 @@ from transforms.store.runs.commit import Run
 
 @dataclass(frozen=True)
 class EmbedJob:
-    """One run of `embed`.
+    """A run of `embed`.
 
     `keep_text` says that shards have the text in a column of its own, which no kept one is.
     `recipe` names the model where workers have it, `machine` says how they run it. `carry` says

@@ -27,7 +27,7 @@ TIE = 1e-6  # difference below which two scores are equal, in parts of the large
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of the row of a lost answer.
+    """The fate of a lost answer's row.
 
     `exists`: the next snapshot has the row; `same_text`: with the same text; `moved`: with another
     vector; `score`: that of its present vector. `file_gone`: its file left the input.

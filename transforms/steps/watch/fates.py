@@ -1,4 +1,4 @@
-"""What became of rows between two snapshots: those of lost answers, and those of gained ones.
+"""The fates of rows between two snapshots: those of lost answers and of gained ones.
 
 Only shards that one of the two snapshots lacks are read. A row of a shard that both have is the
 same row.
