@@ -23,7 +23,6 @@ from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
-    IndexEntry,
     Input,
     InputEntry,
     PartEntry,
@@ -33,6 +32,7 @@ from transforms.store.entries import (
     WatchEntry,
 )
 from transforms.store.forms import run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
 from transforms.store.ledger import span_name
 from transforms.store.manifest_parts import (

@@ -17,7 +17,7 @@ from transforms.index.budgets import (
     query_bytes,
     try_kinds,
 )
-from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+from transforms.store.index_entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
 
 
 def budgets_of(request: IndexRequest) -> Budgets:

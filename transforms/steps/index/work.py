@@ -16,7 +16,7 @@ from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
 from transforms.steps.index.update_recall import retrain
-from transforms.store.entries import IndexEntry, IndexRequest
+from transforms.store.index_entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
@@ -57,10 +57,14 @@ def _work(
     unit = space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, space.dim, metric)
     rows = sum(rows for _, rows, _ in shards)
-    last = before.index if before else None
+    last: IndexEntry | None = None
+    if before is not None:
+        last = before.index
     required = not remembered and request.target_recall is not None
-    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
-    if lack:
+    lack: str | None = None
+    if remembered:
+        lack = index_choice.lack_of_rows(request.index, rows)
+    if lack is not None:
         request = replace(request, index="auto")
         why: str | None = f"{lack}; from now on it is as auto chooses"
     else:

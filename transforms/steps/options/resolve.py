@@ -16,7 +16,8 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import IndexRequest, RangesEntry
+from transforms.store.entries import RangesEntry
+from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
 from transforms.store.runs.commit import Run
