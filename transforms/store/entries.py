@@ -2,9 +2,12 @@
 
 import sys
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 from transforms.base.entries import SPARSE, JsonEntry, Reader, count, fail, hex_digest, text
+from transforms.base.errors import OptionError
+from transforms.index.spec import AUTO, IndexSpec
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout
@@ -44,6 +47,16 @@ def _list_bounds(value: Any, where: str) -> tuple[int, int]:
     if first >= stop:
         fail(where, "two counts, the first less than the second")
     return first, stop
+
+
+def _index_name(value: Any, where: str) -> str:
+    """Read `auto`, `compact` or a factory string."""
+    name: str = text(value, where)
+    try:
+        IndexSpec.parse(name)
+    except OptionError:
+        fail(where, "an index that this version builds")
+    return name
 
 
 ListBounds = Annotated[tuple[int, int], _list_bounds]
@@ -253,12 +266,20 @@ class IndexRequest(JsonEntry):
     `max_latency_ms` is given, kinds of index are compared.
     """
 
-    index: str = "auto"
+    index: Annotated[str, _index_name] = AUTO
     metric: str = "auto"
     target_recall: float | None = None
     merge: bool = False
     max_bytes_per_row: int | None = None
     max_latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.spec  # a wrong name is told here
+
+    @cached_property
+    def spec(self) -> IndexSpec:
+        """The index that is named. Raises OptionError if there is none of this name."""
+        return IndexSpec.parse(self.index)
 
     @property
     def target(self) -> float:
@@ -439,6 +460,11 @@ class IndexEntry(JsonEntry):
         found = super().from_json(value, where, **beside)
         _check_paths(value, where)
         return found
+
+    @cached_property
+    def spec(self) -> IndexSpec:
+        """The index that was built."""
+        return IndexSpec.parse(self.factory)
 
     def nprobe_for(self, k: int) -> int:
         """Return the number of lists to search for k rows.
