@@ -1,9 +1,12 @@
 """The entry of a manifest for its index, and the entries of that index's files."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Self
 
-from transforms.base.entries import SPARSE, JsonEntry, count, fail
+from transforms.base.entries import SPARSE, JsonEntry, count, fail, text
+from transforms.base.errors import OptionError
+from transforms.index.spec import AUTO, IndexSpec
 from transforms.store.entries import Digest, stored
 
 IndexPath = Annotated[str, stored("index")]
@@ -19,6 +22,16 @@ def _list_bounds(value: Any, where: str) -> tuple[int, int]:
     return first, stop
 
 
+def _index_name(value: Any, where: str) -> str:
+    """Read `auto`, `compact` or a factory string."""
+    name: str = text(value, where)
+    try:
+        IndexSpec.parse(name)
+    except OptionError:
+        fail(where, "an index that this version builds")
+    return name
+
+
 ListBounds = Annotated[tuple[int, int], _list_bounds]
 
 
@@ -32,12 +45,20 @@ class IndexRequest(JsonEntry):
     `max_latency_ms` is given, kinds of index are compared.
     """
 
-    index: str = "auto"
+    index: Annotated[str, _index_name] = AUTO
     metric: str = "auto"
     target_recall: float | None = None
     merge: bool = False
     max_bytes_per_row: int | None = None
     max_latency_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        _ = self.spec  # a wrong name is told here
+
+    @cached_property
+    def spec(self) -> IndexSpec:
+        """The index that is named. Raises OptionError if there is none of this name."""
+        return IndexSpec.parse(self.index)
 
     @property
     def target(self) -> float:
@@ -218,6 +239,11 @@ class IndexEntry(JsonEntry):
         found = super().from_json(value, where, **beside)
         _check_paths(value, where)
         return found
+
+    @cached_property
+    def spec(self) -> IndexSpec:
+        """The index that was built."""
+        return IndexSpec.parse(self.factory)
 
     def nprobe_for(self, k: int) -> int:
         """Return the number of lists to search for k rows.

@@ -35,7 +35,7 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
         _check_same_space(options, choice, previous)
     _check_calibration(options, choice)
     if choice.index is not None and options.max_bytes_per_row is not None:
-        check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
+        check_row_bytes(choice.index.spec, choice.space.dim, budgets_of(choice.index))
     if options.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without"

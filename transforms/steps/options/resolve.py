@@ -120,7 +120,7 @@ def _job(
         text_limit = _memory() // 4
     index_asked = None
     if choice.index is not None and options.asks_for_index:
-        index_asked = choice.index.index
+        index_asked = choice.index.spec
     return EmbedJob(
         run=run,
         columns=Columns(
