@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from transforms.steps.options import EmbedOptions
     from transforms.steps.options.job import EmbedJob
     from transforms.store import Store, open_store
-    from transforms.store.entries import IndexRequest
+    from transforms.store.index_entries import IndexRequest
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
@@ -132,7 +132,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.search": ("Hit",),
         "transforms.steps.options.job": ("EmbedJob",),
         "transforms.steps.joins.neighbours": ("NeighboursJob",),
-        "transforms.store.entries": ("IndexRequest",),
+        "transforms.store.index_entries": ("IndexRequest",),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
     }

@@ -3,7 +3,7 @@
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
 from transforms.corpus.formats.registry import INPUT_FORMATS
-from transforms.index.choose import FACTORIES
+from transforms.index.spec import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
 from transforms.store.entries import RememberedOptions

@@ -24,7 +24,6 @@ from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
     ForgottenEntry,
-    IndexEntry,
     Input,
     InputEntry,
     PartEntry,
@@ -34,6 +33,7 @@ from transforms.store.entries import (
     WatchEntry,
 )
 from transforms.store.forms import run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
 from transforms.store.ledger import span_name
 from transforms.store.manifest_parts import (

@@ -12,7 +12,7 @@ from transforms.index.exact import best_first
 from transforms.steps.forget.select import Selection
 from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
-from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.manifest import Manifest

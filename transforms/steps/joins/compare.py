@@ -23,7 +23,7 @@ from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
 from transforms.search import Hits, Searcher
 from transforms.steps.index.files import group_by_size
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.shards.reading import read_shard
 

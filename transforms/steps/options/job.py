@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lake_parts import TablePart
+from transforms.index.spec import IndexSpec
 from transforms.space import Machine, Recipe
 from transforms.space.chunks import ChunksSpec
 from transforms.store.runs.commit import Run
@@ -46,7 +47,7 @@ class EmbedJob:
     text_limit: int | None = None
     retried: bool = False
     hidden: bool = False
-    index_asked: str | None = None
+    index_asked: IndexSpec | None = None
     max_bad_files: float = 0
     table_filter: str | None = None
     forget_key: str | None = None

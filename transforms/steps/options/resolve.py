@@ -16,8 +16,9 @@ from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import ForgottenEntry, IndexRequest, RangesEntry
+from transforms.store.entries import ForgottenEntry, RangesEntry
 from transforms.store.forgetting.hashes import hash_of_id, read_key, read_rows, write_rows
+from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
 from transforms.store.runs.commit import Run
@@ -121,7 +122,7 @@ def _job(
         text_limit = _memory() // 4
     index_asked = None
     if choice.index is not None and options.asks_for_index:
-        index_asked = choice.index.index
+        index_asked = choice.index.spec
     return EmbedJob(
         run=run,
         columns=Columns(

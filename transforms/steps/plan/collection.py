@@ -21,13 +21,8 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
 from transforms.steps.plan.footers import templates
 from transforms.steps.plan.kept_types import stored_types
-from transforms.steps.plan.row_batches import (
-    KeptTypes,
-    RowBatch,
-    RowsSummary,
-    too_much_text,
-    unpacked,
-)
+from transforms.steps.plan.row_batches import KeptTypes, RowBatch, too_much_text, unpacked
+from transforms.steps.plan.row_summary import RowsSummary
 from transforms.steps.plan.rows import check_rows
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried

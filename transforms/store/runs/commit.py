@@ -14,13 +14,13 @@ from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CanaryEntry,
     ForgottenEntry,
-    IndexEntry,
     Input,
     RangesEntry,
     RememberedOptions,
     WatchEntry,
 )
 from transforms.store.forms import check_forms, run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
 from transforms.store.manifest import (
