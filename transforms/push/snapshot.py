@@ -14,6 +14,7 @@ from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
+from transforms.store.forgetting.receipts import was_erased_since
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.changes import Changes
 from transforms.store.runs.result import has_committed, read_result
@@ -66,7 +67,7 @@ def push(
         _check(state, new, table, target.where)
     _check_ids(new)
     held = _held_run(state)
-    whole = state is not None and (held is None or options.full)
+    whole = state is not None and (held is None or options.full or was_erased_since(new, held))
     snapshots = _read_snapshots(new, state, options.since)
     if state is not None and not options.full:
         _check_store(snapshots, new, whole, target.where)
