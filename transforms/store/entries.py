@@ -151,9 +151,11 @@ class Input(JsonEntry):
 
 @dataclass(frozen=True)
 class PartEntry(JsonEntry):
-    """A part of a manifest: a file with some of its units.
+    """A part of a manifest: a file with some of its units and files.
 
-    The names of these are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The names of units are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The keys of files are from `first_file` to `last_file`; `files` is None in a manifest of an
+    earlier version, whose files are in any part.
     """
 
     path: Annotated[str, stored("parts")]
@@ -161,6 +163,9 @@ class PartEntry(JsonEntry):
     units: int
     first: str = ""
     last: str = ""
+    files: int | None = field(default=None, metadata=SPARSE)
+    first_file: str = field(default="", metadata=SPARSE)
+    last_file: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)

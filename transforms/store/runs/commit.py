@@ -15,6 +15,7 @@ from transforms.store.entries import CanaryEntry, Input, RangesEntry, Remembered
 from transforms.store.forms import check_forms, run_form
 from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
+from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
 from transforms.store.manifest import (
     FORMAT,
@@ -130,12 +131,14 @@ def last_snapshot(run: Run) -> Manifest | None:
 _SHARED: Kept[CarriedShards] = Kept()
 
 
-def carried_shards(run: Run) -> CarriedShards:
-    """Return the shards that a run may carry over, one object for a process.
+def carried_shards(run: Run, keys: KeyRange = ALL_KEYS) -> CarriedShards:
+    """Return the shards with these keys that a run may carry over, one object for a process.
 
-    So the store is listed once.
+    So the store is listed once. If its storage cannot list a part of a folder, they are all shards.
     """
-    what = run.root, run.check_from, run.check_stride
+    if not keys.is_all and not storage.storage_of(run.root).lists_ranges(run.root):
+        keys = ALL_KEYS
+    what = run.root, run.check_from, run.check_stride, keys
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
