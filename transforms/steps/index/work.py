@@ -5,13 +5,14 @@ from dataclasses import replace
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.pairs import group_by_size
 from transforms.index import choose as index_choice
 from transforms.index.upkeep import resized
 from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
+from transforms.steps.index.files import SEGMENT_ROWS
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
