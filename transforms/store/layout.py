@@ -18,6 +18,7 @@ index/<sha256>.refine               vectors by which candidates of a segment are
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
 runs/<run>/rejected.json            its reject files, if they were too many
+runs/<run>/changes-<digest>.parquet rows that it added, changed or deleted
 runs/<run>/index/                   files between the steps of its index, removed by the commit
 runs/<run>/                         marks of begun units, lines of verify
 report.json report.html             the counts of every run, and a page with them
@@ -52,6 +53,7 @@ _KINDS = {
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
+    "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
     "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
@@ -123,6 +125,11 @@ def result(run: str) -> str:
 def reject_list(run: str) -> str:
     """The path of the list of a run's reject files, if there were too many rejected rows."""
     return f"runs/{run}/rejected.json"
+
+
+def changes(run: str, sha256: str) -> str:
+    """Return the path of a file with rows that a run changed, named by its bytes."""
+    return f"runs/{run}/changes-{sha256[:16]}.parquet"
 
 
 def scratch(run: str, name: str) -> str:

@@ -19,6 +19,7 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
 from transforms.space import Space
 from transforms.store import layout, manifest_parts
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
@@ -115,6 +116,7 @@ class Manifest(JsonEntry):
     check_from: int = 0
     chunks: str = "none"
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
+    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

@@ -8,6 +8,7 @@ import numpy as np
 
 from transforms.base import progress
 from transforms.base.arrow import as_keys
+from transforms.base.pairs import group_by_size
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -31,7 +32,6 @@ from transforms.steps.index.files import (
     Folder,
     K,
     closeness_of,
-    group_by_size,
     layout_of,
     leave_recall,
     locate,

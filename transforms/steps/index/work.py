@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.pairs import group_by_size
 from transforms.index.choose import FLAT_BELOW
 from transforms.index.spec import AUTO
 from transforms.index.upkeep import resized
@@ -12,7 +13,7 @@ from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
+from transforms.steps.index.files import SEGMENT_ROWS
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows

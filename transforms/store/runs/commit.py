@@ -10,6 +10,7 @@ from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.space import Space
 from transforms.store import calibrations, layout
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import CanaryEntry, Input, RangesEntry, RememberedOptions, WatchEntry
 from transforms.store.forms import check_forms, run_form
@@ -57,7 +58,7 @@ class Run:
     last manifest, None if not known. `options` are remembered by the store after the run, `gates`
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
     refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
-    known.
+    known; `changes` are not known until the end.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -88,6 +89,7 @@ class Run:
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
     watch: WatchEntry | None = None
+    changes: ChangesEntry | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -330,6 +332,7 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
         watch=run.watch,
+        changes=run.changes,
         format=_format(run, index),
     )
 
