@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.export import export
     from pipelines.files import files
     from pipelines.fit import fit
+    from pipelines.forget import forget
     from pipelines.history import history
     from pipelines.index import index
     from pipelines.info import info
@@ -97,6 +98,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.serve": ("serve",),
         "pipelines.train": ("train",),
         "pipelines.vacuum": ("vacuum",),
+        "pipelines.forget": ("forget",),
         "pipelines.verify": ("verify",),
         "pipelines.watch": ("watch",),
         "transforms.beam": (
@@ -195,6 +197,7 @@ __all__ = [
     "export",
     "files",
     "fit",
+    "forget",
     "history",
     "index",
     "info",

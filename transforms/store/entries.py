@@ -227,6 +227,15 @@ class WatchEntry(JsonEntry):
 
 
 @dataclass(frozen=True)
+class ForgottenEntry(JsonEntry):
+    """The list of the rows that were erased: a file named by its bytes, and how many there are."""
+
+    path: Annotated[str, stored("forgotten")]
+    sha256: Digest
+    rows: int
+
+
+@dataclass(frozen=True)
 class CalibrationEntry(JsonEntry):
     """The folder of a store's calibration, named by the digest."""
 

@@ -24,6 +24,7 @@ from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
+    ForgottenEntry,
     Input,
     InputEntry,
     PartEntry,
@@ -48,9 +49,10 @@ from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
-LATEST_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+WATCHED_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+LATEST_FORMAT = 4  # with erased rows, which earlier versions would take back in
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
-FORMATS = (1, FORMAT, LATEST_FORMAT)
+FORMATS = (1, FORMAT, WATCHED_FORMAT, LATEST_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
 WITHOUT_DIGEST = frozenset(
     (
@@ -117,6 +119,7 @@ class Manifest(JsonEntry):
     chunks: str = "none"
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
     changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
+    forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

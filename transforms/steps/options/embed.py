@@ -14,6 +14,7 @@ from transforms.options.common import (
     DEVICE,
     INDEX_ACCELERATOR,
     INDEXES,
+    KEY,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
@@ -150,6 +151,16 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
+    allow_forgotten: Sequence[str] = option(
+        "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
+        " none)",
+        metavar="ID",
+        several="repeat",
+        group=STORED,
+        advanced=True,
+        default=(),
+    )
+    key: str | None = option(KEY, group=STORED, advanced=True, default=None)
     reembed: bool = option(
         "embed everything again, in a new space if need be (default: no)",
         group=STORED,
