@@ -15,6 +15,9 @@ index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locator
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
+forgotten/<sha256>.json             keyed hashes of the rows that were erased
+forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
+forgotten/unfinished.json           what an erasure that has not ended replaces
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
 runs/<run>/rejected.json            its reject files, if they were too many
@@ -30,6 +33,7 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
+UNFINISHED = "forgotten/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
@@ -49,6 +53,9 @@ _KINDS = {
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
     "watch": r"watch/[0-9a-f]{64}\.parquet",
+    "forgotten": r"forgotten/[0-9a-f]{64}\.json",
+    "receipts": rf"forgotten/{RUN_ID}\.json",
+    "unfinished": r"forgotten/unfinished\.json",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
@@ -110,6 +117,16 @@ def canary(pooled_id: str, generation: int) -> str:
 def watch_file(sha256: str) -> str:
     """Return the path of a file of the watched queries, named by its bytes."""
     return f"watch/{sha256}.parquet"
+
+
+def forgotten(sha256: str) -> str:
+    """Return the path of a list of erased rows, named by its bytes."""
+    return f"forgotten/{sha256}.json"
+
+
+def receipt(run: str) -> str:
+    """Return the path of the receipt of a run that erased rows."""
+    return f"forgotten/{run}.json"
 
 
 def plan(run: str) -> str:

@@ -21,7 +21,7 @@ from transforms.base import progress
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
-from transforms.store.entries import IndexEntry, SegmentEntry
+from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import Manifest, read_manifest

@@ -48,7 +48,7 @@ from transforms.steps.index.ranges import (
     write_range,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
-from transforms.store.entries import (
+from transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
     IndexEntry,
@@ -57,7 +57,7 @@ from transforms.store.entries import (
     SegmentEntry,
     TrainedEntry,
     TunedRecallEntry,
-)  # fmt: skip
+)
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem

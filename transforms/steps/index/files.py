@@ -31,7 +31,7 @@ from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.steps.index import matching, scratch
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import read_shard

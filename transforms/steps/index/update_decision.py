@@ -12,7 +12,7 @@ from transforms.steps.index.files import most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from transforms.steps.index.update_recall import leave_queries
 from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.entries import ChangeEntry
+from transforms.store.index_entries import ChangeEntry
 
 BASE = "base"
 DELTA = "delta"

@@ -23,7 +23,7 @@ from transforms.index.parts import Coarse, TopK
 from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
 from transforms.search import Hits, Searcher
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.shards.reading import read_shard
 

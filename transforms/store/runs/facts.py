@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 from transforms.base.measures import Summary
 from transforms.store.changes_entry import ChangedRowsEntry
-from transforms.store.entries import IndexEntry, RangesEntry, WatchEntry
+from transforms.store.entries import RangesEntry, WatchEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 from transforms.store.runs.answers import AnswerFigures
 from transforms.store.runs.changed_rows import Changes

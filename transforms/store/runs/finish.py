@@ -9,7 +9,7 @@ from transforms import storage
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.calibration.moved import Moved
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.changed_rows import Changes

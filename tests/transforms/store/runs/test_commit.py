@@ -19,14 +19,8 @@ from transforms.corpus import InputFile, Span
 from transforms.space import Space
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import (
-    IndexEntry,
-    IndexFileEntry,
-    IndexRequest,
-    RangesEntry,
-    RememberedOptions,
-    TrainedEntry,
-)
+from transforms.store.entries import RangesEntry, RememberedOptions
+from transforms.store.index_entries import IndexEntry, IndexFileEntry, IndexRequest, TrainedEntry
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
