@@ -151,7 +151,7 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    allow_forgotten: Sequence[str] = option(
+    allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
         " none)",
         metavar="ID",
