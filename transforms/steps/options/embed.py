@@ -20,6 +20,7 @@ from transforms.options.common import (
     FORMAT,
     ID_COLUMN,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
@@ -346,6 +347,7 @@ class EmbedOptions:
     index_accelerator: str | None = option(
         INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
     )
+    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}",
         kind=values.memory,
