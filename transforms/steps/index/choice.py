@@ -19,7 +19,7 @@ from transforms.index.budgets import (
 )
 from transforms.index.sizes import step_bytes
 from transforms.index.spec import AUTO
-from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+from transforms.store.index_entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
 
 ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 

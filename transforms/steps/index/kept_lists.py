@@ -6,26 +6,16 @@ A small file is named by all that decides the lists, and names the file of the t
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from transforms import storage
-from transforms.base.entries import JsonEntry
 from transforms.base.errors import SentenceBeamError
 from transforms.steps.index.build import IndexJob
 from transforms.steps.index.training_items import SampledGroup
 from transforms.store import layout
-from transforms.store.entries import IndexPath
+from transforms.store.entries import IndexFileEntry
 from transforms.store.index_files import files as index_files
 
 VERSION = 1  # of the training; raised when the same rows would give other lists
-
-
-@dataclass(frozen=True)
-class KeptLists(JsonEntry):
-    """The file of a trained index, before kinds of index are compared."""
-
-    path: IndexPath
-    sha256: str
 
 
 def keep(job: IndexJob, sampled: Sequence[SampledGroup], trained: bytes) -> None:
@@ -33,7 +23,7 @@ def keep(job: IndexJob, sampled: Sequence[SampledGroup], trained: bytes) -> None
     name = _name(job, sampled)
     if name is None:
         return
-    kept = KeptLists(*job.folder.write(trained, "faiss"))
+    kept = IndexFileEntry(*job.folder.write(trained, "faiss"))
     storage.ensure(job.folder.stored(name), json.dumps(kept.to_json(), sort_keys=True).encode())
 
 
@@ -46,7 +36,7 @@ def take(job: IndexJob, sampled: Sequence[SampledGroup]) -> bytes | None:
     if name is None:
         return None
     try:
-        found = KeptLists.from_json(json.loads(storage.read_bytes(job.folder.stored(name))))
+        found = IndexFileEntry.from_json(json.loads(storage.read_bytes(job.folder.stored(name))))
         return index_files.read(job.folder.stored(found.path), found.sha256)
     except (OSError, ValueError, SentenceBeamError):
         return None

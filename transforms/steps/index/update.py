@@ -44,7 +44,7 @@ from transforms.index.vectors import scored_by
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
-from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem

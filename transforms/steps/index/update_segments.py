@@ -29,7 +29,7 @@ from transforms.steps.index.update_recall import (
     known_neighbours,
     leave_segment_recall,
 )
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import take_rows

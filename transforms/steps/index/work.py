@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.pairs import group_by_size
 from transforms.index import choose as index_choice
 from transforms.index.spec import AUTO
 from transforms.index.upkeep import resized
@@ -12,12 +13,12 @@ from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
+from transforms.steps.index.files import SEGMENT_ROWS
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
 from transforms.steps.index.update_recall import retrain
-from transforms.store.entries import IndexEntry, IndexRequest
+from transforms.store.index_entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run

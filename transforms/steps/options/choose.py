@@ -20,7 +20,8 @@ from transforms.steps.options.auto import (
 )
 from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.entries import IndexRequest, RememberedOptions
+from transforms.store.entries import RememberedOptions
+from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest
 from transforms.store.runs.gates import UsedGates
 
