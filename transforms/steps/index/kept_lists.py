@@ -12,7 +12,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.steps.index.build import IndexJob
 from transforms.steps.index.training_items import SampledGroup
 from transforms.store import layout
-from transforms.store.entries import IndexFileEntry
+from transforms.store.index_entries import IndexFileEntry
 from transforms.store.index_files import files as index_files
 
 VERSION = 1  # of the training; raised when the same rows would give other lists
