@@ -13,6 +13,7 @@ from transforms.options.common import (
     ACCEPT_ANSWERS,
     DEVICE,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
     KEY,
     MAX_ANSWER_CHANGE,
@@ -203,6 +204,7 @@ class EmbedOptions(VectorOptions):
     index_accelerator: str | None = option(
         INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
     )
+    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}",
         kind=values.memory,
