@@ -52,7 +52,7 @@ _KINDS = {
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
-    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
+    "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
@@ -133,6 +133,16 @@ def scratch(run: str, name: str) -> str:
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
+
+
+def units_scratch(run: str) -> str:
+    """The path of the folder of the units that one worker of a run reads and others embed."""
+    return f"runs/{run}/units"
+
+
+def unit_rows(run: str, unit: str) -> str:
+    """The path of the rows of a unit that one worker reads and another embeds."""
+    return f"{units_scratch(run)}/{unit}.arrow"
 
 
 def ranges(digest: str) -> str:
