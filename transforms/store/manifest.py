@@ -19,11 +19,12 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
 from transforms.space import Space
 from transforms.store import layout, manifest_parts
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
-    IndexEntry,
+    ForgottenEntry,
     Input,
     InputEntry,
     PartEntry,
@@ -33,6 +34,7 @@ from transforms.store.entries import (
     WatchEntry,
 )
 from transforms.store.forms import run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
 from transforms.store.key_range import AFTER
 from transforms.store.ledger import span_name
@@ -47,9 +49,10 @@ from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
-LATEST_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+WATCHED_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+LATEST_FORMAT = 4  # with erased rows, which earlier versions would take back in
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
-FORMATS = (1, FORMAT, LATEST_FORMAT)
+FORMATS = (1, FORMAT, WATCHED_FORMAT, LATEST_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
 WITHOUT_DIGEST = frozenset(
     (
@@ -115,6 +118,8 @@ class Manifest(JsonEntry):
     check_from: int = 0
     chunks: str = "none"
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
+    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
+    forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod

@@ -84,7 +84,7 @@ def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> 
     listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
     lists = itertools.zip_longest(listed, _in_parts(by_key), fillvalue=())
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
+        return list(pool.map(lambda lists: write_part(root, ManifestPart(*lists)), lists))
 
 
 def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
@@ -96,7 +96,8 @@ def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
     return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
 
 
-def _write_part(root: str, part: ManifestPart) -> PartEntry:
+def write_part(root: str, part: ManifestPart) -> PartEntry:
+    """Write a part of a manifest, and return its entry."""
     data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     storage.ensure(storage.join(root, layout.part(sha256)), data)

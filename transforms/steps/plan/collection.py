@@ -15,6 +15,7 @@ from transforms.corpus.blocks import PackedRows, Packer
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.column_types import STR, word_for
 from transforms.steps.embed.cutting import pieces_of
+from transforms.steps.embed.erased import without_erased
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
@@ -234,7 +235,7 @@ class CollectionPacker:
         """Take a batch; yield (group of buckets, block) once enough rows are held."""
         if packed.data:
             rows = unpacked(packed, self._job.columns, self._work.types)
-            self._packer.add(pieces_of(rows, self._job))
+            self._packer.add(pieces_of(without_erased(rows, self._job), self._job))
             progress.step(rows.read)
             yield from self._packer.relieve()
 
