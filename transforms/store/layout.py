@@ -62,7 +62,7 @@ _KINDS = {
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
     "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
-    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
+    "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
@@ -158,6 +158,16 @@ def scratch(run: str, name: str) -> str:
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
+
+
+def units_scratch(run: str) -> str:
+    """The path of the folder of the units that one worker of a run reads and others embed."""
+    return f"runs/{run}/units"
+
+
+def unit_rows(run: str, unit: str) -> str:
+    """The path of the rows of a unit that one worker reads and another embeds."""
+    return f"{units_scratch(run)}/{unit}.arrow"
 
 
 def ranges(digest: str) -> str:

@@ -202,6 +202,7 @@ class FilePlanner:
         """Return the file with its checksum, and its units in the last snapshot if the bytes are
         the same, else None.
         """
+        file = self._with_kept_cut(file)
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
@@ -211,6 +212,18 @@ class FilePlanner:
         if old and same_content(file, old):
             return file, units
         return file, None
+
+    def _with_kept_cut(self, file: InputFile) -> InputFile:
+        """Return the file with the size of its spans in the last snapshot, if it has the file.
+
+        With --reembed, and for files that had no bytes, it is chosen anew.
+        """
+        if "reembed" in self._job.read_again:
+            return file
+        old, _ = self._before(file)
+        if old is None or not old.size:
+            return file
+        return replace(file, cut=old.cut)
 
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
         """Return the file and its units in the last snapshot; by content it has no units."""
