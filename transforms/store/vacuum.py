@@ -215,7 +215,7 @@ class _Named:
     """The files that the kept snapshots name, and their sidecars and calibrations.
 
     For runs that did not end: everything in their folders, and the files of the units that they
-    planned.
+    planned. Of the files with changed rows those since a kept snapshot stay.
     """
 
     def __init__(self) -> None:
@@ -225,6 +225,7 @@ class _Named:
         self._unfinished: set[str] = set()
         self._spans: set[str] = set()
         self._bits: set[int] = set()  # of buckets
+        self._changes: dict[str, set[str]] = {}  # files of changed rows, by the run before
 
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
@@ -232,8 +233,10 @@ class _Named:
         self._paths |= {
             layout.snapshot(manifest.run),
             layout.plan(manifest.run),
-            *_words(manifest.content),
+            *_words(_but_changes(manifest.content)),
         }
+        if manifest.changes is not None:
+            self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
         self._stems |= {
             layout.stem(path)
             for unit in manifest.units
@@ -257,6 +260,8 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
+        if kind == "changes":
+            return any(path in self._changes.get(run, ()) for run in self.runs)
         if kind == "calibrations":  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
@@ -264,6 +269,11 @@ class _Named:
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)
         return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
+
+
+def _but_changes(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the JSON of a snapshot without its files of changed rows."""
+    return [{name: item for name, item in part.items() if name != "changes"} for part in content]
 
 
 def _words(value: Any) -> Iterator[str]:
