@@ -24,6 +24,7 @@ from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
 from transforms.store.entries import ChangeEntry, IndexEntry, InputEntry, RecallEntry
+from transforms.store.int8_models import kept_facts
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.answers import causes_in_words
 from transforms.store.runs.result import Result
@@ -80,6 +81,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     found: list[tuple[str, str | None]] = []
     if n["unknown"]:
         found.append(("unknown", unknown_line(n)))
+    found.append(("int8", int8_note(resolved)))
     found.append(("device", unseen_note(resolved, result)))
     found.append(("late", late_note(resolved)))
     if result.limit:
@@ -93,6 +95,17 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     deterministic = resolved.job.machine.deterministic
     found += [*_reembedded(resolved), *_rare(result, deterministic)]
     return [line(label, text) for label, text in found if text is not None]
+
+
+def int8_note(resolved: Resolved) -> str | None:
+    """The line about how near a quantised model is to float32; None for another dtype."""
+    facts = kept_facts(resolved.job.root, resolved.space)
+    if facts is None:
+        return None
+    return (
+        f"cosine with float32 {facts.cosine:.4f}, at worst {facts.worst:.4f} (texts of the canary);"
+        f" ranges fitted on {facts.texts:,} texts"
+    )
 
 
 def _path_lines(root: str, result: Result) -> list[str]:
