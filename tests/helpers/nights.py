@@ -4,7 +4,7 @@ model.
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,7 @@ class Nights:
     space: Space = field(default_factory=space_of)
     count: int = 0
     options: RememberedOptions = field(default_factory=RememberedOptions)
+    run_name: Callable[[int], str] = "run{}".format
 
     @property
     def manifest(self) -> Manifest:
@@ -143,7 +144,7 @@ class Nights:
         before = read_manifest(str(self.root))
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
         run = Run(
-            root=str(self.root), id=f"run{self.count}", space=self.space, partition="file", unit_tokens=100,
+            root=str(self.root), id=self.run_name(self.count), space=self.space, partition="file", unit_tokens=100,
             globs=("/in/*",), options=self.options, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip

@@ -61,6 +61,16 @@ def test_queries_of_a_file(run: Run, watched: Path, inputs: Path) -> None:
     assert files_in(watched, "watch") == {}
 
 
+def test_queries_that_are_cut_are_counted(run: Run, watched: Path, inputs: Path) -> None:
+    longest = open_store(str(watched)).manifest.space.max_tokens
+    named = ("--store", watched, "--queries", inputs.parent / "queries.txt")
+    write_lines(named[-1], ["a man " * longest, "a man " * (longest // 4), "dog " * 2 * longest])
+    out = run("watch", *named).ok().out
+    assert f"2 queries are longer than the model takes, and cut at {longest} tokens" in out
+    write_lines(named[-1], ["a man " * (longest // 4)])
+    assert "longer than the model takes" not in run("watch", *named).ok().out
+
+
 def test_a_worse_night_does_not_go_live(run: Run, embed: Run, watched: Path, inputs: Path) -> None:
     embed(inputs / "*", *GATE).ok()
     before = manifest_of(watched)["run"]

@@ -23,7 +23,8 @@ from transforms.push.rows import columns_of, digests, read_rows
 from transforms.push.target import KEYS, keys_of
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
-from transforms.store.runs.changes import BUCKETS, LISTED_ROWS, Changes
+from transforms.store.runs.changed_rows import Changes
+from transforms.store.runs.changes import BUCKETS, LISTED_ROWS
 from transforms.store.shards.id_hashes import hash_ids
 
 REPEATED = (

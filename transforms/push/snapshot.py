@@ -15,7 +15,7 @@ from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.result import has_committed, read_result
 
 

@@ -11,7 +11,8 @@ from transforms.base.entries import dataclass_of
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Measures
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, ShownOptions
+from transforms.store.entries import ShownOptions
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs import lease
 from transforms.store.runs.result import COMMITTED, Result, checked_result, timestamp

@@ -17,7 +17,7 @@ from transforms.index.ranges import MappedRange, RangeFile, RangeReader
 from transforms.steps.index import scratch
 from transforms.steps.index.files import Folder
 from transforms.storage.bounded_cache import BoundedCache
-from transforms.store.entries import IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files.remote_range import CACHE, RemoteRange
 

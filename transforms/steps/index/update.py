@@ -39,12 +39,12 @@ import pyarrow as pa
 
 from transforms.base.entries import JsonEntry
 from transforms.index import IndexPlan
-from transforms.index.choose import has_lists, plan_for
+from transforms.index.choose import plan_for
 from transforms.index.vectors import scored_by
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
-from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
@@ -92,7 +92,7 @@ class IndexUpdate(JsonEntry):
     @property
     def has_lists(self) -> bool:
         """Whether the index has lists, so that its base can be cut into ranges of them."""
-        return has_lists(self.current.factory)
+        return self.current.spec.lists > 0
 
     @property
     def is_by_lists(self) -> bool:
@@ -173,7 +173,7 @@ class IndexUpdateJob:
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """Return the plan by which the current index was trained."""
-        return plan_for(update.current.factory, update.rows, self.dim, update.metric)
+        return plan_for(update.current.spec, update.rows, self.dim, update.metric)
 
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
         """Return the held-out texts whose true neighbours are known already."""

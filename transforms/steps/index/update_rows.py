@@ -21,7 +21,7 @@ from transforms.steps.index.update import (
     Reading,
     Repair,
 )
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
