@@ -123,7 +123,7 @@ class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one.
 
     `group` is the name of the group of small files whose units have its rows; "" if it has units of
-    its own.
+    its own. `cut` is the size of the file's spans (`InputFile.cut`).
     """
 
     path: str
@@ -133,6 +133,7 @@ class InputEntry(JsonEntry):
     version: str
     size: int
     group: Word = field(default="", metadata=SPARSE)
+    cut: int = field(default=0, metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,11 @@ class Input(JsonEntry):
 
 @dataclass(frozen=True)
 class PartEntry(JsonEntry):
-    """A part of a manifest: a file with some of its units.
+    """A part of a manifest: a file with some of its units and files.
 
-    The names of these are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The names of units are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The keys of files are from `first_file` to `last_file`; `files` is None in a manifest of an
+    earlier version, whose files are in any part.
     """
 
     path: Annotated[str, stored("parts")]
@@ -161,6 +164,9 @@ class PartEntry(JsonEntry):
     units: int
     first: str = ""
     last: str = ""
+    files: int | None = field(default=None, metadata=SPARSE)
+    first_file: str = field(default="", metadata=SPARSE)
+    last_file: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
 from transforms.space import Space
 from transforms.store import layout, manifest_parts
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
@@ -35,9 +36,9 @@ from transforms.store.entries import (
 from transforms.store.forms import run_form
 from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
+from transforms.store.key_range import AFTER
 from transforms.store.ledger import span_name
 from transforms.store.manifest_parts import (
-    AFTER,
     PARTS_AT_ONCE,
     read_parts,
     units_named,
@@ -117,6 +118,7 @@ class Manifest(JsonEntry):
     check_from: int = 0
     chunks: str = "none"
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
+    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
     forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
@@ -141,7 +143,7 @@ class Manifest(JsonEntry):
         """
         if self.parts:
             return self._listed(self.parts)
-        return (self._records(self.shards), [*self.input.files])
+        return (self.records(self.shards), [*self.input.files])
 
     def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
@@ -155,7 +157,7 @@ class Manifest(JsonEntry):
 
     def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
         part = manifest_parts.read_part(self.root, entry)
-        return self._records(part.shards), part.files
+        return self.records(part.shards), part.files
 
     @property
     def units(self) -> list[UnitRecord]:
@@ -180,7 +182,8 @@ class Manifest(JsonEntry):
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
 
-    def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
+    def records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
+        """Return the records of units from their JSON, by name. Raises as `units` does."""
         # of shards whose records lack theirs
         form = run_form(self.space, self.generation, self.options)
         try:
@@ -203,7 +206,7 @@ class Manifest(JsonEntry):
         if not self.parts or any(part.units and not part.first for part in self.parts):
             return units_named(self._by_name, name)
         parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
-        return self._records(
+        return self.records(
             unit for part in parts for unit in units_named(units_of_part(self.root, part), name)
         )
 

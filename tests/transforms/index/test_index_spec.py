@@ -4,7 +4,7 @@ import pytest
 
 from transforms.base.errors import OptionError
 from transforms.index.spec import FLAT, IndexSpec
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 
 
 def test_a_name_is_read_once_into_its_parts() -> None:

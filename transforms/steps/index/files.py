@@ -241,21 +241,6 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
     return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
 
 
-def group_by_size(
-    items: Iterable[Item], size: Callable[[Item], int], most: int
-) -> list[list[Item]]:
-    """Return the items in order, in lists of size `most` at most, or of one item."""
-    found: list[list[Item]] = []
-    room = 0
-    for item in items:
-        if not found or size(item) > room:
-            found.append([])
-            room = most
-        found[-1].append(item)
-        room -= size(item)
-    return found
-
-
 def leave_recall(
     folder: Folder,
     segment: SegmentEntry,

@@ -67,6 +67,7 @@ class PlanKeywords(TypedDict, total=False):
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
@@ -129,6 +130,7 @@ class WriteKeywords(TypedDict, total=False):
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 

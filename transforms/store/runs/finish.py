@@ -12,7 +12,7 @@ from transforms.calibration.moved import Moved
 from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 from transforms.store.runs import lease
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import Run, commit
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.result import (

@@ -25,7 +25,7 @@ from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
 from transforms.store.runs.carried import ROUND
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import (
     Run,
     carried_shards,
