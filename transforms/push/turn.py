@@ -20,7 +20,8 @@ from transforms.base.errors import SentenceBeamError
 from transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
 from transforms.push.target import Table, refused
 from transforms.store.runs import process
-from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS, Lease
+from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
+from transforms.store.runs.lease_file import Lease
 
 LOOK_SECONDS = 5
 

@@ -54,11 +54,24 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    if index is not None:
+    over = _run_over(run, index is not None)
+    if over is not None:
         # the run is over, and a raise would repeat it; vacuum removes what stays
         with contextlib.suppress(Exception):
-            storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
+            storage.delete_below(storage.join(run.root, layout.index_scratch(over)))
     return result
+
+
+def _run_over(run: Run, has_scratch: bool) -> str | None:
+    """Return the run whose files between the steps of an index are not needed any more.
+
+    Another process may still work for a run with a name: the next run of it is sure that none does.
+    """
+    if run.name:
+        return run.previous
+    if has_scratch:
+        return run.id
+    return None
 
 
 def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:
