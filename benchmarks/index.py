@@ -46,6 +46,7 @@ from transforms.index.faiss_module import use_threads
 from transforms.index.kmeans import kmeans
 from transforms.index.range_file import range_bytes
 from transforms.index.recall import segment_base
+from transforms.index.spec import IndexSpec
 from transforms.steps.index.files import Folder
 from transforms.steps.index.sample import leave_rows, read_rows
 
@@ -56,7 +57,7 @@ QUERIES = 1000
 def main() -> None:
     args = options()
     vectors, queries = synthetic(args.rows, args.dim)
-    plan = choose_index(args.rows, args.dim, args.index)
+    plan = choose_index(args.rows, args.dim, IndexSpec.parse(args.index))
     header(args, plan)
     sample = choose_sample(vectors, plan)
     with tempfile.TemporaryDirectory() as folder:

@@ -102,6 +102,7 @@ def test_a_job_manager_that_is_killed_goes_on_with_its_run(
     on_flink.pace(0.3)
     submit(on_flink, corpus, store, model, "--job", "night")
     wait(lambda: sidecars(store) >= half, "half of the units")
+    on_flink.pace(10.0)  # TaskManagers work until they miss the heartbeat
     on_flink.cluster.kill("jm")
     run = lease.writer(str(store))
     on_flink.cluster.start_job_manager()

@@ -12,7 +12,7 @@ import json
 import multiprocessing
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,14 @@ from helpers.hostile import (
     changes_of_json_files,
     json_changes,
     state,
+    table_changes,
 )
 from helpers.nights import DIM, Nights
-from helpers.settled import finish
+from helpers.settled import finish, settled
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 from helpers.tiny_models import save_tiny_model
 from helpers.units import make_vectors
+from helpers.watching import watched_nights
 from hypothesis import strategies as st
 
 from pipelines.cli import main
@@ -46,6 +48,7 @@ from transforms.encoder import Encoder
 from transforms.index.choose import check_request
 from transforms.search import Searcher
 from transforms.space import parse_pooler, row_hashes
+from transforms.steps.watch.watch_run import WatchJob, watch_answers
 from transforms.store import layout, open_store
 from transforms.store.calibrations import read_calibration
 from transforms.store.runs import lease
@@ -56,6 +59,7 @@ from transforms.store.sealed_json import sealed, to_bytes
 from transforms.store.shards.precision import Ranges
 from transforms.store.shards.reading import read_shard, take_rows
 from transforms.store.verify import faults
+from transforms.store.watched import keep_watch_file
 
 Check = Callable[[Any], object]
 
@@ -291,6 +295,43 @@ def files_beside(folder: Path) -> tuple[Any, Check]:
     return st.tuples(st.integers(0, len(paths) - 1), changes_of_json_files), check
 
 
+def watch_files(folder: Path) -> tuple[Any, Check]:
+    """A file of the watched queries, with a manifest that names it by its new bytes or the old.
+
+    The next run has the figures of its answers, or a problem with one line.
+    """
+    nights = watched_nights(folder)
+    rows = [(f"r{i}", f"text {i}") for i in range(6)]
+    nights.commit({"a.txt": rows})
+    entry = nights.watch(["text 1", "text 4"], **{"text 1": {"r1": 1}})
+    run, units = nights.begin({"a.txt": [("r1", "another text"), *rows[2:]]})
+    facts = [settled(run, units)]
+    whole = {file: (nights.root / file.path).read_bytes() for file in entry.files}
+
+    def check(case: tuple[int, Callable[[bytes], bytes], bool]) -> None:
+        number, change, named = case
+        names = ("queries", "answers", "judgements")
+        old = getattr(entry, names[number])
+        data = change(whole[old])
+        path = nights.root / old.path
+        watch = entry
+        if named:
+            new = keep_watch_file(str(nights.root), data)
+            path = nights.root / new.path
+            watch = replace(entry, **{names[number]: new})
+        path.write_bytes(data)
+        (fact,) = watch_answers(facts, WatchJob(replace(run, watch=watch)))
+        if fact.watch is None:
+            assert fact.problem is not None
+            assert len(str(fact.problem.error()).splitlines()) == 1
+        path.unlink()
+        (nights.root / old.path).write_bytes(whole[old])
+
+    return st.tuples(
+        st.integers(0, 2), st.one_of(byte_changes, table_changes), st.booleans()
+    ), check
+
+
 def _read(path: Path, columns: Columns) -> None:
     """Plan and read an input file, as a run does."""
     with one_line():
@@ -428,6 +469,7 @@ KINDS = {
     "calibration": Kind(calibrations, 60, 6000),
     "files beside a snapshot": Kind(files_beside, 30, 1500),
     "canary and ranges": Kind(small_files, 60, 6000),
+    "watched queries": Kind(watch_files, 60, 3000),
     "jsonl": Kind(input_files("a.jsonl"), 60, 6000),
     "text": Kind(input_files("a.txt"), 60, 6000),
     "gzip": Kind(input_files("a.txt.gz"), 30, 6000),

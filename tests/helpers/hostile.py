@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -97,6 +99,55 @@ def as_bytes(change: Callable[[Json], Json]) -> Change:
 
 
 changes_of_json_files = st.one_of(byte_changes, st.builds(as_bytes, json_changes))
+
+
+CELLS: list[Any] = [
+    None, -1, 0, 1, 99, 2**31 - 1, 2**62, float("nan"), "", "r1", "../outside/secret.json", "/etc/passwd", "gs://bucket/x", b"x" * 16,
+]  # fmt: skip
+
+
+def _cell(number: int, value: Any) -> Change:
+    """A Parquet file with one value replaced by one of the same type, if there is any."""
+
+    def change(data: bytes) -> bytes:
+        table = pq.read_table(pa.BufferReader(data))
+        if not table.num_rows:
+            return data
+        column, row = number % table.num_columns, number // 7 % table.num_rows
+        values = table.column(column).to_pylist()
+        values[row] = value
+        field = table.schema.field(column)
+        try:
+            edited = pa.array(values, field.type)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            return data
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.set_column(column, field, edited), sink)
+        return bytes(sink.getvalue())
+
+    return change
+
+
+def _rows(number: int, twice: bool) -> Change:
+    """A Parquet file with one row less, or with one twice."""
+
+    def change(data: bytes) -> bytes:
+        table = pq.read_table(pa.BufferReader(data))
+        places = list(range(table.num_rows))
+        if places:
+            place = number % len(places)
+            places[place : place + 1] = [place, place] if twice else []
+        sink = pa.BufferOutputStream()
+        pq.write_table(table.take(places), sink)
+        return bytes(sink.getvalue())
+
+    return change
+
+
+table_changes: st.SearchStrategy[Change] = st.one_of(
+    st.builds(_cell, st.integers(0, 10_000), st.sampled_from(CELLS)),
+    st.builds(_rows, st.integers(0, 10_000), st.booleans()),
+)
 
 
 def campaign(

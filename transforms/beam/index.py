@@ -40,7 +40,7 @@ from transforms.steps.index import (
 from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.update import IndexUpdateJob
 from transforms.steps.index.work import buckets_to_match, choose_work
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 

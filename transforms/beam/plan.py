@@ -58,7 +58,7 @@ class Plan(beam.PTransform):
     def _planned(self, globs: beam.PCollection) -> Any:
         together = (
             globs
-            | "ListFiles" >> beam.FlatMap(file_batches, self._job)
+            | "ListFiles" >> beam.FlatMap(file_batches, self._job, slots_of(globs.pipeline))
             # Footers are read in parallel: listing and reading must not fuse.
             | "SpreadFiles" >> beam.Reshuffle()
             | "PlanFile" >> beam.ParDo(PlanFilesFn(self._job))
@@ -111,7 +111,8 @@ class PlanFilesFn(beam.DoFn):
         self._metrics = StageMetrics("plan", ("files",))
 
     def setup(self) -> None:
-        self._planner = FilePlanner(self._job)
+        # held, so that a snapshot in one file is read once for all elements
+        self._planner: FilePlanner | None = None
         self._renew = Renewal(self._job.root, self._job.run.id, self._job.run.leased)
 
     def process(self, listed: ListedFiles | Passing) -> Iterator[PlannedFiles | Passing]:
@@ -127,10 +128,12 @@ class PlanFilesFn(beam.DoFn):
         # One file may take longer than ten minutes: for its checksum, or to read all of it if
         # unreadable files are left out.
         with kept_alive(self._job.root, self._job.run.id):
-            found = self._planner.plan_all(listed.files)
+            planner = FilePlanner(self._job, listed.keys)
+            found = planner.plan_all(listed.files)
+            self._planner = planner
         yield from (item for item in found if isinstance(item, Problem))
         planned = tuple(item for item in found if isinstance(item, PlannedFile))
         self._metrics.count({"files": len(planned)})
         for item in planned:
             self._metrics.update({"file_ms": item.ms or 0.0})
-        yield self._planner.in_short(planned)
+        yield planner.in_short(planned)

@@ -39,7 +39,8 @@ from transforms.steps.plan.collection import (
     check_named,
     result_or_error,
 )
-from transforms.steps.plan.row_batches import RowBatch, RowBatcher, RowsSummary
+from transforms.steps.plan.row_batches import RowBatch, RowBatcher
+from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.calibrations import keep_calibration
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.lease import Renewal, kept_alive

@@ -18,6 +18,7 @@ from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
 MOST = 1.25
 
 
+FORGOTTEN = "forgotten"  # the reason against a row that was erased from the store
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows
 
 
@@ -30,6 +31,11 @@ class Rejected:
     reason: str
     excerpt: str
     file: str
+
+
+def forgotten_rows(rejects: Iterable[Rejected]) -> int:
+    """The number of rejected rows that were erased from the store."""
+    return sum(reject.reason == FORGOTTEN for reject in rejects)
 
 
 def blank_lines(rejects: Iterable[Rejected]) -> int:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from transforms.index.budgets import GRAPH_LINKS, held_bytes
 from transforms.index.cells import ONE_LEVEL
-from transforms.index.choose import IndexPlan, refine_bytes
+from transforms.index.choose import IndexPlan
 from transforms.index.kmeans import ITERATIONS
 from transforms.index.sample import MOST_SAMPLED
+from transforms.index.spec import refine_bytes
 
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
 HELD_OUT = 1000  # rows, as exact vectors
@@ -32,9 +33,8 @@ class IndexSize:
 
 def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     """The estimated size of an index of so many rows."""
-    graph = "HNSW" in plan.factory
     lists = plan.nlist * 4 * plan.dim
-    if graph:
+    if plan.spec.graph:
         lists += plan.nlist * _LINK_BYTES
     held_out = 0
     if plan.nlist:
@@ -44,16 +44,16 @@ def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     return IndexSize(
         bytes=memory + refine + rows * LOCATOR_BYTES,
         memory=memory,
-        cpu_hours=2 * plan.dim * _comparisons(plan, rows, graph) / _FLOPS / 3600,
+        cpu_hours=2 * plan.dim * _comparisons(plan, rows) / _FLOPS / 3600,
     )
 
 
-def _comparisons(plan: IndexPlan, rows: int, graph: bool) -> float:
+def _comparisons(plan: IndexPlan, rows: int) -> float:
     """The number of compared pairs of vectors: to find lists, add rows, and measure recall."""
     if plan.nlist <= ONE_LEVEL:
         to_train = ITERATIONS * plan.nlist
     else:
         to_train = _CELL_PASSES * plan.nlist**0.5
-    to_add = GRAPH_LINKS * 64 if graph else plan.nlist
+    to_add = GRAPH_LINKS * 64 if plan.spec.graph else plan.nlist
     to_measure = min(HELD_OUT, rows // 10)
     return min(plan.train_rows, MOST_SAMPLED) * to_train + rows * (to_add + to_measure)

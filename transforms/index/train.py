@@ -33,7 +33,7 @@ def train(
     sample has fewer rows than lists.
     """
     with use_threads(threads):
-        if plan.factory == "Flat":
+        if not plan.spec.is_trained:
             return assembled(plan, np.empty((0, plan.dim), np.float32), [])
         sample = as_vectors(sample, plan.dim, "training sample")
         if len(sample) < max(plan.nlist, 1):
@@ -61,10 +61,10 @@ def assembled(plan: IndexPlan, centroids: np.ndarray, blocks: Iterable[np.ndarra
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.nlist:
             _fill_quantizer(faiss, index.quantizer, np.resize(centroids, (plan.nlist, plan.dim)))
-        if plan.factory != "Flat":
+        if plan.spec.is_trained:
             blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
             _train_codec(faiss, index, plan, blocks)
-        if plan.rotated:
+        if plan.spec.is_rotated:
             index = turn_lists(faiss, index, centroids_of(faiss, index))
         return faiss.serialize_index(index).tobytes()
 

@@ -3,7 +3,7 @@
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
 from transforms.corpus.formats.registry import INPUT_FORMATS
-from transforms.index.choose import FACTORIES
+from transforms.index.spec import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
 from transforms.store.entries import RememberedOptions
@@ -28,6 +28,12 @@ WHERE = Declared(
     "only rows whose kept columns match, as in lang = 'en' AND year >= 2020 (default: all rows)",
     kind=values.filled,
     metavar="EXPR",
+)
+KEY = Declared(
+    "file with the key of the hashes of erased rows, if it is kept elsewhere (default: the store's"
+    " own)",
+    kind=values.filled,
+    metavar="FILE",
 )
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(

@@ -9,6 +9,7 @@ decide how long to wait for a silent push, never which rows the table holds.
 
 import contextlib
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -51,6 +52,7 @@ class Turn:
         self._may_have_written = False
         self._looked = 0.0
         self._renewed = 0.0
+        self._lock = threading.Lock()
 
     @property
     def is_taken(self) -> bool:
@@ -131,6 +133,10 @@ class Turn:
 
         Raises SentenceBeamError if another push took the turn.
         """
+        with self._lock:  # several threads may write
+            self._keep()
+
+    def _keep(self) -> None:
         if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self.check()

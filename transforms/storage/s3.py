@@ -40,6 +40,7 @@ from transforms.storage.base import (
     bucket_and_name,
     checksum_in,
     matched_file,
+    named_between,
 )
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -89,6 +90,14 @@ class S3Storage:
 
     def below(self, folder: str) -> list[Entry]:
         return _listed(folder.rstrip("/") + "/")
+
+    def lists_ranges(self, folder: str) -> bool:
+        return not bucket_and_name(folder)[0].endswith(UNSORTED)
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        if not self.lists_ranges(folder):
+            return named_between(self.below(folder), folder, low, high)
+        return _listed(folder.rstrip("/") + "/", low, high)
 
     def stat(self, path: str) -> Entry | None:
         bucket, key = bucket_and_name(path)
@@ -217,13 +226,13 @@ def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
     return found["Body"].read(), found["ETag"]
 
 
-def _listed(prefix: str) -> list[Entry]:
+def _listed(prefix: str, low: str = "", high: str = "") -> list[Entry]:
     bucket, start = bucket_and_name(prefix)
     with _refusals_explained(prefix):
         if bucket.endswith(UNSORTED):
             found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
         else:
-            found = listed(functools.partial(_page, bucket, start), start)
+            found = listed(functools.partial(_page, bucket, start), start, low, high)
     files = (entry for entry in found if not entry.path.endswith("/"))
     return sorted(files, key=lambda entry: entry.path)
 

@@ -15,9 +15,13 @@ index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locator
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
+forgotten/<sha256>.json             keyed hashes of the rows that were erased
+forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
+forgotten/unfinished.json           what an erasure that has not ended replaces
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
 runs/<run>/rejected.json            its reject files, if they were too many
+runs/<run>/changes-<digest>.parquet rows that it added, changed or deleted
 runs/<run>/index/                   files between the steps of its index, removed by the commit
 runs/<run>/                         marks of begun units, lines of verify
 report.json report.html             the counts of every run, and a page with them
@@ -29,6 +33,7 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
+UNFINISHED = "forgotten/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
@@ -48,13 +53,21 @@ _KINDS = {
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
     "watch": r"watch/[0-9a-f]{64}\.parquet",
+    "forgotten": r"forgotten/[0-9a-f]{64}\.json",
+    "receipts": rf"forgotten/{RUN_ID}\.json",
+    "unfinished": r"forgotten/unfinished\.json",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
+    "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
     "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
+FOLDERS_OF_UNITS = (EMBEDDINGS, "sidecars", "ids", "rejects")
+FOLDERS_BESIDE_UNITS = tuple(
+    sorted({pattern.partition("/")[0] for pattern in _KINDS.values()} - {*FOLDERS_OF_UNITS})
+)
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")
@@ -110,6 +123,16 @@ def watch_file(sha256: str) -> str:
     return f"watch/{sha256}.parquet"
 
 
+def forgotten(sha256: str) -> str:
+    """Return the path of a list of erased rows, named by its bytes."""
+    return f"forgotten/{sha256}.json"
+
+
+def receipt(run: str) -> str:
+    """Return the path of the receipt of a run that erased rows."""
+    return f"forgotten/{run}.json"
+
+
 def plan(run: str) -> str:
     """The path of a run's plan."""
     return f"runs/{run}/plan.parquet"
@@ -123,6 +146,11 @@ def result(run: str) -> str:
 def reject_list(run: str) -> str:
     """The path of the list of a run's reject files, if there were too many rejected rows."""
     return f"runs/{run}/rejected.json"
+
+
+def changes(run: str, sha256: str) -> str:
+    """Return the path of a file with rows that a run changed, named by its bytes."""
+    return f"runs/{run}/changes-{sha256[:16]}.parquet"
 
 
 def scratch(run: str, name: str) -> str:

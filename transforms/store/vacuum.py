@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from transforms import storage
@@ -18,6 +19,7 @@ from transforms.store.runs.result import timestamp
 from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
+RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
@@ -89,30 +91,50 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 class _StoreFiles:
-    """The files of a store, as they were listed: `others` by relative path, and those of units.
+    """The files of a store: `others` by relative path, and those of units.
 
     Iteration gives all. Of units' files, of which there may be millions, only path, size and age
-    are kept.
+    are kept. If the storage lists ranges of names, they are listed during the iteration, a
+    sixteenth of a folder at a time.
     """
 
     def __init__(self, root: str):
+        self._root = root
+        self._place = storage.storage_of(root)
+        self._lists_ranges = self._place.lists_ranges(root)
         self.others: dict[str, Entry] = {}
         self._of_units: list[Entry] = []
+        folders = [root]
+        if self._lists_ranges:
+            folders = [storage.join(root, name) for name in layout.FOLDERS_BESIDE_UNITS]
         with progress.stage("listing the store's files"):
-            entries = storage.storage_of(root).below(root)
+            for folder in folders:
+                self._add(self._place.below(folder))
+
+    def _add(self, entries: list[Entry]) -> None:
         while entries:
             entry = entries.pop()
-            self._add(_relative(root, entry), entry)
-
-    def _add(self, path: str, entry: Entry) -> None:
-        if layout.kind(path) in layout.OF_UNITS:
-            self._of_units.append(Entry(entry.path, entry.size, "", "", entry.modified))
-        else:
-            self.others[path] = entry
+            path = _relative(self._root, entry)
+            if layout.kind(path) in layout.OF_UNITS:
+                self._of_units.append(_without_checksum(entry))
+            else:
+                self.others[path] = entry
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self.others.values()
         yield from self._of_units
+        if not self._lists_ranges:
+            return
+        for name in progress.over(layout.FOLDERS_OF_UNITS, "listing the units' files", "folders"):
+            folder = storage.join(self._root, name)
+            for low, high in pairwise(RANGES):
+                entries = self._place.between(folder, low, high)
+                while entries:
+                    yield _without_checksum(entries.pop())
+
+
+def _without_checksum(entry: Entry) -> Entry:
+    return Entry(entry.path, entry.size, "", "", entry.modified)
 
 
 def remove(rubbish: Rubbish) -> None:
@@ -215,7 +237,7 @@ class _Named:
     """The files that the kept snapshots name, and their sidecars and calibrations.
 
     For runs that did not end: everything in their folders, and the files of the units that they
-    planned.
+    planned. Of the files with changed rows those since a kept snapshot stay.
     """
 
     def __init__(self) -> None:
@@ -225,6 +247,7 @@ class _Named:
         self._unfinished: set[str] = set()
         self._spans: set[str] = set()
         self._bits: set[int] = set()  # of buckets
+        self._changes: dict[str, set[str]] = {}  # files of changed rows, by the run before
 
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
@@ -232,8 +255,10 @@ class _Named:
         self._paths |= {
             layout.snapshot(manifest.run),
             layout.plan(manifest.run),
-            *_words(manifest.content),
+            *_words(_but_changes(manifest.content)),
         }
+        if manifest.changes is not None:
+            self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
         self._stems |= {
             layout.stem(path)
             for unit in manifest.units
@@ -257,6 +282,8 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
+        if kind == "changes":
+            return any(path in self._changes.get(run, ()) for run in self.runs)
         if kind == "calibrations":  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
@@ -264,6 +291,11 @@ class _Named:
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)
         return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
+
+
+def _but_changes(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the JSON of a snapshot without its files of changed rows."""
+    return [{name: item for name, item in part.items() if name != "changes"} for part in content]
 
 
 def _words(value: Any) -> Iterator[str]:

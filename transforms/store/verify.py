@@ -20,13 +20,14 @@ from transforms.base import progress
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
-from transforms.store.entries import IndexEntry, SegmentEntry
 from transforms.store.index_coverage import Coverage
+from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.canary import CanaryFile
+from transforms.store.runs.changed_rows import read_changes
 from transforms.store.runs.result import checked_result
 from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards.precision import kept_ranges
@@ -205,6 +206,7 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
     yield from _small_faults(manifest)
+    yield from _changes_faults(manifest)
     yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
     yield from _with_reading(_manifest_faults(manifest))
 
@@ -224,6 +226,21 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
+
+
+def _changes_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each file of changed rows that is missing or was changed.
+
+    Vacuum removes them with the snapshot before.
+    """
+    changes = manifest.changes
+    if changes is None:
+        return
+    before = storage.join(manifest.root, layout.snapshot(changes.since))
+    if storage.storage_of(before).stat(before) is None:
+        return
+    for file in changes.files:
+        yield from _with_reading(_reads(read_changes, manifest.root, file))
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:

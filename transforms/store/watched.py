@@ -59,13 +59,20 @@ class WatchedQueries:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "WatchedQueries":
-        """Return the queries of a file that `to_bytes` made."""
+        """Return the queries of a file that `to_bytes` made.
+
+        Raises ValueError for missing values and vectors that are not finite.
+        """
         table = table_of(data).combine_chunks()
+        _refuse_nulls(table)
         about = json.loads(table.schema.metadata[b"vectors"])
+        pooled = as_matrix(table.column("pooled").chunk(0))
+        if not np.isfinite(pooled).all():
+            raise ValueError("a vector is not finite")
         return cls(
             tuple(table.column("id").to_pylist()),
             tuple(table.column("text").to_pylist()),
-            as_matrix(table.column("pooled").chunk(0)),
+            pooled,
             str(about["pooled_id"]),
             about["query_prompt"],
         )
@@ -107,10 +114,21 @@ def answers_to_bytes(answers: Answers) -> bytes:
 
 
 def answers_from_bytes(data: bytes, queries: int) -> Answers:
-    """Return the answers of a file that `answers_to_bytes` made, for so many queries."""
+    """Return the answers of a file that `answers_to_bytes` made, for so many queries.
+
+    Raises ValueError for a query, shard or row that no store has.
+    """
     answers: Answers = [[] for _ in range(queries)]
-    for row in table_of(data).select(ANSWERS.names).to_pylist():
-        answers[row.pop("query")].append(Answer(**row))
+    table = table_of(data).select(ANSWERS.names)
+    _refuse_nulls(table)
+    for row in table.to_pylist():
+        query = row.pop("query")
+        answer = Answer(**row)
+        if not 0 <= query < queries:
+            raise ValueError(f"there is no query {query}")
+        if not layout.is_a("shards", answer.shard) or answer.row < 0:
+            raise ValueError(f"row {answer.row} of {answer.shard} is no row of a store")
+        answers[query].append(answer)
     return answers
 
 
@@ -129,11 +147,22 @@ def judgements_to_bytes(grades: Grades) -> bytes:
 
 
 def judgements_from_bytes(data: bytes) -> Grades:
-    """Return the judgements of a file that `judgements_to_bytes` made."""
+    """Return the judgements of a file that `judgements_to_bytes` made.
+
+    Raises ValueError for missing values.
+    """
     grades: Grades = {}
-    for row in table_of(data).to_pylist():
+    table = table_of(data)
+    _refuse_nulls(table)
+    for row in table.to_pylist():
         grades.setdefault(row["query"], {})[row["id"]] = row["grade"]
     return grades
+
+
+def _refuse_nulls(table: pa.Table) -> None:
+    for name in table.column_names:
+        if table.column(name).null_count:
+            raise ValueError(f"a value of {name} is missing")
 
 
 def digest_of_queries(ids: Sequence[str], texts: Sequence[str], grades: Grades, k: int) -> str:
@@ -173,11 +202,15 @@ def read_watch_file(root: str, entry: WatchFileEntry) -> bytes:
 def read_queries(root: str, watch: WatchEntry) -> WatchedQueries:
     """Return the watched queries of a store.
 
-    Raises SentenceBeamError if their file is missing or damaged.
+    Raises SentenceBeamError if their file is missing, damaged, or has another number of queries
+    than the manifest.
     """
     data = read_watch_file(root, watch.queries)
     with refuse_damage(f"{storage.join(root, watch.queries.path)} holds no watched queries"):
-        return WatchedQueries.from_bytes(data)
+        watched = WatchedQueries.from_bytes(data)
+        if len(watched.ids) != watch.count:
+            raise ValueError(f"{len(watched.ids)} queries, not {watch.count}")
+        return watched
 
 
 def read_grades(root: str, watch: WatchEntry) -> Grades:

@@ -8,7 +8,11 @@ from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.report import report
-from transforms.steps.commit.count_changes import previous_duplicate_ids, total
+from transforms.steps.commit.count_changes import (
+    previous_duplicate_ids,
+    recorded_changes,
+    total,
+)
 from transforms.store import layout
 from transforms.store.records import Problem
 from transforms.store.runs.answers import AnswerFigures, check_answers
@@ -50,7 +54,7 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     if figures is not None:
         answers = figures.to_json()
     found = _settled_or_problem(facts, run, figures)
-    run = _with_answers(facts, run)
+    run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)

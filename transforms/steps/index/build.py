@@ -8,6 +8,7 @@ import numpy as np
 
 from transforms.base import progress
 from transforms.base.arrow import as_keys
+from transforms.base.pairs import group_by_size
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -31,7 +32,6 @@ from transforms.steps.index.files import (
     Folder,
     K,
     closeness_of,
-    group_by_size,
     layout_of,
     leave_recall,
     locate,
@@ -48,7 +48,7 @@ from transforms.steps.index.ranges import (
     write_range,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
-from transforms.store.entries import (
+from transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
     IndexEntry,
@@ -57,7 +57,7 @@ from transforms.store.entries import (
     SegmentEntry,
     TrainedEntry,
     TunedRecallEntry,
-)  # fmt: skip
+)
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem

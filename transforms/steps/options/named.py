@@ -31,7 +31,7 @@ def begun_run(options: EmbedOptions, root: str) -> Lease | None:
     check_name(options)
     if not options.job:
         return None
-    return lease.unfinished(root, options.job)
+    return lease.begun(root, options.job)
 
 
 def run_id_of(begun: Lease | None, root: str) -> str:

@@ -147,22 +147,36 @@ def _reasons(
 
 def _figures(queries: Sequence[ComparedQuery], asked: Asked, k: int, by_ids: bool) -> AnswerFigures:
     given = [reason for query in queries for reason in query.lost.values()]
-    causes = Counter(reason.cause for reason in given)
-    return AnswerFigures(
+    figures = AnswerFigures(
         queries=len(queries),
         k=k,
         answers=sum(len(query.before) for query in queries),
-        causes=dict(causes.most_common()),
         by_growth=sum(reason.by_growth for reason in given),
-        overlap=_mean([query.overlap for query in queries]),
-        rbo=_mean([query.rbo for query in queries]),
-        first_changed=_mean([float(query.first_changed) for query in queries]),
         score_before=_mean_score([query.before for query in queries]),
         score=_mean_score([query.after for query in queries]),
         indexed=asked.indexed,
         rows=asked.rows,
         by_ids=by_ids,
-        examples={cause: _example(queries, cause) for cause in causes},
+    )
+    return _with_overlaps(_with_causes(figures, queries, given), queries)
+
+
+def _with_causes(
+    figures: AnswerFigures, queries: Sequence[ComparedQuery], given: Sequence[Reason]
+) -> AnswerFigures:
+    """Return the figures with the reasons counted by cause, and a query for each cause."""
+    causes = Counter(reason.cause for reason in given)
+    examples = {cause: _example(queries, cause) for cause in causes}
+    return replace(figures, causes=dict(causes.most_common()), examples=examples)
+
+
+def _with_overlaps(figures: AnswerFigures, queries: Sequence[ComparedQuery]) -> AnswerFigures:
+    """Return the figures with the means of what the queries' answers share."""
+    return replace(
+        figures,
+        overlap=_mean([query.overlap for query in queries]),
+        rbo=_mean([query.rbo for query in queries]),
+        first_changed=_mean([float(query.first_changed) for query in queries]),
     )
 
 

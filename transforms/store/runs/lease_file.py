@@ -26,6 +26,9 @@ class Lease:
     that ever have that id (`transforms.store.runs.process`); all three are None in leases of
     earlier versions. `renewed` is by the clock of the host that renewed it; taking over does not
     depend on it.
+
+    `unfinished` is the command whose work has to be brought to its end before another may write, ""
+    if a run may follow wherever this one ended.
     """
 
     run: str
@@ -38,6 +41,7 @@ class Lease:
     pid_namespace: str | None = None
     process_start: int | None = None
     engine: str = ""
+    unfinished: str = ""
     name: str = ""
     options: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from helpers.settled import settled
 
 from transforms.beam import BuildIndex, IndexRequest
 from transforms.index import cells, choose_index
+from transforms.index.spec import IndexSpec
 from transforms.steps.index import (
     build as index_build,
 )
@@ -162,7 +163,7 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
     assert len(sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})) == 1
-    plan = choose_index(10**9, 16, "IVF1048576_HNSW32,SQ8")
+    plan = choose_index(10**9, 16, IndexSpec.parse("IVF1048576_HNSW32,SQ8"))
     job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
     # some are held out
     assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)

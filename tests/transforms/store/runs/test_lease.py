@@ -496,8 +496,8 @@ def test_a_restart_under_a_name_takes_the_lease_of_its_unfinished_run(tmp_path: 
     root = str(tmp_path)
     first = holder(run=run_name(1), host="elsewhere", pid=None, name="night", options={"--k": "3"})
     lease.acquire(root, first)
-    assert lease.unfinished(root, "night") == first
-    assert lease.unfinished(root, "other") is None
+    assert lease.begun(root, "night") == first
+    assert lease.begun(root, "other") is None
     for name, run in (("", run_name(1)), ("other", run_name(1)), ("night", run_name(2))):
         with pytest.raises(SentenceBeamError, match=run_name(1)):
             lease.acquire(root, holder(run=run, name=name))
@@ -513,7 +513,7 @@ def test_a_name_is_not_blocked_by_its_own_ended_run(tmp_path: Path) -> None:
     root = str(tmp_path)
     lease.acquire(root, holder(run=run_name(1), host="elsewhere", pid=None, name="night"))
     ended(root, run_name(1))
-    assert lease.unfinished(root, "night") is None
+    assert lease.begun(root, "night") is None
     with pytest.raises(SentenceBeamError, match=run_name(1)):
         lease.acquire(root, holder(run=run_name(2), name="other"))
     lease.acquire(root, holder(run=run_name(2), name="night"))
