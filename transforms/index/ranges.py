@@ -23,6 +23,7 @@ from transforms.index.range_file import RangeHeader, blocks_of, damaged
 from transforms.index.range_readers import RangeFile, check_keep
 from transforms.index.trained import TrainedIndex
 
+SPARE = 0.25  # of the bytes of wanted lists that a request may read beside them, elsewhere
 AT_ONCE = 16  # requests to the storage of ranges
 HELD_BYTES = 256 << 20  # of lists that came from elsewhere, between searches
 
@@ -243,13 +244,16 @@ class OpenRanges:
             found = part.reader.at_hand(header, here)
             at_hand = np.array([data is not None for data in found], bool)
             self._put(part.first + here[at_hand], [data for data in found if data is not None])
-            runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand])]
+            spare = 0.0 if part.reader.stays else SPARE
+            runs += [(part, header, *run) for run in blocks_of(header, here[~at_hand], spare)]
         if runs:
             with ThreadPoolExecutor(min(AT_ONCE, len(runs))) as pool:
                 fetched = list(pool.map(_fetched, runs))
             for (part, header, first, last), data in zip(runs, fetched, strict=True):
-                lists = np.arange(first, last + 1)
-                self._put(part.first + lists[header.sizes[lists] > 0], data)
+                places = np.arange(first, last + 1)
+                lists = part.first + places[header.sizes[places] > 0]
+                self._put(lists, data)
+                self._ready[lists] = True
         self._ready[missing] = True
 
     def _put(self, lists: np.ndarray, found: Sequence[np.ndarray]) -> None:

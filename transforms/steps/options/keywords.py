@@ -68,6 +68,7 @@ class PlanKeywords(TypedDict, total=False):
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
@@ -130,6 +131,7 @@ class WriteKeywords(TypedDict, total=False):
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
