@@ -243,9 +243,8 @@ class FilePlanner:
         )
 
     def _read_last(self) -> None:
-        """Read what the last snapshot has of these files, unless all is made again."""
-        is_asked = self._job.carry or self._job.max_bad_files > 0
-        if not is_asked and "reembed" in self._job.read_again:
+        """Read what the last snapshot has of these files, unless all is embedded again."""
+        if "reembed" in self._job.read_again and not self._job.max_bad_files:
             return
         self.last = last_snapshot(self._job.run)
         if self.last is not None:
