@@ -34,8 +34,8 @@ RUN_REQUESTS = 60  # beside those, and one for every thousand shards that are li
 ID_BYTES = 8
 ID_REQUESTS = 4  # more for a unit, if ids come from a column, of a run that changes rows
 SHUFFLED = 1_200  # bytes of a unit's span and record; with --partition content the text travels too
-# shuffled for each row of a unit that is written again, and of the unit that it was
-CHANGED_BYTES = 16
+# shuffled for each row that a night changes, and for the row that it was
+CHANGED_BYTES = 110
 LISTED = 1_000  # objects for which a listing takes a request
 
 
@@ -93,8 +93,8 @@ class Corpus:
         """Bytes shuffled by a night that changes this share of the rows, scattered; 1.0 is the
         first night.
         """
-        again = 0.0 if edited == 1 else rewritten(edited, self.rows_in_a_unit)
-        return self.units * SHUFFLED + 2 * CHANGED_BYTES * self.rows * again
+        changed = 0.0 if edited == 1 else edited
+        return self.units * SHUFFLED + 2 * CHANGED_BYTES * self.rows * changed
 
 
 def rewritten(edited: float, rows: float) -> float:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.index import BLOCK, choose_sample, synthetic, timed
+from benchmarks.common import timed
+from benchmarks.index import BLOCK, choose_sample, synthetic
 from transforms.index import (
     IndexPlan,
     SegmentedIndex,
@@ -31,6 +32,7 @@ from transforms.index import (
 )
 from transforms.index.choose import depth_for
 from transforms.index.filtered import FilteredIndex
+from transforms.index.spec import IndexSpec
 
 K = 10
 BATCH = 200  # queries of each measurement
@@ -81,7 +83,7 @@ def main() -> None:
     parser.add_argument("--index", default="auto")
     args = parser.parse_args()
     vectors, queries = synthetic(args.rows, args.dim)
-    plan, queries = choose_index(args.rows, args.dim, args.index), queries[:BATCH]
+    plan, queries = choose_index(args.rows, args.dim, IndexSpec.parse(args.index)), queries[:BATCH]
     with tempfile.TemporaryDirectory() as folder:
         writer = SegmentWriter(train(plan, choose_sample(vectors, plan), threads=1), threads=1)
         for start in range(0, args.rows, BLOCK):

@@ -17,8 +17,8 @@ from typing import Any
 import apache_beam as beam
 import numpy as np
 
-from benchmarks.common import report
-from benchmarks.index import synthetic, timed
+from benchmarks.common import report, timed
+from benchmarks.index import synthetic
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
 from transforms.space import Space, row_hashes

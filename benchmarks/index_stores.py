@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.common import report
-from benchmarks.index import synthetic, timed
+from benchmarks.common import report, timed
+from benchmarks.index import synthetic
 from benchmarks.index_nights import SHARDS, Nights, Rows
 from transforms import storage
 from transforms.beam import IndexRequest

@@ -86,6 +86,7 @@ OPTIONS = {
     "--currency": "nightly.md#report",
     "--accelerator": "deploy.md",
     "--index-accelerator": "search.md#training",
+    "--index-min-ram": "search.md#training",
     "--worker-model": "deploy.md",
 }
 HEAD = """# Commands

@@ -47,6 +47,7 @@ GROUPS = {
         "watch": "keep queries whose answers each run is compared by",
         "report": "write the nights of a store as a page with plots",
         "verify": "check every file of a store: hashes and counts",
+        "forget": "erase rows from every file of a store, for good",
         "vacuum": "remove old snapshots, and files that no kept snapshot needs",
         "rollback": "make an earlier snapshot the current one again",
         "rejects": "list the rows that could not be embedded, with the reasons",
@@ -63,7 +64,7 @@ MEANT = {
     "join": "neighbours", "batch-search": "neighbours", "describe": "info", "stats": "info",
     "show": "info", "inspect": "info", "server": "serve", "web": "serve", "ui": "serve",
     "http": "serve", "sync": "push", "upload": "push", "deduplicate": "dedup",
-    "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster",
+    "duplicates": "dedup", "clusters": "cluster", "kmeans": "cluster", "erase": "forget",
 }  # fmt: skip
 # Arrow and Beam import pandas if it is installed, which takes half a second, and do without it.
 WITHOUT_PANDAS = ("embed", "search")

@@ -27,7 +27,14 @@ from transforms.beam.finish import finished
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
-from transforms.steps.options.resolve import Resolved, holding_lease, on_workers, resolve
+from transforms.steps.options.resolve import (
+    Resolved,
+    holding_lease,
+    index_ram,
+    on_workers,
+    resolve,
+)
+from transforms.steps.plan.int8_model import with_int8_model
 from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
@@ -148,6 +155,8 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
             version = current.version
         if version != resolved.job.run.version:
             resolved = resolve(options, current, run_id, local)
+        with recorded(resolved.job.run, writer):
+            resolved = with_int8_model(resolved)
         resolved = on_workers(resolved, options.accelerator)
         return resolved, run_embed(holding_lease(resolved), options, writer)
 
@@ -161,7 +170,10 @@ def run_embed(resolved: Resolved, options: EmbedOptions, writer: Writer) -> Resu
         keep_calibration(run.root, resolved.calibration)
     with recorded(run, writer), writer.pipeline() as pipeline:
         embedding = hints(accelerator=options.accelerator, min_ram=options.min_ram)
-        indexing = hints(accelerator=options.index_accelerator)
+        indexing = hints(
+            accelerator=options.index_accelerator,
+            min_ram=options.index_min_ram or index_ram(resolved),
+        )
         build(pipeline, resolved, embedding, indexing, raises=not writer.waits)
     return result_of(run.root, run.id, writer)
 

@@ -10,9 +10,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, embed_options, engines
 from pipelines.common.command_output import CommandOutput
+from pipelines.common.input_lines import bad_lines, beside_lines
 from pipelines.common.library import pipeline_function
 from pipelines.common.stdin import with_stdin
-from pipelines.common.summary import bad_lines, beside_lines
 from pipelines.common.tables import wrapped
 from transforms import storage
 from transforms.base.lines import line

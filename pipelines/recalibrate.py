@@ -9,8 +9,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipelines.common import beam_flags, command, engines, options
 from pipelines.common.command_output import CommandOutput
+from pipelines.common.index_lines import answer_lines, index_lines
 from pipelines.common.library import pipeline_function
-from pipelines.common.summary import answer_lines, index_lines, moved_lines, vectors_of
+from pipelines.common.summary import moved_lines, vectors_of
 from pipelines.common.writing import recorded, result_of, submitted, writing
 from transforms.base.lines import line
 from transforms.beam import BuildIndex, Commit, Settle, with_watch

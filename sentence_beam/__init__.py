@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pipelines.export import export
     from pipelines.files import files
     from pipelines.fit import fit
+    from pipelines.forget import forget
     from pipelines.history import history
     from pipelines.index import index
     from pipelines.info import info
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
     from transforms.steps.options import EmbedOptions
     from transforms.steps.options.job import EmbedJob
     from transforms.store import Store, open_store
-    from transforms.store.entries import IndexRequest
+    from transforms.store.index_entries import IndexRequest
 
     __version__: str
 else:  # a checker that saw this function would take every name for one of the package's
@@ -97,6 +98,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "pipelines.serve": ("serve",),
         "pipelines.train": ("train",),
         "pipelines.vacuum": ("vacuum",),
+        "pipelines.forget": ("forget",),
         "pipelines.verify": ("verify",),
         "pipelines.watch": ("watch",),
         "transforms.beam": (
@@ -130,7 +132,7 @@ else:  # a checker that saw this function would take every name for one of the p
         "transforms.search": ("Hit",),
         "transforms.steps.options.job": ("EmbedJob",),
         "transforms.steps.joins.neighbours": ("NeighboursJob",),
-        "transforms.store.entries": ("IndexRequest",),
+        "transforms.store.index_entries": ("IndexRequest",),
         "transforms.steps.options": ("EmbedOptions",),
         "transforms.store": ("Store", "open_store"),
     }
@@ -195,6 +197,7 @@ __all__ = [
     "export",
     "files",
     "fit",
+    "forget",
     "history",
     "index",
     "info",

@@ -37,6 +37,7 @@ from transforms.space.spec_options import Option
 from transforms.steps.options import EmbedOptions
 from transforms.store import open_store
 from transforms.store.manifest import snapshots
+from transforms.store.runs.changed_rows import CHANGED_ROWS
 from transforms.store.shards.columns import OWN_COLUMNS
 from transforms.store.verify import faults
 
@@ -529,7 +530,8 @@ def test_the_values_of_count_and_layer_are_said() -> None:
 
 
 def test_a_store_holds_what_the_tables_say(made: Path) -> None:
-    layout, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
+    layout, changed, columns, of_pieces, fields = tables(BY_NAME["docs/store.md"].text)
+    assert [names(row[0])[0] for row in changed] == CHANGED_ROWS.names
     store = made / "demo" / "store"
     data = open_store(str(store)).manifest.data
     assert {name for row in fields for name in names(row[0]) if "." not in name} == {*data, "fence"}

@@ -14,7 +14,7 @@ from pipelines.cli import COMMANDS, parser_of
 from pipelines.common import beam_flags
 from pipelines.common.options import EXAMPLES
 from transforms.calibration.spec import CALIBRATIONS
-from transforms.index.choose import FACTORIES
+from transforms.index.spec import FACTORIES
 from transforms.space.chunks import CHUNKS
 from transforms.space.spec import POOLERS
 from transforms.space.token_table import METHODS

@@ -12,6 +12,7 @@ import pytest
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex, choose_index, train
 from transforms.index.search import SearchResult
 from transforms.index.segment import build_segment
+from transforms.index.spec import IndexSpec
 
 pytest.importorskip("faiss")
 
@@ -35,7 +36,9 @@ def small_integers(rows: int, dim: int, seed: int) -> np.ndarray:
 @lru_cache
 def trained(factory: str, metric: str, dim: int) -> bytes:
     return train(
-        choose_index(1000, dim, factory, metric=metric), unit_vectors(1000, dim, seed=7), threads=1
+        choose_index(1000, dim, IndexSpec.parse(factory), metric=metric),
+        unit_vectors(1000, dim, seed=7),
+        threads=1,
     )
 
 

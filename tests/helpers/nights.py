@@ -4,7 +4,7 @@ model.
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.index.cells import PASSES
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
+from transforms.steps.commit import count_changes
 from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import (
     build as index_build,
@@ -95,6 +96,7 @@ class Nights:
     space: Space = field(default_factory=space_of)
     count: int = 0
     options: RememberedOptions = field(default_factory=RememberedOptions)
+    run_name: Callable[[int], str] = "run{}".format
 
     @property
     def manifest(self) -> Manifest:
@@ -137,13 +139,26 @@ class Nights:
         run, units = self.begin(files)
         finish(run, units, [])
 
+    def commit_counted(self, files: Files) -> Manifest:
+        """Make a snapshot of these rows that has no index, and record what it changes."""
+        run, units = self.begin(files)
+        buckets: dict[count_changes.CountKey, list[Any]] = {}
+        for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
+            for key, value in count_changes.hashes_of(element, run.key):
+                buckets.setdefault(key, []).append(value)
+        facts = []
+        for bucket in buckets.items():
+            facts += count_changes.count_bucket(bucket, run.key)
+        assert commit_run(facts, run).exit_code == 0
+        return self.manifest
+
     def begin(self, files: Files) -> tuple[Run, list[UnitRecord]]:
         """A run with its plan and its shards, up to the index."""
         self.count += 1
         before = read_manifest(str(self.root))
         units = [self._unit(name, list(rows)) for name, rows in sorted(files.items())]
         run = Run(
-            root=str(self.root), id=f"run{self.count}", space=self.space, partition="file", unit_tokens=100,
+            root=str(self.root), id=self.run_name(self.count), space=self.space, partition="file", unit_tokens=100,
             globs=("/in/*",), options=self.options, versions={}, started=now(),
             previous=before.run if before else None, version=before.version if before else None,
         )  # fmt: skip

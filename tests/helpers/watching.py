@@ -10,7 +10,8 @@ from helpers.settled import settled
 
 from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.watch.watch_run import WatchJob, begin_watch, watch_answers
-from transforms.store.entries import IndexRequest, RememberedOptions, WatchEntry
+from transforms.store.entries import RememberedOptions, WatchEntry
+from transforms.store.index_entries import IndexRequest
 from transforms.store.records import Problem
 from transforms.store.runs.answers import AnswerFigures
 from transforms.store.runs.facts import RunFact, WatchRecord

@@ -26,8 +26,8 @@ from transforms.corpus.buckets import buckets_of
 from transforms.space import row_hashes
 from transforms.store import open_store
 from transforms.store.records import UnitRecord
-from transforms.store.runs.changes import read_side
-from transforms.store.shards.id_hashes import id_hashes
+from transforms.store.runs.changed_rows import SnapshotShard, by_bucket, read_block
+from transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
 from transforms.store.shards.units import UnitCounts, UnitStore
 from transforms.store.shards.vectors import Vectors
 from transforms.store.shards.writing import with_text
@@ -125,14 +125,15 @@ def test_by_content_an_edit_writes_two_units_again() -> None:
 def test_what_a_row_shuffles_for_ids_and_changes(shard: Shard, tmp_path: Path) -> None:
     rows, root = 4_000, str(tmp_path / "False")
     path = shard(rows, 4).path or ""
-    ids = [data for _, data in id_hashes(root, path, 3)]
+    ids = [data for _, data in hashes_by_bucket(id_hashes(root, path), 3)]
     assert sum(map(len, ids)) == cost.ID_BYTES * rows
     assert (
         sum(file.stat().st_size for file in (tmp_path / "False" / "ids").iterdir())
         == cost.ID_BYTES * rows + 16
     )
-    sides = [side for _, side in read_side(f"{root}/{path}", True, 3)]
-    assert sum(len(side.ids) + len(side.rows) for side in sides) == cost.CHANGED_BYTES * rows
+    block = read_block(root, [SnapshotShard(path, 1 << 20, True)], ())
+    packed = sum(len(data) for _, data in by_bucket(block, 3))
+    assert packed / rows == pytest.approx(cost.CHANGED_BYTES, rel=0.1)
 
 
 def test_what_a_unit_shuffles() -> None:

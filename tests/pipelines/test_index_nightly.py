@@ -9,7 +9,7 @@ import pytest
 from helpers.commands import Run
 from helpers.corpora import check_ledger, files_in, ids_of, manifest_of, sentences, write_parquet
 
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 
 pytest.importorskip("faiss")
 

@@ -13,7 +13,7 @@ from helpers.nights import Nights
 
 from pipelines import verify
 from pipelines.verify import by_workers
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest
 from transforms.store.verify import Extent, faults
 

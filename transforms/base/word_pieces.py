@@ -89,17 +89,21 @@ def splitter_of(tokenizer: Tokenizer) -> Splitter | None:
     """Return the function that finds words of ASCII texts; None if ids are not those of words."""
     normalizers = _steps(tokenizer.normalizer, "normalizers")
     splits = _steps(tokenizer.pre_tokenizer, "pretokenizers")
-    kinds = [step["type"] for step in splits]
     model = tokenizer.model
-    if isinstance(model, WordPiece) and kinds == ["BertPreTokenizer"]:
-        return split_words if _only(normalizers, _BERT_NORMALIZERS) else None
-    if isinstance(model, BPE) and _splits_bytes(splits) and not model.dropout:
-        return split_parts if _only(normalizers, _NORMALIZERS) else None
-    if isinstance(model, Unigram) and kinds == ["WhitespaceSplit", "Metaspace"]:
-        if splits[1]["prepend_scheme"] == "first":  # the first word of a text alone
-            return None
-        others = [step for step in normalizers if step != _ONE_BLANK]
-        return split_at_blanks if _only(others, _SPM_NORMALIZERS) else None
+    splitter: Splitter | None = None
+    allowed: frozenset[str] = frozenset()
+    if isinstance(model, WordPiece) and _splits_as_bert(splits):
+        splitter = split_words
+        allowed = _BERT_NORMALIZERS
+    elif isinstance(model, BPE) and _splits_bytes(splits) and not model.dropout:
+        splitter = split_parts
+        allowed = _NORMALIZERS
+    elif isinstance(model, Unigram) and _splits_at_blanks(splits):
+        splitter = split_at_blanks
+        allowed = _SPM_NORMALIZERS
+        normalizers = [step for step in normalizers if step != _ONE_BLANK]
+    if all(step["type"] in allowed for step in normalizers):
+        return splitter
     return None
 
 
@@ -113,8 +117,19 @@ def _steps(part: Any, name: str) -> list[dict[str, Any]]:
     return list(state[name])
 
 
-def _only(steps: list[dict[str, Any]], kinds: frozenset[str]) -> bool:
-    return all(step["type"] in kinds for step in steps)
+def _splits_as_bert(steps: list[dict[str, Any]]) -> bool:
+    """Whether the only step is BERT's pre-tokenizer."""
+    return [step["type"] for step in steps] == ["BertPreTokenizer"]
+
+
+def _splits_at_blanks(steps: list[dict[str, Any]]) -> bool:
+    """Whether the steps split at blanks, and mark each word alike.
+
+    The scheme "first" marks only the first word of a text.
+    """
+    if [step["type"] for step in steps] != ["WhitespaceSplit", "Metaspace"]:
+        return False
+    return bool(steps[1]["prepend_scheme"] != "first")
 
 
 def _splits_bytes(steps: list[dict[str, Any]]) -> bool:

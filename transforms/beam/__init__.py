@@ -13,7 +13,7 @@ from transforms.beam.watch import with_watch
 from transforms.beam.write_store import WriteStore
 from transforms.steps.joins.neighbours import NeighboursJob
 from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 
 register_coders()
 

@@ -61,9 +61,10 @@ class CommitFn(beam.DoFn):
 class CountRows(beam.PTransform):
     """The RunFact of `Settle` -> the same, and the counts of changed and deleted rows.
 
-    With `ids` also that of duplicate ids. 16 bytes a row of changed units travel, and eight bytes a
-    row for the ids, packed by bucket. No ids are read if the last snapshot has the same rows; else
-    a shard's ids are read once, and their hashes kept. If the run is to fail, nothing is read.
+    With `ids` also that of duplicate ids. Rows that only one snapshot has travel, packed by bucket,
+    and eight bytes a row for the ids; the changed rows are written into files. No ids are read if
+    the last snapshot has the same rows; else a shard's ids are read once, and their hashes kept. If
+    the run is to fail, nothing is read.
     """
 
     def __init__(self, run: Run, ids: bool):
@@ -78,7 +79,9 @@ class CountRows(beam.PTransform):
             >> beam.FlatMap(keeping_lease, self._run.key, rows_to_count, self._run, self._ids)
             | "Spread" >> Spread()
             | "Hash"
-            >> beam.FlatMap(keeping_lease, self._run.key, hashes_of).with_output_types(Hashes)
+            >> beam.FlatMap(
+                keeping_lease, self._run.key, hashes_of, self._run.key
+            ).with_output_types(Hashes)
             | "Buckets" >> beam.GroupByKey()
-            | "Count" >> beam.FlatMap(keeping_lease, self._run.key, count_bucket)
+            | "Count" >> beam.FlatMap(keeping_lease, self._run.key, count_bucket, self._run.key)
         )

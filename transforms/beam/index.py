@@ -40,7 +40,7 @@ from transforms.steps.index import (
 from transforms.steps.index.build import TrainingGroup
 from transforms.steps.index.update import IndexUpdateJob
 from transforms.steps.index.work import buckets_to_match, choose_work
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 
@@ -56,8 +56,8 @@ class BuildIndex(beam.PTransform):
 
     If the run is to fail, or nothing has changed since the last snapshot, nothing is built. `merge`
     makes one segment of an index that has several. A `remembered` request was not made for this
-    run; it becomes `auto` if the rows are too few for it. `hints` are Beam resource hints
-    (`accelerator`) for the steps that find its lists.
+    run; it becomes `auto` if the rows are too few for it. `hints` are Beam resource hints:
+    `accelerator` for the steps that find its lists, `min_ram` for all steps.
     """
 
     def __init__(
@@ -69,7 +69,10 @@ class BuildIndex(beam.PTransform):
         hints: Hints | None = None,
     ):
         super().__init__()
-        self._hints = hints
+        self._hints = {**(hints or {})}
+        ram = self._hints.pop("min_ram", None)
+        if ram:
+            self.with_resource_hints(min_ram=ram)
         self._run = run
         self._how = (request or IndexRequest(), merge, remembered)
 

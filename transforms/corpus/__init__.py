@@ -11,7 +11,7 @@ from transforms.corpus.files import InputFile
 from transforms.corpus.find import match_inputs
 from transforms.corpus.reading import list_files, plan_file, read_files, read_header, read_values
 from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import Rejected, UnitRows, blank_lines, read_span
+from transforms.corpus.rows import Rejected, UnitRows, blank_lines, forgotten_rows, read_span
 from transforms.corpus.spans import Span
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ __all__ = [
     "UnitRows",
     "blank_lines",
     "chunk",
+    "forgotten_rows",
     "limit_spans",
     "list_files",
     "match_inputs",

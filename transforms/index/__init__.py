@@ -11,6 +11,7 @@ from transforms.index.recall import ExactNeighbours, measure_recall, nprobe_grid
 from transforms.index.sample import held_out_keys, sample_keys, sample_threshold, select
 from transforms.index.search import SegmentedIndex, rerank
 from transforms.index.segment import SegmentFile, SegmentWriter, WrittenSegment, flat_segment
+from transforms.index.spec import IndexSpec
 from transforms.index.train import train
 from transforms.index.trained import TrainedIndex
 
@@ -18,6 +19,7 @@ __all__ = [
     "Candidates",
     "ExactNeighbours",
     "IndexPlan",
+    "IndexSpec",
     "SegmentChecks",
     "SegmentFile",
     "SegmentWriter",

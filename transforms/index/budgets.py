@@ -20,16 +20,15 @@ from transforms.index.choose import (
     RERANK,
     IndexPlan,
     automatic_index,
-    code_bytes,
     depth_for,
     plan_for,
-    refine_bytes,
 )
 from transforms.index.faiss_module import use_threads
 from transforms.index.recall import TARGET_RECALL, ExactNeighbours, nprobe_grid, tuned
 from transforms.index.rotation import turn_lists
 from transforms.index.search import SegmentedIndex
 from transforms.index.segment import SegmentFile, SegmentWriter
+from transforms.index.spec import COMPACT, FLAT, IndexSpec, refine_bytes
 from transforms.index.trained import TrainedIndex, centroids
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import faiss_metric
@@ -95,8 +94,8 @@ class Tried:
 def held_bytes(plan: IndexPlan) -> int:
     """Bytes that a search holds in memory for a row: its code, and with lists its number."""
     if plan.nlist:
-        return code_bytes(plan) + 8
-    return code_bytes(plan)
+        return plan.spec.code_bytes(plan.dim) + 8
+    return plan.spec.code_bytes(plan.dim)
 
 
 def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: float = 1.0) -> float:
@@ -108,7 +107,7 @@ def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: flo
     if plan.nlist:
         scanned = rows * min(1.0, nprobe / plan.nlist * uneven)
     centroids = plan.nlist
-    if "HNSW" in plan.factory:
+    if plan.spec.graph:
         centroids = min(plan.nlist, GRAPH_LINKS * max(64, 2 * nprobe))
     candidates = 0
     if plan.rerank:
@@ -117,13 +116,13 @@ def query_bytes(plan: IndexPlan, rows: int, nprobe: int, depth: int, uneven: flo
 
 
 def kinds(
-    index: str, rows: int, dim: int, metric: str, unit: bool, budgets: Budgets
+    index: IndexSpec, rows: int, dim: int, metric: str, unit: bool, budgets: Budgets
 ) -> list[IndexPlan]:
     """The plans that may serve an `--index`, most bytes a row first.
 
     If `Flat` keeps the budgets, it is the only one. Raises OptionError if no plan is small enough.
     """
-    plans = [plan_for(factory, rows, dim, metric) for factory in _factories(index, rows, unit)]
+    plans = [plan_for(spec, rows, dim, metric) for spec in _specs(index, rows, unit)]
     small = plans
     if budgets.row_bytes is not None:
         small = [plan for plan in plans if held_bytes(plan) <= budgets.row_bytes]
@@ -139,21 +138,21 @@ def kinds(
     return small
 
 
-def _factories(index: str, rows: int, unit: bool) -> list[str]:
-    """The factory strings that an `--index` may mean for so many rows."""
-    if index == "compact":
-        return [automatic_index(rows, "RaBitQ")]
-    if index != "auto":
+def _specs(index: IndexSpec, rows: int, unit: bool) -> list[IndexSpec]:
+    """The indexes that an `--index` may mean for so many rows."""
+    if not index.is_automatic:
         return [index]
+    if index.text == COMPACT:
+        return [automatic_index(rows, "RaBitQ")]
     codecs: tuple[str, ...] = _LISTED if rows >= FLAT_BELOW else _WHOLE
     if not unit:
         codecs = tuple(codec for codec in codecs if codec not in _RANGED)
     if rows < FLAT_BELOW:
-        return list(codecs)
+        return [IndexSpec.parse(codec) for codec in codecs]
     return [automatic_index(rows, codec) for codec in codecs]
 
 
-def check_row_bytes(index: str, dim: int, budgets: Budgets) -> None:
+def check_row_bytes(index: IndexSpec, dim: int, budgets: Budgets) -> None:
     """Raise OptionError if an `--index` exceeds the budgets whatever the number of rows."""
     kinds(index, FLAT_BELOW, dim, "ip", True, budgets)
 
@@ -163,10 +162,10 @@ def base_plan(plans: Sequence[IndexPlan], rows: int) -> IndexPlan:
 
     Its sample has rows enough for each kind.
     """
-    factory = plans[0].factory
-    lists = "Flat"
+    lists = FLAT
     if plans[0].nlist:
-        lists = f"{factory.split(',')[0]},Flat"
+        coarse = plans[0].factory.split(",")[0]
+        lists = IndexSpec.parse(f"{coarse},Flat")
     wanted = max(10_000, *(plan.train_rows for plan in plans))
     return replace(
         plan_for(lists, rows, plans[0].dim, plans[0].metric),
@@ -210,7 +209,7 @@ def with_codes(plan: IndexPlan, trained: bytes, sample: np.ndarray) -> bytes:
             index.own_fields = True
             lists.own_fields = False
         index.train(sample)
-        if plan.rotated:
+        if plan.spec.is_rotated:
             index = turn_lists(faiss, index, centroids(faiss, index))
         return faiss.serialize_index(index).tobytes()
 

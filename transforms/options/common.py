@@ -3,12 +3,13 @@
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
 from transforms.corpus.formats.registry import INPUT_FORMATS
-from transforms.index.choose import FACTORIES
+from transforms.index.spec import FACTORIES
 from transforms.space import DEFAULT_MODEL
 from transforms.space.dtypes import DTYPES
 from transforms.store.entries import RememberedOptions
 
 DTYPES_ASKED = ("auto", *DTYPES)
+FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 NO_CALIBRATION = "none"
@@ -28,6 +29,12 @@ WHERE = Declared(
     "only rows whose kept columns match, as in lang = 'en' AND year >= 2020 (default: all rows)",
     kind=values.filled,
     metavar="EXPR",
+)
+KEY = Declared(
+    "file with the key of the hashes of erased rows, if it is kept elsewhere (default: the store's"
+    " own)",
+    kind=values.filled,
+    metavar="FILE",
 )
 DRY_RUN = Declared("only print what would be done (default: no)")
 MAX_REJECTS = Declared(
@@ -180,6 +187,12 @@ MAX_LATENCY_MS = Declared(
 INDEX_ACCELERATOR = Declared(
     "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
     metavar="HINT",
+)
+INDEX_MIN_RAM = Declared(
+    "Beam's memory hint for all steps of an index (default: what the index of the store's rows"
+    " needs, above 3 GB)",
+    kind=values.memory,
+    metavar="SIZE",
 )
 CHECK_CARRIED = Declared(
     "share of the snapshot's shards to read, if listings have no checksums (default: all that the"

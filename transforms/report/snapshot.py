@@ -6,7 +6,8 @@ from itertools import islice
 
 from transforms.base.errors import SentenceBeamError
 from transforms.space import PoolerSpec
-from transforms.store.entries import IndexEntry, Input
+from transforms.store.entries import Input
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.runs.rejected import rejected_rows
 

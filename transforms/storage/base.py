@@ -79,6 +79,15 @@ class Storage(Protocol):
         SentenceBeamError if a folder cannot be listed.
         """
 
+    def lists_ranges(self, folder: str) -> bool:
+        """Return whether a listing of some names of a folder requests these alone."""
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        """Return the files directly in a folder with names after `low` up to `high`, as `below`.
+
+        "" is no bound.
+        """
+
     def stat(self, path: str) -> Entry | None:
         """Return the file's entry, or None if there is no file.
 
@@ -138,6 +147,16 @@ def checksum_in(entry: Entry | None) -> str:
     if entry is None:
         return ""
     return entry.checksum
+
+
+def named_between(entries: list[Entry], folder: str, low: str, high: str) -> list[Entry]:
+    """Return those entries of a folder's listing whose names come after `low`, up to `high`."""
+    start = len(folder.rstrip("/")) + 1
+    return [
+        entry
+        for entry in entries
+        if low < entry.path[start:] and not (high and entry.path[start:] > high)
+    ]
 
 
 def matched_file(entry: Entry | None) -> Matched:

@@ -11,7 +11,14 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes, FileMetadat
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.storage.base import Entry, Matched, checksum_in, matched_file, version_of
+from transforms.storage.base import (
+    Entry,
+    Matched,
+    checksum_in,
+    matched_file,
+    named_between,
+    version_of,
+)
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
 
@@ -34,6 +41,12 @@ class BeamStorage:
         found = FileSystems.match([f"{folder}/**"])[0].metadata_list
         entries = (Entry(m.path, m.size_in_bytes, "", "", m.last_updated_in_seconds) for m in found)
         return sorted(entries, key=lambda e: e.path)
+
+    def lists_ranges(self, folder: str) -> bool:
+        return False
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        return named_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
         found = FileSystems.match([path])[0].metadata_list

@@ -60,6 +60,12 @@ class GcsStorage:
     def below(self, folder: str) -> list[Entry]:
         return self._listed(folder.rstrip("/") + "/")
 
+    def lists_ranges(self, folder: str) -> bool:
+        return True
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        return self._listed(folder.rstrip("/") + "/", low, high)
+
     def stat(self, path: str) -> Entry | None:
         blob = _existing(path)
         if blob is None:
@@ -105,10 +111,10 @@ class GcsStorage:
     def delete_if(self, path: str, version: str) -> bool:
         return self._delete(path, int(version))
 
-    def _listed(self, prefix: str) -> list[Entry]:
+    def _listed(self, prefix: str, low: str = "", high: str = "") -> list[Entry]:
         bucket, start = bucket_and_name(prefix)
         with _refusals_explained(prefix, missing=True):
-            found = listed(functools.partial(_page, bucket, start), start)
+            found = listed(functools.partial(_page, bucket, start), start, low, high)
         return sorted(found, key=lambda entry: entry.path)
 
     def _write(self, path: str, data: bytes, generation: int) -> bool:

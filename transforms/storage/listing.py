@@ -25,12 +25,17 @@ class Page(NamedTuple, Generic[T]):
     more: bool
 
 
-def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
+def listed(
+    page: Callable[[str, str], Page[T]], prefix: str, low: str = "", high: str = ""
+) -> list[T]:
     """Return all objects whose names begin with the prefix, in no order. Raises what `page` raises.
 
-    `page(after, upto)` returns the first objects with names in (after, upto]; "" is no bound.
+    The rest of a name comes after `low` and up to `high`. `page(after, upto)` returns the first
+    objects with names in (after, upto]; "" is no bound.
     """
-    first = page("", "")
+    after = low and prefix + low
+    end = high and prefix + high
+    first = page(after, end)
     found = list(first.found)
     if not first.more:
         return found
@@ -40,7 +45,7 @@ def listed(page: Callable[[str, str], Page[T]], prefix: str) -> list[T]:
         def ask(after: str, upto: str) -> None:
             waiting[pool.submit(page, after, upto)] = upto
 
-        _ask_rest(ask, prefix, first.last, "")
+        _ask_rest(ask, prefix, first.last, end)
         try:
             while waiting:
                 done, _ = wait(waiting, return_when=FIRST_COMPLETED)

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transforms.base.errors import SentenceBeamError
-from transforms.storage.base import Entry, FolderError, Matched, UnsyncedError, version_of
+from transforms.storage.base import (
+    Entry,
+    FolderError,
+    Matched,
+    UnsyncedError,
+    named_between,
+    version_of,
+)
 from transforms.storage.globs import Glob, beside
 
 # After any other error the file may exist or not.
@@ -58,6 +65,12 @@ class LocalStorage:
                 s = os.lstat(path)
                 entries.append(Entry(path, s.st_size, "", "", s.st_mtime))
         return entries
+
+    def lists_ranges(self, folder: str) -> bool:
+        return False
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        return named_between(self.below(folder), folder, low, high)
 
     def stat(self, path: str) -> Entry | None:
         status = _status(path)

@@ -40,6 +40,7 @@ from transforms.storage.base import (
     bucket_and_name,
     checksum_in,
     matched_file,
+    named_between,
 )
 from transforms.storage.beam_options import filesystem_options
 from transforms.storage.globs import Glob, matched
@@ -55,6 +56,8 @@ CHANGED = 412
 OUTSIDE = 416
 NOT_IMPLEMENTED = 501
 TRIES = 5
+MOST_PUT = 5 << 30  # bytes of one request, as the service has it
+PART = 256 << 20  # bytes of a part of a larger object; the service takes 10,000 parts
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 CREDENTIALS_MISSING = (
     CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound,
@@ -89,6 +92,14 @@ class S3Storage:
 
     def below(self, folder: str) -> list[Entry]:
         return _listed(folder.rstrip("/") + "/")
+
+    def lists_ranges(self, folder: str) -> bool:
+        return not bucket_and_name(folder)[0].endswith(UNSORTED)
+
+    def between(self, folder: str, low: str, high: str) -> list[Entry]:
+        if not self.lists_ranges(folder):
+            return named_between(self.below(folder), folder, low, high)
+        return _listed(folder.rstrip("/") + "/", low, high)
 
     def stat(self, path: str) -> Entry | None:
         bucket, key = bucket_and_name(path)
@@ -164,7 +175,7 @@ class S3Storage:
         for attempt in range(TRIES):
             with _refusals_explained(path):
                 try:
-                    _client().client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
+                    _write(_client().client, bucket, key, data, condition)
                     return True
                 except ClientError as error:
                     status = _status(error)
@@ -180,6 +191,31 @@ class S3Storage:
                     raise
         current = self.read_versioned(path)
         return current is not None and current[0] == data
+
+
+def _write(client: Any, bucket: str, key: str, data: bytes, condition: dict[str, str]) -> None:
+    """Write an object on condition: by one request, or in parts if it is too large for one."""
+    if len(data) <= MOST_PUT:
+        client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
+        return
+    upload = {
+        "Bucket": bucket,
+        "Key": key,
+        "UploadId": client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"],
+    }
+    view = memoryview(data)
+    parts = []
+    try:
+        for number, start in enumerate(range(0, len(data), PART), 1):
+            body = bytes(view[start : start + PART])
+            answer = client.upload_part(**upload, PartNumber=number, Body=body)
+            parts.append({"ETag": answer["ETag"], "PartNumber": number})
+        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **condition)
+    except (BotoCoreError, ClientError):
+        # parts of an upload that never ends are paid for
+        with contextlib.suppress(BotoCoreError, ClientError):
+            client.abort_multipart_upload(**upload)
+        raise
 
 
 def _part(path: str, client: Any, start: int, stop: int) -> bytes:
@@ -217,13 +253,13 @@ def _object(client: Any, bucket: str, key: str) -> tuple[bytes, str]:
     return found["Body"].read(), found["ETag"]
 
 
-def _listed(prefix: str) -> list[Entry]:
+def _listed(prefix: str, low: str = "", high: str = "") -> list[Entry]:
     bucket, start = bucket_and_name(prefix)
     with _refusals_explained(prefix):
         if bucket.endswith(UNSORTED):
             found = [_entry(bucket, item) for items, _ in _pages(bucket, start) for item in items]
         else:
-            found = listed(functools.partial(_page, bucket, start), start)
+            found = listed(functools.partial(_page, bucket, start), start, low, high)
     files = (entry for entry in found if not entry.path.endswith("/"))
     return sorted(files, key=lambda entry: entry.path)
 

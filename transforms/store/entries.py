@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Self
 
-from transforms.base.entries import SPARSE, JsonEntry, Reader, count, fail, hex_digest, text
+from transforms.base.entries import SPARSE, JsonEntry, Reader, fail, hex_digest, text
 from transforms.space import DEFAULT_MODEL
 from transforms.space.model_files import has_revisions
 from transforms.store import layout
@@ -33,20 +33,6 @@ RunName = Annotated[str, _run]  # part of paths
 Word = Annotated[str, lambda value, where: sys.intern(text(value, where))]
 TEXT = "text"  # the column of a shard with the text of its rows
 Digest = Annotated[str, hex_digest]  # in hex, part of paths
-IndexPath = Annotated[str, stored("index")]
-
-
-def _list_bounds(value: Any, where: str) -> tuple[int, int]:
-    """Read the first of some lists, and the list after the last."""
-    if not isinstance(value, list) or len(value) != 2:
-        fail(where, "two counts")
-    first, stop = (count(item, where) for item in value)
-    if first >= stop:
-        fail(where, "two counts, the first less than the second")
-    return first, stop
-
-
-ListBounds = Annotated[tuple[int, int], _list_bounds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +123,7 @@ class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one.
 
     `group` is the name of the group of small files whose units have its rows; "" if it has units of
-    its own.
+    its own. `cut` is the size of the file's spans (`InputFile.cut`).
     """
 
     path: str
@@ -147,6 +133,7 @@ class InputEntry(JsonEntry):
     version: str
     size: int
     group: Word = field(default="", metadata=SPARSE)
+    cut: int = field(default=0, metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -165,9 +152,11 @@ class Input(JsonEntry):
 
 @dataclass(frozen=True)
 class PartEntry(JsonEntry):
-    """A part of a manifest: a file with some of its units.
+    """A part of a manifest: a file with some of its units and files.
 
-    The names of these are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The names of units are from `first` to `last`; both are "" in a manifest of an earlier version.
+    The keys of files are from `first_file` to `last_file`; `files` is None in a manifest of an
+    earlier version, whose files are in any part.
     """
 
     path: Annotated[str, stored("parts")]
@@ -175,6 +164,9 @@ class PartEntry(JsonEntry):
     units: int
     first: str = ""
     last: str = ""
+    files: int | None = field(default=None, metadata=SPARSE)
+    first_file: str = field(default="", metadata=SPARSE)
+    last_file: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True)
@@ -236,236 +228,17 @@ class WatchEntry(JsonEntry):
 
 
 @dataclass(frozen=True)
+class ForgottenEntry(JsonEntry):
+    """The list of the rows that were erased: a file named by its bytes, and how many there are."""
+
+    path: Annotated[str, stored("forgotten")]
+    sha256: Digest
+    rows: int
+
+
+@dataclass(frozen=True)
 class CalibrationEntry(JsonEntry):
     """The folder of a store's calibration, named by the digest."""
 
     digest: Digest
     path: str = ""
-
-
-@dataclass(frozen=True)
-class IndexRequest(JsonEntry):
-    """The index to build: `auto`, `compact` or a faiss factory string.
-
-    `metric` is `cosine`, `ip`, `l2` or `auto`: the metric of the current index, else the one that
-    the model's vectors are for. `target_recall` is the recall to tune for (None: 0.95); a build
-    that misses a given one fails. `merge` makes one segment of all rows. If `max_bytes_per_row` or
-    `max_latency_ms` is given, kinds of index are compared.
-    """
-
-    index: str = "auto"
-    metric: str = "auto"
-    target_recall: float | None = None
-    merge: bool = False
-    max_bytes_per_row: int | None = None
-    max_latency_ms: float | None = None
-
-    @property
-    def target(self) -> float:
-        """The recall to tune for."""
-        if self.target_recall is None:
-            return 0.95
-        return self.target_recall
-
-    @property
-    def kind(self) -> tuple[object, ...]:
-        """The fields that decide the kind of index and its tuning."""
-        return self.index, self.target, self.max_bytes_per_row, self.max_latency_ms
-
-
-@dataclass(frozen=True)
-class IndexFileEntry(JsonEntry):
-    """A file of an index; its fields are "" if an earlier version has none."""
-
-    path: IndexPath = ""
-    sha256: str = ""
-
-
-@dataclass(frozen=True)
-class SegmentEntry(JsonEntry):
-    """A written segment and its locator.
-
-    `number` never changes. It orders the segments and is not used again before the quantizer is
-    retrained. `kind` is base, delta or held-out; `rows` includes deleted rows; `closeness` is the
-    mean score with the nearest centroid. The checksums are the storage's for both files, "" if it
-    has none. `locator_bytes` and `locator_footer` (sha256) belong to a locator that can be read in
-    parts; an earlier version left 0 and "". `refine` has the rows' vectors if candidates are scored
-    again.
-
-    A range has all rows of the base in `lists` [first, stop), in their order; `first_id` is the id
-    of its first row, `header_sha256` the digest of its header, `repairs` how often it was made
-    again because it was damaged, `answers` what it answers to the known queries. A segment by rows
-    has none of these.
-    """
-
-    number: int
-    kind: str
-    rows: int
-    deleted: int
-    path: IndexPath
-    sha256: str
-    bytes: int
-    locator: IndexPath
-    locator_sha256: str
-    closeness: float | None = None
-    checksum: str = ""
-    locator_checksum: str = ""
-    locator_bytes: int = 0
-    locator_footer: str = ""
-    refine: IndexFileEntry | None = None
-    lists: ListBounds | None = field(default=None, metadata=SPARSE)
-    first_id: int = field(default=0, metadata=SPARSE)
-    header_sha256: str = field(default="", metadata=SPARSE)
-    repairs: int = field(default=0, metadata=SPARSE)
-    answers: IndexFileEntry | None = field(default=None, metadata=SPARSE)
-
-    @property
-    def live(self) -> int:
-        """Rows that are not deleted."""
-        return self.rows - self.deleted
-
-    @property
-    def files(self) -> list[str]:
-        """The paths of its files."""
-        found = [self.path, self.locator]
-        return [*found, *(entry.path for entry in (self.refine, self.answers) if entry)]
-
-
-@dataclass(frozen=True)
-class TrainedEntry(IndexFileEntry):
-    """The quantizer: its number of trainings, its rows, and how well it served them then.
-
-    It was trained on `rows` rows, for a corpus of `corpus` rows.
-
-    Texts are held out whose key is below `held_out_below` (hex).
-    """
-
-    times: int = 1
-    rows: int = 0
-    corpus: int = 0
-    held_out_below: Digest = "0"
-    recall: float | None = None
-    imbalance: float | None = None
-    closeness: float | None = None
-
-
-@dataclass(frozen=True)
-class RecallEntry(JsonEntry):
-    """Recall at `k` with its 95 % interval over `queries` queries."""
-
-    k: int
-    value: float
-    low: float
-    high: float
-    queries: int
-
-
-@dataclass(frozen=True)
-class TunedRecallEntry(RecallEntry):
-    """Recall of an index at its search settings, and the recall that it was tuned for."""
-
-    nprobe: int = 0
-    rerank: int = 0
-    target: float = 0.0
-
-
-@dataclass(frozen=True)
-class ChangeEntry(JsonEntry):
-    """A run's change of an index, why, and its rows.
-
-    `what` is "trained", "followed", "compacted", or "repaired" if no row changed."""
-
-    what: str
-    why: str
-    added: int
-    deleted: int
-    moved: int
-
-
-@dataclass(frozen=True)
-class TriedEntry(JsonEntry):
-    """A kind of index on a sample: its recall at 10 and at 100.
-
-    `row_bytes` is its size for a row, `query_bytes` what a query reads.
-    """
-
-    factory: str
-    row_bytes: int
-    query_bytes: int
-    nprobe: int
-    recall: float | None
-    recall_100: float | None
-
-
-@dataclass(frozen=True)
-class ChoiceEntry(JsonEntry):
-    """Why an index has its kind, the kinds compared, and its bytes for a row and a query."""
-
-    why: str
-    row_bytes: int
-    query_bytes: int = 0
-    tried: tuple[TriedEntry, ...] = ()
-
-
-@dataclass(frozen=True)
-class IndexEntry(JsonEntry):
-    """The index of a snapshot; `queries` are the held-out texts whose true neighbours are known.
-
-    `layout` is "lists" if the base is cut into ranges of lists, None if all segments are by rows.
-    """
-
-    segments: tuple[SegmentEntry, ...]
-    factory: str
-    metric: str
-    request: IndexRequest
-    recall: TunedRecallEntry | None
-    nprobe: int
-    rerank: int
-    rows: int
-    trained: TrainedEntry = TrainedEntry()
-    queries: IndexFileEntry = IndexFileEntry()
-    recall_changed: RecallEntry | None = None
-    recall_100: TunedRecallEntry | None = None
-    change: ChangeEntry | None = None
-    choice: ChoiceEntry | None = None
-    layout: str | None = field(default=None, metadata=SPARSE)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = "index", **beside: Any) -> Self:
-        """Return the entry, once every path in it is one of the layout.
-
-        This includes paths under names that only a later version knows.
-        """
-        found = super().from_json(value, where, **beside)
-        _check_paths(value, where)
-        return found
-
-    def nprobe_for(self, k: int) -> int:
-        """Return the number of lists to search for k rows.
-
-        It was tuned for 10 rows, and for 100 if k is above 10.
-        """
-        if k > 10 and self.recall_100:
-            return max(self.nprobe, self.recall_100.nprobe)
-        return self.nprobe
-
-    @property
-    def files(self) -> list[tuple[str, str]]:
-        """Path (relative to the store) and sha256 of every file of the index."""
-        named = [(entry.path, entry.sha256) for entry in (self.trained, self.queries) if entry.path]
-        for segment in self.segments:
-            named += [(segment.path, segment.sha256), (segment.locator, segment.locator_sha256)]
-            beside = (segment.refine, segment.answers)
-            named += [(entry.path, entry.sha256) for entry in beside if entry]
-        return named
-
-
-def _check_paths(value: Any, where: str) -> None:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name in ("path", "locator") or name.endswith("_path"):
-                stored("index")(item, f"{where}.{name}")
-            _check_paths(item, f"{where}.{name}")
-    if isinstance(value, list):
-        for place, item in enumerate(value):
-            _check_paths(item, f"{where}[{place}]")

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest, snapshots
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result, checked_result, result_of_snapshot

@@ -9,15 +9,22 @@ ids/<unit>-<digest>.xxh3            hashes of its rows' ids, once they were coun
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
+int8/<digest>/                      the model that OpenVINO runs in int8
+int8/<pooled id>-<n>.json           its digest, until the first commit
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
 watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
+index/<sha256>.trained              the file of the quantizer that was trained on some rows
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
+forgotten/<sha256>.json             keyed hashes of the rows that were erased
+forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
+forgotten/unfinished.json           what an erasure that has not ended replaces
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended
 runs/<run>/rejected.json            its reject files, if they were too many
+runs/<run>/changes-<digest>.parquet rows that it added, changed or deleted
 runs/<run>/index/                   files between the steps of its index, removed by the commit
 runs/<run>/                         marks of begun units, lines of verify
 report.json report.html             the counts of every run, and a page with them
@@ -29,13 +36,14 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
+UNFINISHED = "forgotten/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
-INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine")
+INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine", "trained")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
@@ -47,12 +55,17 @@ _KINDS = {
     "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "int8": r"int8/(?:[0-9a-f]{64}/[a-z.]+|[0-9a-f]{16}-[0-9]+\.json)",
     "watch": r"watch/[0-9a-f]{64}\.parquet",
+    "forgotten": r"forgotten/[0-9a-f]{64}\.json",
+    "receipts": rf"forgotten/{RUN_ID}\.json",
+    "unfinished": r"forgotten/unfinished\.json",
     "canary": r"canary/[0-9a-f]{16}-[0-9]+\.parquet",
     "plans": rf"runs/{RUN_ID}/plan\.parquet",
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
-    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
+    "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
+    "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
@@ -97,6 +110,16 @@ def calibration(digest: str) -> str:
     return f"calibrations/{digest}"
 
 
+def int8_model(digest: str) -> str:
+    """The path of the folder with the model of an int8 space."""
+    return f"int8/{digest}"
+
+
+def int8_claim(pooled_id: str, generation: int) -> str:
+    """Return the path of the digest of the model that is made for a space; see `canary`."""
+    return f"int8/{pooled_id[:16]}-{generation}.json"
+
+
 def canary(pooled_id: str, generation: int) -> str:
     """Return the path of the canary for pooled vectors.
 
@@ -108,6 +131,16 @@ def canary(pooled_id: str, generation: int) -> str:
 def watch_file(sha256: str) -> str:
     """Return the path of a file of the watched queries, named by its bytes."""
     return f"watch/{sha256}.parquet"
+
+
+def forgotten(sha256: str) -> str:
+    """Return the path of a list of erased rows, named by its bytes."""
+    return f"forgotten/{sha256}.json"
+
+
+def receipt(run: str) -> str:
+    """Return the path of the receipt of a run that erased rows."""
+    return f"forgotten/{run}.json"
 
 
 def plan(run: str) -> str:
@@ -125,6 +158,11 @@ def reject_list(run: str) -> str:
     return f"runs/{run}/rejected.json"
 
 
+def changes(run: str, sha256: str) -> str:
+    """Return the path of a file with rows that a run changed, named by its bytes."""
+    return f"runs/{run}/changes-{sha256[:16]}.parquet"
+
+
 def scratch(run: str, name: str) -> str:
     """The path of a file that one step of a run leaves for the next."""
     return f"runs/{run}/{name}"
@@ -133,6 +171,16 @@ def scratch(run: str, name: str) -> str:
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
+
+
+def units_scratch(run: str) -> str:
+    """The path of the folder of the units that one worker of a run reads and others embed."""
+    return f"runs/{run}/units"
+
+
+def unit_rows(run: str, unit: str) -> str:
+    """The path of the rows of a unit that one worker reads and another embeds."""
+    return f"{units_scratch(run)}/{unit}.arrow"
 
 
 def ranges(digest: str) -> str:

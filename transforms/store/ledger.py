@@ -19,7 +19,7 @@ class Ledger:
 
     `real`, `padded` and `lost` count tokens. `known` and `unknown` are the texts' own tokens that
     the vocabulary has, and those for text that it lacks. `blank` of the rejected rows are blank
-    lines of text files.
+    lines of text files, `forgotten` ones were erased.
 
     If rows are pieces, `read`, `written` and `rejected` count documents, and `embedded`, `reused`,
     `duplicates` and `carried` sum to `pieces`; else `pieces` is None.
@@ -41,6 +41,7 @@ class Ledger:
     blank: int = 0
     known: int = 0
     unknown: int = 0
+    forgotten: int = 0
     pieces: int | None = None
 
     @classmethod
@@ -57,6 +58,7 @@ class Ledger:
                 total["pieces"] += unit.rows
             total["rejected"] += unit.rejected
             total["blank"] += unit.blank
+            total["forgotten"] += unit.forgotten
             total["carried"] += unit.carried
             if not unit.carried:
                 for name in (
@@ -85,12 +87,13 @@ class Ledger:
     def rejects_too_many(self, share: float) -> bool:
         """Return whether too large a share of the rows was rejected.
 
-        Blank lines of text files do not count.
+        Blank lines of text files and rows that were erased do not count.
 
         Fewer than LEAST_REJECTED rows are too many only if the share is 0 or no row is left.
         """
-        rejected = self.rejected - self.blank
-        if rejected <= share * (self.read - self.blank):
+        expected = self.blank + self.forgotten
+        rejected = self.rejected - expected
+        if rejected <= share * (self.read - expected):
             return False
         return rejected >= LEAST_REJECTED or share == 0 or self.written == 0
 

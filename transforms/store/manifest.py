@@ -19,11 +19,12 @@ from transforms.corpus.buckets import Buckets
 from transforms.corpus.groups import bits_of, group_name
 from transforms.space import Space
 from transforms.store import layout, manifest_parts
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CalibrationEntry,
     CanaryEntry,
-    IndexEntry,
+    ForgottenEntry,
     Input,
     InputEntry,
     PartEntry,
@@ -33,10 +34,11 @@ from transforms.store.entries import (
     WatchEntry,
 )
 from transforms.store.forms import run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
+from transforms.store.key_range import AFTER
 from transforms.store.ledger import span_name
 from transforms.store.manifest_parts import (
-    AFTER,
     PARTS_AT_ONCE,
     read_parts,
     units_named,
@@ -47,9 +49,10 @@ from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
 FORMAT = 2
-LATEST_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+WATCHED_FORMAT = 3  # with lists in ranges or watched queries, which earlier versions would drop
+LATEST_FORMAT = 4  # with erased rows, which earlier versions would take back in
 # 1: version 0.1.0, whose segments hold the quantizer each and whose manifests have no digest
-FORMATS = (1, FORMAT, LATEST_FORMAT)
+FORMATS = (1, FORMAT, WATCHED_FORMAT, LATEST_FORMAT)
 UNITS_IN_ONE_FILE = 20_000
 WITHOUT_DIGEST = frozenset(
     (
@@ -115,6 +118,8 @@ class Manifest(JsonEntry):
     check_from: int = 0
     chunks: str = "none"
     watch: WatchEntry | None = field(default=None, metadata=SPARSE)
+    changes: ChangesEntry | None = field(default=None, metadata=SPARSE)
+    forgotten: ForgottenEntry | None = field(default=None, metadata=SPARSE)
     format: int = FORMAT
 
     @classmethod
@@ -138,7 +143,7 @@ class Manifest(JsonEntry):
         """
         if self.parts:
             return self._listed(self.parts)
-        return (self._records(self.shards), [*self.input.files])
+        return (self.records(self.shards), [*self.input.files])
 
     def _listed(self, parts: Iterable[PartEntry]) -> tuple[list[UnitRecord], list[InputEntry]]:
         with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
@@ -152,7 +157,7 @@ class Manifest(JsonEntry):
 
     def _lists_of(self, entry: PartEntry) -> tuple[list[UnitRecord], tuple[InputEntry, ...]]:
         part = manifest_parts.read_part(self.root, entry)
-        return self._records(part.shards), part.files
+        return self.records(part.shards), part.files
 
     @property
     def units(self) -> list[UnitRecord]:
@@ -177,7 +182,8 @@ class Manifest(JsonEntry):
         others = [part for part in self.parts if part not in parts]
         return self._listed(others)[0] if parts else self.units
 
-    def _records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
+    def records(self, listed: Iterable[dict[str, Any]]) -> list[UnitRecord]:
+        """Return the records of units from their JSON, by name. Raises as `units` does."""
         # of shards whose records lack theirs
         form = run_form(self.space, self.generation, self.options)
         try:
@@ -200,7 +206,7 @@ class Manifest(JsonEntry):
         if not self.parts or any(part.units and not part.first for part in self.parts):
             return units_named(self._by_name, name)
         parts = (part for part in self.parts if part.first < name + AFTER and name <= part.last)
-        return self._records(
+        return self.records(
             unit for part in parts for unit in units_named(units_of_part(self.root, part), name)
         )
 

@@ -6,14 +6,17 @@ import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.corpus.files import key_of
 from transforms.corpus.groups import bits_of
 from transforms.store import layout
 from transforms.store.entries import InputEntry, ManifestPart, PartEntry
+from transforms.store.key_range import AFTER, KeyRange
 from transforms.store.records import UnitRecord
 from transforms.store.sealed_json import to_bytes
 
@@ -23,7 +26,6 @@ T = TypeVar("T")
 UNITS_IN_A_PART = 2_000  # a megabyte, so that a worker finds one unit in a fiftieth of a second
 PARTS_AT_ONCE = 8  # read or written, since storage may be far away
 PARTS_HELD = 8  # in a process that looks for single units
-AFTER = "\x7f"  # comes after every character of a unit's name
 
 
 def read_parts(root: str, parts: Iterable[PartEntry]) -> Iterator[ManifestPart]:
@@ -69,19 +71,20 @@ def units_named(listed: tuple[list[str], list[T]], name: str) -> list[T]:
 
 
 def write_parts(root: str, units: list[UnitRecord], files: list[InputEntry]) -> list[PartEntry]:
-    """Write parts of a manifest with these units, in order of their names, and files.
+    """Write parts of a manifest with these units, in order of their names, and files, by key.
 
     Returns no part if there are neither units nor files. Groups of small files have parts of their
     own: their names lie among those of files, and the first and last name of a part should say what
     it has.
     """
+    by_key = sorted(files, key=lambda file: key_of(file.path))
     kinds = (
         list(found) for _, found in itertools.groupby(units, key=lambda unit: bits_of(unit.unit))
     )
     listed = [part for kind in kinds for part in _in_parts([unit.to_manifest() for unit in kind])]
-    lists = itertools.zip_longest(listed, _in_parts(files), fillvalue=())
+    lists = itertools.zip_longest(listed, _in_parts(by_key), fillvalue=())
     with ThreadPoolExecutor(PARTS_AT_ONCE) as pool:
-        return list(pool.map(lambda lists: _write_part(root, ManifestPart(*lists)), lists))
+        return list(pool.map(lambda lists: write_part(root, ManifestPart(*lists)), lists))
 
 
 def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
@@ -93,12 +96,22 @@ def _in_parts(items: list[T]) -> Iterator[tuple[T, ...]]:
     return (tuple(items[start:stop]) for start, stop in itertools.pairwise(ends))
 
 
-def _write_part(root: str, part: ManifestPart) -> PartEntry:
+def write_part(root: str, part: ManifestPart) -> PartEntry:
+    """Write a part of a manifest, and return its entry."""
     data = to_bytes(part.to_json())
     sha256 = hashlib.sha256(data).hexdigest()
     storage.ensure(storage.join(root, layout.part(sha256)), data)
+    entry = PartEntry(layout.part(sha256), sha256, len(part.shards), files=len(part.files))
     if part.shards:
-        names = [part.shards[place]["unit"] for place in (0, -1)]
-    else:
-        names = ["", ""]
-    return PartEntry(layout.part(sha256), sha256, len(part.shards), *names)
+        first, last = (part.shards[place]["unit"] for place in (0, -1))
+        entry = replace(entry, first=first, last=last)
+    if part.files:
+        first, last = (key_of(part.files[place].path) for place in (0, -1))
+        entry = replace(entry, first_file=first, last_file=last)
+    return entry
+
+
+def may_have(part: PartEntry, keys: KeyRange) -> bool:
+    """Return whether a part may have units or files with these keys."""
+    has_units = part.units > 0 and keys.meets(part.first, part.last)
+    return has_units or (bool(part.files) and keys.meets(part.first_file, part.last_file))

@@ -38,7 +38,7 @@ SUMS = ("pieces_sum", "documents_sum")  # over pieces of documents
 COUNTS = (
     "rows", "read", "rejected", "tokens", "truncated", "lost", "bytes", "embedded", "reused",
     "duplicates", "carried", "real", "padded", "fallbacks", "oom_splits", "blank", "known",
-    "unknown",
+    "unknown", "forgotten",
 )  # fmt: skip
 
 
@@ -94,8 +94,9 @@ class UnitRecord:
     lacks (both 0 in sidecars of earlier versions).
 
     Rows: `embedded`, `reused`, `duplicates` sum to `rows`. `blank` rejected rows are blank lines of
-    text files. If rows are pieces, `documents` begin here, `pieces_sum` and `documents_sum` are the
-    sums (16 hex digits) of `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
+    text files, `forgotten` ones were erased from the store. If rows are pieces, `documents` begin
+    here, `pieces_sum` and `documents_sum` are the sums (16 hex digits) of
+    `corpus.pieces.piece_sums`, and `read` and `rejected` count documents.
 
     Work: `worker` is host and process id, `device` the names of the devices that computed its
     vectors ("" if none did), `run` the run that computed the unit ("" if only the shard is left, or
@@ -141,6 +142,7 @@ class UnitRecord:
     known: int = 0
     unknown: int = 0
     device: str = field(default="", compare=False)
+    forgotten: int = 0
 
     @property
     def written(self) -> int:
@@ -165,6 +167,8 @@ class UnitRecord:
         added = {name: value for name in ADDED_FIELDS if (value := getattr(self, name)) is not None}
         if self.blank:
             added["blank"] = self.blank
+        if self.forgotten:
+            added["forgotten"] = self.forgotten
         if not self.has_whole_form:
             added.pop("form", None)
         file = {"file": None} if bits_of(self.unit) is not None else {}  # a group is of several

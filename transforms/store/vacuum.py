@@ -9,6 +9,7 @@ from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus.buckets import parse_name
+from transforms.space.int8_model import INT8
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
@@ -212,10 +213,10 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """The files that the kept snapshots name, and their sidecars and calibrations.
+    """The files that the kept snapshots name, their sidecars, calibrations and int8 models.
 
     For runs that did not end: everything in their folders, and the files of the units that they
-    planned.
+    planned. Of the files with changed rows those since a kept snapshot stay.
     """
 
     def __init__(self) -> None:
@@ -225,6 +226,7 @@ class _Named:
         self._unfinished: set[str] = set()
         self._spans: set[str] = set()
         self._bits: set[int] = set()  # of buckets
+        self._changes: dict[str, set[str]] = {}  # files of changed rows, by the run before
 
     def add(self, manifest: Manifest) -> None:
         """Keep the files that this snapshot names."""
@@ -232,8 +234,12 @@ class _Named:
         self._paths |= {
             layout.snapshot(manifest.run),
             layout.plan(manifest.run),
-            *_words(manifest.content),
+            *_words(_but_changes(manifest.content)),
         }
+        if manifest.space.dtype == INT8:
+            self._paths.add(layout.int8_model(manifest.space.weights))
+        if manifest.changes is not None:
+            self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
         self._stems |= {
             layout.stem(path)
             for unit in manifest.units
@@ -257,13 +263,22 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
-        if kind == "calibrations":  # named by its folder
+        if kind == "int8" and self._unfinished:  # their first steps make one
+            return True
+        if kind == "changes":
+            return any(path in self._changes.get(run, ()) for run in self.runs)
+        if kind in ("calibrations", "int8"):  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
 
     def _is_planned(self, unit: str) -> bool:
         bucket = parse_name(unit)
         return span_name(unit) in self._spans or (bucket is not None and bucket.bits in self._bits)
+
+
+def _but_changes(content: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the JSON of a snapshot without its files of changed rows."""
+    return [{name: item for name, item in part.items() if name != "changes"} for part in content]
 
 
 def _words(value: Any) -> Iterator[str]:

@@ -21,12 +21,14 @@ from transforms.base import progress
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
-from transforms.store.entries import IndexEntry, SegmentEntry
+from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
+from transforms.store.int8_models import kept_int8
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.canary import CanaryFile
+from transforms.store.runs.changed_rows import read_changes
 from transforms.store.runs.result import checked_result
 from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards import reading
@@ -187,6 +189,7 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
     yield from _ledger_faults(manifest)
     yield from _small_faults(manifest)
+    yield from _changes_faults(manifest)
     yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
     yield from _with_reading(_manifest_faults(manifest))
 
@@ -194,11 +197,13 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 def _small_faults(manifest: Manifest) -> Iterator[str]:
     """Yield the faults of the small files that all rows need.
 
-    These are the bounds of codes, the calibration, the canary and the watched queries.
+    These are the bounds of codes, the calibration, the quantised model, the canary and the watched
+    queries.
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
     yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space))
+    yield from _with_reading(_reads(kept_int8, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
@@ -206,6 +211,21 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_answers, manifest.root, manifest.watch))
+
+
+def _changes_faults(manifest: Manifest) -> Iterator[str]:
+    """Yield a line for each file of changed rows that is missing or was changed.
+
+    Vacuum removes them with the snapshot before.
+    """
+    changes = manifest.changes
+    if changes is None:
+        return
+    before = storage.join(manifest.root, layout.snapshot(changes.since))
+    if storage.storage_of(before).stat(before) is None:
+        return
+    for file in changes.files:
+        yield from _with_reading(_reads(read_changes, manifest.root, file))
 
 
 def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:

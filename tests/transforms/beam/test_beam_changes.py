@@ -12,7 +12,7 @@ from transforms.beam.commit import CountRows
 from transforms.steps.commit.count_changes import Counting, rows_to_count
 from transforms.store import manifest, manifest_parts
 from transforms.store.records import Problem
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 from transforms.store.shards import id_hashes

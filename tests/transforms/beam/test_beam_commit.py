@@ -10,7 +10,8 @@ from helpers.nights import Nights
 from helpers.settled import settled
 
 from transforms.beam import Commit, Settle
-from transforms.store.entries import IndexEntry, RangesEntry
+from transforms.store.entries import RangesEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run

@@ -27,6 +27,7 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import row_batches
 from transforms.steps.plan.collection import Engine, ToPack, begin_collection
 from transforms.steps.plan.row_batches import KeptTypes
+from transforms.steps.plan.row_summary import RowsSummary
 from transforms.store.runs import lease
 from transforms.store.runs.result import Result
 
@@ -495,9 +496,9 @@ def batches(rows: list[Any], job: EmbedJob) -> list[row_batches.RowBatch]:
     return [*found, *batcher.finish()]
 
 
-def summed(found: list[row_batches.RowBatch]) -> row_batches.RowsSummary:
+def summed(found: list[row_batches.RowBatch]) -> RowsSummary:
     """The sums over batches."""
-    summary = row_batches.RowsSummary()
+    summary = RowsSummary()
     for batch in found:
         summary = summary.merge(batch.summary)
     return summary
@@ -531,7 +532,7 @@ def test_the_sums_are_the_same_in_any_order_and_batches(
     job = embed_job(store, model, "", partition="content")
     rows = collection(50)
 
-    def total(some: list[Row], size: int) -> row_batches.RowsSummary:
+    def total(some: list[Row], size: int) -> RowsSummary:
         monkeypatch.setattr(row_batches, "BATCH_ROWS", size)
         return summed(batches(some, job))
 

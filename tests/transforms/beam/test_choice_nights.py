@@ -9,7 +9,7 @@ from helpers.nights import Nights, run_steps
 
 from transforms.beam import IndexRequest
 from transforms.index import budgets, choose
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 
 pytest.importorskip("faiss")

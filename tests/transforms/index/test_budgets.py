@@ -20,12 +20,13 @@ from transforms.index.budgets import (
 )
 from transforms.index.choose import plan_for
 from transforms.index.sizes import size_of
+from transforms.index.spec import IndexSpec
 
 DIM = 64
 
 
 def kind(factory: str, recall: float | None, read: int, deep: float | None = 1.0) -> Tried:
-    plan = plan_for(factory, 50_000, DIM, "ip")
+    plan = plan_for(IndexSpec.parse(factory), 50_000, DIM, "ip")
     return Tried(plan, b"", held_bytes(plan), read, 8, 256, recall, deep)
 
 
@@ -33,21 +34,24 @@ def kind(factory: str, recall: float | None, read: int, deep: float | None = 1.0
     "factory", ["SQ8", "IVF4,SQbf16", "IVF4,SQ6", "IVF4,SQ4", "IVF4,RaBitQ", "IVF4,RaBitQ4", "Flat"]
 )
 def test_held_bytes_are_those_of_faiss(factory: str) -> None:
-    plan = plan_for(factory, 1000, DIM, "ip")
+    plan = plan_for(IndexSpec.parse(factory), 1000, DIM, "ip")
     code = SegmentWriter(train(plan, unit_vectors(1000, DIM), threads=1)).code_size
     assert held_bytes(plan) == code + (8 if plan.nlist else 0)
 
 
 def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
     found = [
-        plan.factory for plan in kinds("auto", 50_000, 384, "ip", True, Budgets(row_bytes=210))
+        plan.factory
+        for plan in kinds(IndexSpec.parse("auto"), 50_000, 384, "ip", True, Budgets(row_bytes=210))
     ]
     assert found == ["IVF1024,SQ4", "IVF1024,RaBitQ2", "IVF1024,RaBitQ"]
     assert not any(
-        "SQ8" in plan.factory for plan in kinds("auto", 50_000, 384, "l2", False, Budgets())
+        "SQ8" in plan.factory
+        for plan in kinds(IndexSpec.parse("auto"), 50_000, 384, "l2", False, Budgets())
     )
     assert [
-        plan.factory for plan in kinds("auto", 500, 384, "ip", True, Budgets(row_bytes=400))
+        plan.factory
+        for plan in kinds(IndexSpec.parse("auto"), 500, 384, "ip", True, Budgets(row_bytes=400))
     ] == [
         "SQ8",
         "SQ6",
@@ -58,7 +62,7 @@ def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
             OptionError,
             match=r"--max-bytes-per-row 40: the smallest index of .* holds \d+ bytes a row",
         ):
-            kinds(index, rows, 384, "ip", True, Budgets(row_bytes=40))
+            kinds(IndexSpec.parse(index), rows, 384, "ip", True, Budgets(row_bytes=40))
 
 
 @pytest.mark.parametrize(
@@ -75,11 +79,11 @@ def test_kinds_are_those_within_the_bytes_of_a_row() -> None:
 def test_few_rows_are_compared_by_their_vectors_within_the_budgets(
     rows: int, budgets: Budgets, first: list[str]
 ) -> None:
-    assert [plan.factory for plan in kinds("auto", rows, 384, "ip", True, budgets)][
-        : len(first)
-    ] == first
+    assert [
+        plan.factory for plan in kinds(IndexSpec.parse("auto"), rows, 384, "ip", True, budgets)
+    ][: len(first)] == first
     if first == ["Flat"]:
-        assert len(kinds("auto", rows, 384, "ip", True, budgets)) == 1
+        assert len(kinds(IndexSpec.parse("auto"), rows, 384, "ip", True, budgets)) == 1
 
 
 def test_the_kind_that_finds_most_of_those_that_reach_the_target_is_taken() -> None:
@@ -99,7 +103,7 @@ def test_the_kind_that_finds_most_of_those_that_reach_the_target_is_taken() -> N
 
 
 def test_more_lists_and_candidates_are_more_bytes() -> None:
-    plan = plan_for("IVF1024,RaBitQ", 200_000, 384, "ip")
+    plan = plan_for(IndexSpec.parse("IVF1024,RaBitQ"), 200_000, 384, "ip")
     read = [
         query_bytes(plan, 200_000, nprobe, depth)
         for nprobe, depth in ((8, 50), (16, 50), (16, 100), (2048, 100))
@@ -111,7 +115,10 @@ def test_more_lists_and_candidates_are_more_bytes() -> None:
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 def test_kinds_are_tried_on_a_sample_and_built_of_the_same_lists(metric: str) -> None:
     vectors, queries = unit_vectors(1200, DIM), unit_vectors(60, DIM, seed=1)
-    plans = [plan_for(f"IVF8,{codec}", 1200, DIM, metric) for codec in ("SQ8", "SQ4", "RaBitQ")]
+    plans = [
+        plan_for(IndexSpec.parse(f"IVF8,{codec}"), 1200, DIM, metric)
+        for codec in ("SQ8", "SQ4", "RaBitQ")
+    ]
     start = train(base_plan(plans, 1200), vectors, threads=1)
     budgets, tuning = Budgets(0.9), np.arange(60) % 2 == 0
     found = try_kinds(plans, start, vectors, queries, tuning, 1200, budgets)
@@ -134,7 +141,7 @@ def test_kinds_are_tried_on_a_sample_and_built_of_the_same_lists(metric: str) ->
 
 def test_sizes_grow_with_rows_and_bits() -> None:
     sizes = [
-        size_of(plan_for(f"IVF1024,{codec}", 50_000, 384, "ip"), 50_000)
+        size_of(plan_for(IndexSpec.parse(f"IVF1024,{codec}"), 50_000, 384, "ip"), 50_000)
         for codec in ("RaBitQ", "SQ8")
     ]
     assert sizes[0].memory < sizes[1].memory < 50_000 * 500

@@ -27,6 +27,7 @@ from transforms.index import (
     train,
 )
 from transforms.index.filtered import FilteredIndex
+from transforms.index.spec import IndexSpec
 from transforms.index.vectors import scored_by
 
 ROWS, DIM, K = 12_000, 24, 10
@@ -90,7 +91,9 @@ def index(
     """An index of the vectors, in two segments."""
     vectors, folder = clusters[0], tmp_path_factory.mktemp("clusters")
     start = train(
-        choose_index(ROWS, DIM, request.param, metric=scored_by("cosine")), vectors[::3], threads=1
+        choose_index(ROWS, DIM, IndexSpec.parse(request.param), metric=scored_by("cosine")),
+        vectors[::3],
+        threads=1,
     )
     segments = []
     for number, part in enumerate(np.split(vectors, [9000])):
@@ -131,7 +134,7 @@ def test_candidates_are_made_more_until_the_vectors_agree(
 ) -> None:
     vectors, queries, of = clusters
     monkeypatch.setattr(filtered, "FEW", 0)
-    start = train(choose_index(ROWS, DIM, "IVF64,RaBitQ"), vectors[::3], threads=1)
+    start = train(choose_index(ROWS, DIM, IndexSpec.parse("IVF64,RaBitQ")), vectors[::3], threads=1)
     index, wanted = open_cut(tmp_path, start, vectors, [9000]), of >= 60
     some = FilteredIndex(
         index, np.split(wanted, [9000]), lambda segment, row: vectors[9000 * segment + row]

@@ -15,6 +15,7 @@ from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.index import SegmentFile, SegmentWriter, choose_index, flat_segment, train
 from transforms.index.faiss_module import load_faiss
 from transforms.index.segment import build_segment, flat_vectors, list_sizes
+from transforms.index.spec import IndexSpec
 
 DIM = 32
 
@@ -22,7 +23,7 @@ DIM = 32
 @pytest.mark.parametrize("metric", ["ip", "l2"])
 @pytest.mark.parametrize("factory", FACTORIES)
 def test_training_gives_the_same_bytes_at_any_thread_count(factory: str, metric: str) -> None:
-    plan = choose_index(1000, DIM, factory, metric=metric)
+    plan = choose_index(1000, DIM, IndexSpec.parse(factory), metric=metric)
     assert train(plan, unit_vectors(1000, DIM, seed=7), threads=2) == trained(factory, metric, DIM)
 
 
@@ -99,9 +100,9 @@ def test_another_dim_is_refused() -> None:
 
 def test_too_few_training_rows_are_refused() -> None:
     with pytest.raises(OptionError, match="only 3 rows to train on"):
-        train(choose_index(1000, DIM, "IVF4,SQ8"), unit_vectors(3, DIM))
+        train(choose_index(1000, DIM, IndexSpec.parse("IVF4,SQ8")), unit_vectors(3, DIM))
     with pytest.raises(OptionError, match="training on 100 rows failed"):
-        train(choose_index(1000, DIM, "IVF4,PQ8"), unit_vectors(100, DIM))
+        train(choose_index(1000, DIM, IndexSpec.parse("IVF4,PQ8")), unit_vectors(100, DIM))
 
 
 @pytest.mark.parametrize("factory", FACTORIES)

@@ -1,11 +1,9 @@
-import dataclasses
-import json
-
 import pytest
 from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 
 from transforms.base.errors import OptionError
 from transforms.index import choose_index
+from transforms.index.spec import IndexSpec
 
 
 @pytest.mark.parametrize(
@@ -32,7 +30,7 @@ def test_every_list_has_its_training_rows(rows: int) -> None:
 
 
 def test_compact_is_re_ranked_and_small() -> None:
-    plan = choose_index(200_000, 384, "compact")
+    plan = choose_index(200_000, 384, IndexSpec.parse("compact"))
     assert (plan.factory, plan.rerank) == ("IVF2048,RaBitQ", 50)
     assert choose_index(200_000, 384).rerank == 0
 
@@ -41,21 +39,16 @@ def test_compact_is_re_ranked_and_small() -> None:
     ("index", "row_bytes"), [("Flat", 1544), ("IVF64,SQ8", 392), ("IVF64,RaBitQ", 64 + 776)]
 )
 def test_segments_stay_below_a_gigabyte_and_five_million_rows(index: str, row_bytes: int) -> None:
-    plan = choose_index(10_000_000, 384, index)
+    plan = choose_index(10_000_000, 384, IndexSpec.parse(index))
     assert plan.segment_rows == min(5_000_000, 1_000_000_000 // row_bytes)
 
 
 def test_deeper_codes_are_ranked_by_themselves() -> None:
-    plan = choose_index(200_000, 384, "IVF64,RaBitQ4")
+    plan = choose_index(200_000, 384, IndexSpec.parse("IVF64,RaBitQ4"))
     assert (plan.rerank, plan.segment_rows) == (0, 1_000_000_000 // (384 // 2 + 28))
     for index in ("IVF64,RaBitQ1", "IVF64,RaBitQ9", "RaBitQ4"):
         with pytest.raises(OptionError, match="use auto, compact, Flat"):
-            choose_index(100_000, 384, index)
-
-
-def test_a_plan_survives_json() -> None:
-    plan = choose_index(200_000, 384, "IVF64,SQfp16", metric="l2")
-    assert type(plan)(**json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
+            choose_index(100_000, 384, IndexSpec.parse(index))
 
 
 @pytest.mark.parametrize(
@@ -75,20 +68,20 @@ def test_a_plan_survives_json() -> None:
 )
 def test_other_kinds_are_refused_by_name(index: str) -> None:
     with pytest.raises(OptionError, match="use auto, compact, Flat") as error:
-        choose_index(100_000, 384, index)
+        choose_index(100_000, 384, IndexSpec.parse(index))
     assert f"--index {index}:" in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_what_faiss_refuses_is_one_line() -> None:
     with pytest.raises(OptionError, match="faiss refuses it for 384 components") as error:
-        choose_index(100_000, 384, "IVF64,PQ7")
+        choose_index(100_000, 384, IndexSpec.parse("IVF64,PQ7"))
     assert "\n" not in str(error.value)
 
 
 def test_more_lists_than_rows_are_refused() -> None:
     with pytest.raises(OptionError, match="trained on 100 rows or more, and there are 99"):
-        choose_index(99, 16, "IVF100,Flat")
+        choose_index(99, 16, IndexSpec.parse("IVF100,Flat"))
 
 
 def test_an_unknown_metric_is_refused() -> None:
@@ -103,4 +96,6 @@ def test_an_unknown_metric_is_refused() -> None:
 def test_codes_of_rows_of_any_length_do_not_depend_on_a_samples_extremes(
     unit: bool, index: str, codec: str
 ) -> None:
-    assert choose_index(100_000, 64, index, unit=unit).factory.endswith(f",{codec}")
+    assert choose_index(100_000, 64, IndexSpec.parse(index), unit=unit).factory.endswith(
+        f",{codec}"
+    )

@@ -29,6 +29,7 @@ from transforms.index.recall import (
     segment_base,
 )
 from transforms.index.segment import build_segment
+from transforms.index.spec import IndexSpec
 
 DIM, K, CUTS = 24, 10, (0, 900, 900, 2500)
 
@@ -38,7 +39,7 @@ def _measure(
 ) -> tuple[dict, np.ndarray, np.ndarray]:
     """A report made segment by segment; vectors and queries."""
     vectors, queries = unit_vectors(4000, DIM), unit_vectors(101, DIM, seed=1)
-    plan = choose_index(4000, DIM, factory, metric=metric)
+    plan = choose_index(4000, DIM, IndexSpec.parse(factory), metric=metric)
     start, grid, parts = train(plan, vectors[::2]), nprobe_grid(plan.nlist), []
     for number, part in enumerate(np.split(vectors, CUTS)):
         path = folder / f"{number}.faiss"
@@ -72,7 +73,7 @@ def test_recall_is_what_an_independent_recount_gives(
     factory: str, depth: int, metric: str, tmp_path: Path
 ) -> None:
     report, vectors, queries = _measure(tmp_path, factory, metric, depth)
-    plan = choose_index(4000, DIM, factory, metric=metric)
+    plan = choose_index(4000, DIM, IndexSpec.parse(factory), metric=metric)
     one = open_cut(tmp_path, train(plan, vectors[::2]), vectors, [])
     found = one.search(queries, depth, nprobe=report["nprobe"]).row
     true = brute_force(vectors, queries, K, metric)[1]
@@ -222,7 +223,7 @@ def test_candidates_of_segments_are_a_search_at_each_nprobe(
 
 def test_recall_is_reported_at_two_k_with_an_nprobe_for_each(tmp_path: Path) -> None:
     vectors, queries = unit_vectors(4000, DIM), unit_vectors(200, DIM, seed=1)
-    start = train(choose_index(4000, DIM, "IVF64,RaBitQ"), vectors[::2])
+    start = train(choose_index(4000, DIM, IndexSpec.parse("IVF64,RaBitQ")), vectors[::2])
     index, exact = open_cut(tmp_path, start, vectors, []), ExactNeighbours(queries, 100)
     exact.add(vectors, 0)
     found = Candidates.search(index, queries, 400, nprobe_grid(64))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from transforms.index import choose_index, train
 from transforms.index.rotation import Rotation
+from transforms.index.spec import IndexSpec
 
 
 @given(
@@ -45,7 +46,11 @@ def test_a_zero_row_stays_zero() -> None:
 def test_codes_of_a_bit_serve_vectors_whose_components_differ(metric: str, tmp_path: Path) -> None:
     vectors = unit_vectors(3000, 64) * np.arange(1, 65, dtype=np.float32) ** -1
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    start = train(choose_index(len(vectors), 64, "IVF4,RaBitQ", metric=metric), vectors, threads=1)
+    start = train(
+        choose_index(len(vectors), 64, IndexSpec.parse("IVF4,RaBitQ"), metric=metric),
+        vectors,
+        threads=1,
+    )
     found = open_cut(tmp_path, start, vectors, [1000]).search(
         vectors[:200], 40, nprobe=4, threads=1
     )

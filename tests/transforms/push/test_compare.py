@@ -11,7 +11,7 @@ from transforms.base.errors import DataGateError
 from transforms.push.compare import Difference, compare
 from transforms.push.rows import columns_of
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 
 TEXTS = {f"i{n}": f"text {n}" for n in range(9)}
 Listing = Callable[[], Iterable[pa.RecordBatch]]

@@ -8,13 +8,18 @@ from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.report import report
-from transforms.steps.commit.count_changes import previous_duplicate_ids, total
+from transforms.steps.commit.count_changes import (
+    previous_duplicate_ids,
+    recorded_changes,
+    total,
+)
 from transforms.store import layout
 from transforms.store.records import Problem
 from transforms.store.runs.answers import AnswerFigures, check_answers
 from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.finish import finish
+from transforms.store.runs.plan import shared_plan
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 
@@ -50,14 +55,16 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     if figures is not None:
         answers = figures.to_json()
     found = _settled_or_problem(facts, run, figures)
-    run = _with_answers(facts, run)
+    run = replace(_with_answers(facts, run), changes=recorded_changes(facts, run))
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    if index is not None:
-        # the run is over, and a raise would repeat it; vacuum removes what stays
-        with contextlib.suppress(Exception):
+    # the run is over, and a raise would repeat it; vacuum removes what stays
+    with contextlib.suppress(Exception):
+        if index is not None:
             storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
+        if shared_plan(run.root, run.id).has_long_spans:
+            storage.delete_below(storage.join(run.root, layout.units_scratch(run.id)))
     return result
 
 

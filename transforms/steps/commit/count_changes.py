@@ -1,77 +1,90 @@
 """Rows added, changed and deleted since the last snapshot, and duplicate ids.
 
-Deleted rows are also counted as the gate counts them. All are counted by buckets of hashes.
+Deleted rows are also counted as the gate counts them. All are counted by buckets of hashes, one a
+million rows. An element reads several shards, and the old and the new shard of a unit together, so
+that the rows which both have do not travel.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
+
+import numpy as np
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.pairs import group_by_size
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.changes import (
+from transforms.store.runs.changed_rows import (
     Changes,
-    ShardSide,
-    buckets_for,
+    SnapshotShard,
+    by_bucket,
+    changed_rows,
     count_changes,
-    differing,
-    read_side,
-    repeated,
+    read_block,
+    unpacked,
+    value_columns,
+    write_changes,
 )
+from transforms.store.runs.changes import buckets_for, differing, repeated
 from transforms.store.runs.commit import Run, last_snapshot
 from transforms.store.runs.deletes import KeyedRows, RowKeys, row_keys, rows_gone
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.plan import file_of, shared_plan
 from transforms.store.runs.result import read_result
 from transforms.store.runs.settled import Settled
-from transforms.store.shards.id_hashes import id_hashes
+from transforms.store.shards.id_hashes import hashes_by_bucket, id_hashes
 
 KNOWN = "known"
 CHANGES = "changes"
 DELETES = "deletes"
 IDS = "ids"
+READ_ROWS = 500_000  # of the shards that an element reads: some 100 MB
 
 
 @dataclass(frozen=True)
-class ChangedShard:
-    """A shard to read, of `size` bytes, whose rows go into `buckets` buckets of ids."""
+class ChangedShards:
+    """Shards whose rows go into `buckets` buckets of ids.
 
-    path: str
-    size: int
-    is_new: bool
+    Rows are compared by id, text and the values of some `columns`.
+    """
+
+    shards: tuple[SnapshotShard, ...]
+    columns: tuple[str, ...]
     buckets: int
 
 
 @dataclass(frozen=True)
-class IdShard:
-    """A shard by its path in the store, whose ids go into `buckets` buckets."""
+class ShardsOfGate:
+    """Changed shards to read for the gate of deleted rows, and the keys of their rows."""
 
-    root: str
-    path: str
-    buckets: int
-
-
-@dataclass(frozen=True)
-class ShardOfGate:
-    """A changed shard to read for the gate of deleted rows, and the keys of its rows."""
-
-    shard: ChangedShard
+    shards: tuple[SnapshotShard, ...]
     keys: RowKeys
+    buckets: int
+
+
+@dataclass(frozen=True)
+class ShardsOfIds:
+    """Shards by their paths in the store, whose ids go into `buckets` buckets."""
+
+    paths: tuple[str, ...]
+    buckets: int
 
 
 @dataclass(frozen=True)
 class Counting:
-    """An element of the count: a known fact, or a shard to read for one of the counts."""
+    """An element of the count: a known fact, or shards to read for one of the counts."""
 
     fact: RunFact | None = None
-    changed: ChangedShard | None = None
-    gate: ShardOfGate | None = None
-    ids: IdShard | None = None
+    changed: ChangedShards | None = None
+    gate: ShardsOfGate | None = None
+    ids: ShardsOfIds | None = None
 
 
-Hashes = ShardSide | KeyedRows | bytes | None  # None: an old shard is damaged or gone
+Packed = RunFact | bytes | None  # None: an old shard is damaged or gone
 CountKey = tuple[str, int]  # what is known, or a bucket of what is counted, and its number
 
 
@@ -85,17 +98,35 @@ def rows_to_count(fact: RunFact, run: Run, ids: bool) -> Iterator[Counting]:
     if settled is not None:
         differ = differing_units(settled, run)
         yield from shards_of_changes(settled, run, differ)
-        yield from (Counting(gate=shard) for shard in shards_of_gate(run, differ))
+        yield from (Counting(gate=shards) for shards in shards_of_gate(run, differ))
         if ids:
             yield from shards_of_ids(settled, run, differ)
 
 
 @dataclass(frozen=True)
 class Differing:
-    """The units with rows that only the last (`old`) or the next snapshot (`new`) has."""
+    """The units with rows that only the last (`old`) or the next snapshot (`new`) has.
+
+    `columns` are those whose values both snapshots keep.
+    """
 
     old: list[UnitRecord]
     new: list[UnitRecord]
+    columns: tuple[str, ...]
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets for all their rows."""
+        return buckets_for(sum(unit.rows for unit in (*self.old, *self.new)))
+
+    def groups(self) -> Iterator[tuple[SnapshotShard, ...]]:
+        """Yield the shards to read at once; old and new ones of a unit are neighbours."""
+        sides = [(unit, False) for unit in self.old] + [(unit, True) for unit in self.new]
+        sides.sort(key=lambda side: (side[0].unit, side[1]))
+        for group in group_by_size(sides, lambda side: side[0].rows, READ_ROWS):
+            yield tuple(
+                SnapshotShard(unit.path or "", unit.bytes, is_new) for unit, is_new in group
+            )
 
 
 def differing_units(settled: Settled, run: Run) -> Differing | None:
@@ -109,7 +140,8 @@ def differing_units(settled: Settled, run: Run) -> Differing | None:
     both = set(previous.parts) & set(settled.parts)
     before = previous.units_but(both)
     units = list(settled.units(run.root, both))
-    return Differing(differing(before, units), differing(units, before))
+    columns = value_columns(previous.options, run.options)
+    return Differing(differing(before, units), differing(units, before), columns)
 
 
 def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> Iterator[Counting]:
@@ -121,10 +153,11 @@ def shards_of_changes(settled: Settled, run: Run, differ: Differing | None) -> I
     if differ is None:
         yield Counting(RunFact(changes_unknown=True))
         return
-    yield from (Counting(changed=shard) for shard in changed_shards(run.root, differ))
+    for shards in differ.groups():
+        yield Counting(changed=ChangedShards(shards, differ.columns, differ.buckets))
 
 
-def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
+def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardsOfGate]:
     """Yield the changed shards, if they have rows enough for the gate to refuse the run."""
     if differ is None or not run.has_delete_gate:
         return
@@ -136,64 +169,70 @@ def shards_of_gate(run: Run, differ: Differing | None) -> Iterator[ShardOfGate]:
     if last is not None:
         keys = row_keys(run.options, last, files)
     if keys is not None:
-        yield from (ShardOfGate(shard, keys) for shard in changed_shards(run.root, differ))
+        yield from (ShardsOfGate(shards, keys, differ.buckets) for shards in differ.groups())
 
 
-def changed_shards(root: str, differ: Differing) -> Iterator[ChangedShard]:
-    """Yield the shards that only one of two snapshots has."""
-    buckets = buckets_for(sum(unit.rows for unit in (*differ.old, *differ.new)))
-    for shards, is_new in ((differ.old, False), (differ.new, True)):
-        for unit in shards:
-            yield ChangedShard(storage.join(root, unit.path or ""), unit.bytes, is_new, buckets)
+def hashes_of(element: Counting, run: tuple[str, str]) -> Iterator[tuple[CountKey, Packed]]:
+    """Yield the rows of some shards, or the hashes of their ids, by bucket.
 
-
-def hashes_of(element: Counting) -> Iterator[tuple[CountKey, RunFact | Hashes]]:
-    """Yield the hashes of a shard's rows, or of its ids, by bucket; a fact by its own key."""
+    A fact has a key of its own. `run` is the run's key.
+    """
+    root, _ = run
     if element.fact is not None:
         yield (KNOWN, 0), element.fact
     if element.changed is not None:
-        yield from _of_changed(element.changed)
+        yield from _of_changed(root, element.changed)
     if element.gate is not None:
-        yield from _of_gate(element.gate)
+        yield from _of_gate(root, element.gate)
     if element.ids is not None:
-        yield from _of_ids(element.ids)
+        yield from _of_ids(root, element.ids)
 
 
-def _of_changed(shard: ChangedShard) -> Iterator[tuple[CountKey, ShardSide | None]]:
-    """Yield the hashes of a shard's rows by bucket."""
+def _of_changed(root: str, given: ChangedShards) -> Iterator[tuple[CountKey, bytes | None]]:
+    """Yield the rows that only one snapshot has, by bucket."""
     try:
-        for number, side in read_side(shard.path, shard.is_new, shard.buckets, shard.size):
-            yield (CHANGES, number), side
+        block = read_block(root, given.shards, given.columns)
     except SentenceBeamError:
         yield (CHANGES, 0), None
+        return
+    for number, rows in by_bucket(block, given.buckets):
+        yield (CHANGES, number), rows
 
 
-def _of_ids(shard: IdShard) -> Iterator[tuple[CountKey, RunFact | bytes]]:
-    """Yield the hashes of a shard's ids by bucket."""
+def _of_ids(root: str, given: ShardsOfIds) -> Iterator[tuple[CountKey, RunFact | bytes]]:
+    """Yield the hashes of the shards' ids by bucket."""
     try:
-        for number, ids in id_hashes(shard.root, shard.path, shard.buckets):
-            yield (IDS, number), ids
+        hashes = np.concatenate([id_hashes(root, path) for path in given.paths])
     except SentenceBeamError as error:
         # nothing may be committed that names a shard which cannot be read
         yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+        return
+    for number, ids in hashes_by_bucket(hashes, given.buckets):
+        yield (IDS, number), ids
 
 
-def _of_gate(item: ShardOfGate) -> Iterator[tuple[CountKey, KeyedRows | RunFact]]:
-    """Yield the keys of a shard's rows by bucket.
+def _of_gate(root: str, given: ShardsOfGate) -> Iterator[tuple[CountKey, RunFact | bytes]]:
+    """Yield the keys of the shards' rows by bucket.
 
     Rows of a damaged old shard count as rows that stay.
     """
-    shard = item.shard
-    try:
-        for number, rows in item.keys.read(shard.path, shard.size, shard.is_new, shard.buckets):
-            yield (DELETES, number), rows
-    except SentenceBeamError as error:
-        if shard.is_new:
-            yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+    parts = []
+    for shard in given.shards:
+        try:
+            path = storage.join(root, shard.path)
+            parts.append(given.keys.read(path, shard.size, shard.is_new))
+        except SentenceBeamError as error:
+            if shard.is_new:
+                yield (KNOWN, 0), RunFact(problem=Problem.of(error))
+    for number, rows in KeyedRows.of(parts).by_bucket(given.buckets):
+        yield (DELETES, number), rows
 
 
-def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[RunFact]:
-    """Return the changes, or the duplicate ids, of one bucket; or known facts."""
+def count_bucket(bucket: tuple[CountKey, Iterable[Any]], run: tuple[str, str]) -> list[RunFact]:
+    """Return the changes, or the duplicate ids, of one bucket; or known facts.
+
+    The changed rows are written. `run` is the run's key.
+    """
     (what, _), found = bucket
     parts = list(found)
     if what == KNOWN:
@@ -204,7 +243,18 @@ def count_bucket(bucket: tuple[CountKey, Iterable[Any]]) -> list[RunFact]:
         return [RunFact(deleted=rows_gone(parts))]
     if any(part is None for part in parts):
         return [RunFact(changes_unknown=True)]
-    return [RunFact(changes=count_changes(parts))]
+    changed = changed_rows(unpacked(parts))
+    if not len(changed):
+        return []
+    return [RunFact(changes=count_changes(changed), changed=write_changes(*run, changed))]
+
+
+def recorded_changes(facts: Sequence[RunFact], run: Run) -> ChangesEntry | None:
+    """Return the entry of the files with the changed rows; None if they are not known."""
+    if run.previous is None or total(facts) is None:
+        return None
+    files = [fact.changed for fact in facts if fact.changed is not None]
+    return ChangesEntry(run.previous, tuple(sorted(files, key=attrgetter("path"))))
 
 
 def total(facts: Sequence[RunFact]) -> Changes | None:
@@ -224,10 +274,10 @@ def shards_of_ids(settled: Settled, run: Run, differ: Differing | None) -> Itera
         return
     yield Counting(RunFact(duplicate_ids=0))
     buckets = buckets_for(settled.tally.stored)
-    shards = (
-        IdShard(run.root, unit.path, buckets) for unit in settled.units(run.root) if unit.path
-    )
-    yield from (Counting(ids=shard) for shard in shards)
+    units = [unit for unit in settled.units(run.root) if unit.path]
+    for group in group_by_size(units, attrgetter("rows"), READ_ROWS):
+        paths = tuple(unit.path for unit in group if unit.path)
+        yield Counting(ids=ShardsOfIds(paths, buckets))
 
 
 def previous_duplicate_ids(run: Run) -> int | None:

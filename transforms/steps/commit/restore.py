@@ -53,6 +53,7 @@ def restoring_run(earlier: Manifest, current: Manifest, run_id: str, fraction: f
         previous_digest=current.digest,
         version=current.version,
         watch=current.watch,
+        forgotten=current.forgotten,
         check_from=current.check_from,
         check_stride=stride(earlier, current.check_from, fraction),
     )

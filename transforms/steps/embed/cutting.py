@@ -11,6 +11,7 @@ from transforms.corpus.pieces import as_pieces, cut_texts, numbered, prefix_of, 
 from transforms.corpus.rows import Parts
 from transforms.space import Recipe, Space
 from transforms.space.chunks import ChunksSpec
+from transforms.steps.embed.erased import without_erased, without_erased_means
 from transforms.steps.options.job import EmbedJob
 
 if TYPE_CHECKING:
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
 def read_units(spans: list[AnySpan], job: EmbedJob) -> Iterator[UnitRows]:
     """Yield the units of the spans, in order; rows are pieces if the run cuts documents."""
     for span in spans:
-        units = _read(span, job)
+        units = read_unerased(span, job)
         if job.chunks.cuts:
             units = numbered(_cut(units, job), span.name)
         yield from units
 
 
-def _read(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
+def read_unerased(span: AnySpan, job: EmbedJob) -> Iterator[UnitRows]:
+    """Yield the rows of a span in units; rows that were erased from the store are rejected."""
     if isinstance(span, GroupSpan):
-        return read_group(span, job.columns, job.run.unit_tokens)
-    return read_span(span, job.columns, job.run.unit_tokens)
+        units = read_group(span, job.columns, job.run.unit_tokens)
+    else:
+        units = read_span(span, job.columns, job.run.unit_tokens)
+    return (without_erased(rows, job) for rows in units)
 
 
 def _cut(units: Iterator[UnitRows], job: EmbedJob) -> Iterator[UnitRows]:
@@ -54,7 +58,10 @@ def pieces_of(rows: UnitRows, job: EmbedJob) -> UnitRows:
     if job.columns.of_text is None:
         text_column = job.columns.text
     tokenizer = tokenizer_with(job.recipe, job.run.space)
-    return with_inputs(rows, found, job.chunks, tokenizer, text_column)
+    cut = with_inputs(rows, found, job.chunks, tokenizer, text_column)
+    if cut.parts is None:
+        return cut
+    return without_erased_means(cut, job)
 
 
 def with_inputs(

@@ -13,11 +13,11 @@ from transforms.base.arrow import as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.index import Candidates, ExactNeighbours, SegmentedIndex, TrainedIndex
 from transforms.index.array_bytes import pack, unpack
-from transforms.index.ranges import MappedRange, RangeFile, RangeReader
+from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from transforms.steps.index import scratch
 from transforms.steps.index.files import Folder
 from transforms.storage.bounded_cache import BoundedCache
-from transforms.store.entries import IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files.remote_range import CACHE, RemoteRange
 

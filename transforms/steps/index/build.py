@@ -8,6 +8,7 @@ import numpy as np
 
 from transforms.base import progress
 from transforms.base.arrow import as_keys
+from transforms.base.pairs import group_by_size
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -19,7 +20,6 @@ from transforms.index.budgets import MOST_LISTS
 from transforms.index.choose import depth_for
 from transforms.index.recall import tuned
 from transforms.index.refine import RefineWriter
-from transforms.index.sample import MOST_SAMPLED
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
@@ -31,7 +31,6 @@ from transforms.steps.index.files import (
     Folder,
     K,
     closeness_of,
-    group_by_size,
     layout_of,
     leave_recall,
     locate,
@@ -48,7 +47,7 @@ from transforms.steps.index.ranges import (
     write_range,
 )
 from transforms.steps.index.update import IndexUpdateJob, ShardRows
-from transforms.store.entries import (
+from transforms.store.index_entries import (
     ChangeEntry,
     ChoiceEntry,
     IndexEntry,
@@ -57,7 +56,7 @@ from transforms.store.entries import (
     SegmentEntry,
     TrainedEntry,
     TunedRecallEntry,
-)  # fmt: skip
+)
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
@@ -109,7 +108,7 @@ class IndexJob:
 
         It allows some more rows, because held-out ones are left out.
         """
-        wanted = min(self.plan.train_rows, MOST_SAMPLED)
+        wanted = self.plan.train_rows
         if wanted:
             return sample_threshold(wanted + wanted // 5 + 1, self.rows)
         return 0

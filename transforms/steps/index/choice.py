@@ -17,7 +17,11 @@ from transforms.index.budgets import (
     query_bytes,
     try_kinds,
 )
-from transforms.store.entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+from transforms.index.sizes import step_bytes
+from transforms.index.spec import AUTO
+from transforms.store.index_entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+
+ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 
 
 def budgets_of(request: IndexRequest) -> Budgets:
@@ -32,26 +36,37 @@ def plan_of(request: IndexRequest, rows: int, dim: int, metric: str, unit: bool)
     """
     budgets = budgets_of(request)
     if not budgets.choose:
-        return choose_index(rows, dim, request.index, metric=metric, unit=unit)
-    if request.index != "auto":
-        choose_index(rows, dim, request.index, metric=metric, unit=unit)
-    return base_plan(kinds(request.index, rows, dim, metric, unit, budgets), rows)
+        return choose_index(rows, dim, request.spec, metric=metric, unit=unit)
+    if request.index != AUTO:
+        choose_index(rows, dim, request.spec, metric=metric, unit=unit)
+    return base_plan(kinds(request.spec, rows, dim, metric, unit, budgets), rows)
 
 
 def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
     """Return the plan of a request; if kinds are to be compared, the one that holds most."""
     budgets = budgets_of(request)
-    if request.index == "auto" and not budgets.choose:
+    if request.index == AUTO and not budgets.choose:
         return choose_index(rows, dim)
-    return kinds(request.index, rows, dim, "ip", True, budgets)[0]
+    return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
+
+
+def least_ram(request: IndexRequest, rows: int, dim: int) -> str | None:
+    """Return the memory that the steps of an index need, for Beam; None if any worker has it.
+
+    A store without rows, or with too few for the index, needs none.
+    """
+    if not rows or request.spec.lack_of_rows(rows):
+        return None
+    needed = step_bytes(largest(request, rows, dim), rows)
+    if needed <= ORDINARY_RAM:
+        return None
+    return f"{-(-needed // 10**9)}GB"
 
 
 def as_asked(request: IndexRequest, plan: IndexPlan, rows: int) -> ChoiceEntry:
     """Return the choice if nothing was compared."""
-    named = request.index not in ("auto", "compact")
-    if named:
-        why = "asked for by name"
-    else:
+    why = "asked for by name"
+    if request.spec.is_automatic:
         why = f"{request.index}, for {rows:,} rows"
     return ChoiceEntry(why, held_bytes(plan))
 
@@ -73,7 +88,7 @@ def compared(
     DataGateError if no kind serves the budgets and one is `required`.
     """
     budgets = budgets_of(request)
-    plans = kinds(request.index, rows, base.dim, base.metric, unit, budgets)
+    plans = kinds(request.spec, rows, base.dim, base.metric, unit, budgets)
     few = np.ascontiguousarray(sample[:: max(1, -(-len(sample) // SAMPLE))])
     tried = try_kinds(plans, trained, few, queries, tuning, rows, budgets)
     kind, reached = best(tried, budgets)

@@ -31,7 +31,7 @@ from transforms.index.segment import list_sizes
 from transforms.index.vectors import prepared
 from transforms.steps.index import matching, scratch
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import read_shard
@@ -239,21 +239,6 @@ def most_rows(plan: IndexPlan, rows: int, merge: bool) -> int:
     if merge:
         return rows
     return min(plan.segment_rows, max(SEGMENT_ROWS, -(-rows // SEGMENTS)))
-
-
-def group_by_size(
-    items: Iterable[Item], size: Callable[[Item], int], most: int
-) -> list[list[Item]]:
-    """Return the items in order, in lists of size `most` at most, or of one item."""
-    found: list[list[Item]] = []
-    room = 0
-    for item in items:
-        if not found or size(item) > room:
-            found.append([])
-            room = most
-        found[-1].append(item)
-        room -= size(item)
-    return found
 
 
 def leave_recall(

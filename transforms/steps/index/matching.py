@@ -10,10 +10,10 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from transforms.base.arrow import as_hashes, hash_prefixes
 from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.pairs import paired
 from transforms.corpus.buckets import in_buckets
 
 BUCKET_ROWS = 2_000_000
@@ -93,36 +93,4 @@ def matched(removed: pa.Table, added: pa.Table) -> tuple[np.ndarray, np.ndarray]
     Each row is in one pair at most, and there are as many pairs as possible; rows that also have
     the same id are paired first.
     """
-    texts = _codes(removed.column("row_hash"), added.column("row_hash"))
-    ids = _codes(removed.column("id"), added.column("id"))
-    both = [text << 32 | row_id for text, row_id in zip(texts, ids, strict=True)]
-    first = _pairs(*both)
-    left = [
-        np.delete(np.arange(len(codes)), done) for codes, done in zip(texts, first, strict=True)
-    ]
-    second = _pairs(texts[0][left[0]], texts[1][left[1]])
-    a, b = (
-        np.concatenate([one, rest[two]]) for one, rest, two in zip(first, left, second, strict=True)
-    )
-    return a, b
-
-
-def _codes(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values of two columns as small integers, equal for equal values."""
-    together = pa.chunked_array([*a.chunks, *b.chunks], a.type)
-    codes = pc.dictionary_encode(together).unify_dictionaries().combine_chunks()
-    numbers = codes.indices.to_numpy().astype(np.int64)
-    return numbers[: len(a)], numbers[len(a) :]
-
-
-def _pairs(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return places of equal integers in two arrays, the first with the first, and so on."""
-    order_a = np.argsort(a, kind="stable")
-    order_b = np.argsort(b, kind="stable")
-    a = a[order_a]
-    b = b[order_b]
-    occurrence = np.arange(len(a)) - np.searchsorted(a, a, "left")
-    place = np.searchsorted(b, a, "left") + occurrence
-    there = place < len(b)
-    there[there] = b[place[there]] == a[there]
-    return order_a[there], order_b[place[there]]
+    return paired(removed, added, by="row_hash", first="id")

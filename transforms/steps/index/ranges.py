@@ -20,7 +20,7 @@ from transforms.steps.index.listed import (
     read_listed,
     sizes_of,
 )
-from transforms.store.entries import IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import IndexFileEntry, SegmentEntry
 from transforms.store.index_files import locators
 
 

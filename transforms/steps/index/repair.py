@@ -22,7 +22,7 @@ from transforms.steps.index.held_out import KnownQueries
 from transforms.steps.index.listed import ListedSource, leave_listed
 from transforms.steps.index.ranges import RangeSpan, write_range
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Repair
-from transforms.store.entries import ChangeEntry, IndexFileEntry, SegmentEntry
+from transforms.store.index_entries import ChangeEntry, IndexFileEntry, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import check_shard, open_shard, read_wanted

@@ -12,7 +12,6 @@ import numpy as np
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.index import held_out_keys, sample_keys, select
-from transforms.index.choose import lack_of_rows
 from transforms.steps.index import scratch
 from transforms.steps.index.build import IndexJob, ShardGroup, TrainingGroup
 from transforms.steps.index.files import Folder, lines_of, locate, stack
@@ -106,7 +105,7 @@ def parts_of(found: list[SampledGroup]) -> list[SamplePart]:
         for sampled in ordered
         for number, rows in enumerate(sampled.parts)
     ]
-    if lack_of_rows(ordered[0].job.plan.factory, sum(part.rows for part in parts)):
+    if ordered[0].job.plan.spec.lack_of_rows(sum(part.rows for part in parts)):
         parts += [
             SamplePart(scratch.held_out(sampled.group.number), sampled.held_out)
             for sampled in ordered

@@ -115,11 +115,6 @@ def places(turn: int) -> str:
     return f"places-{turn}"
 
 
-def lists_after(turn: int) -> str:
-    """Return the name of the centroids of all lists after a pass."""
-    return f"lists-after-{turn}.npy"
-
-
 def lists_of_cell(cell: int, turn: int | None) -> str:
     """Return the name of the centroids of a cell's lists after a pass; None is the only pass."""
     return f"lists-{cell}-{turn or 0}.npy"

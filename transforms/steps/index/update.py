@@ -31,7 +31,7 @@ shards, which are checked then too.
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -39,12 +39,12 @@ import pyarrow as pa
 
 from transforms.base.entries import JsonEntry
 from transforms.index import IndexPlan
-from transforms.index.choose import has_lists, plan_for
+from transforms.index.choose import plan_for
 from transforms.index.vectors import scored_by
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
-from transforms.store.entries import IndexEntry, IndexRequest, SegmentEntry
+from transforms.store.index_entries import IndexEntry, IndexRequest, SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.records import Problem
@@ -63,6 +63,7 @@ class IndexUpdate(JsonEntry):
     `current` is the manifest's entry of the index to update, `added` the shards that it does not
     know, in groups, `removed` those that are missing, `shards` all that the new snapshot has.
     `merge` asks for one segment; `unit` says that all rows in the index are of length 1.
+    `checksums` are the storage's for the added shards, "" if it has none.
     """
 
     current: IndexEntry
@@ -73,6 +74,7 @@ class IndexUpdate(JsonEntry):
     buckets: int
     merge: bool
     unit: bool
+    checksums: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -92,7 +94,7 @@ class IndexUpdate(JsonEntry):
     @property
     def has_lists(self) -> bool:
         """Whether the index has lists, so that its base can be cut into ranges of them."""
-        return has_lists(self.current.factory)
+        return self.current.spec.lists > 0
 
     @property
     def is_by_lists(self) -> bool:
@@ -173,7 +175,7 @@ class IndexUpdateJob:
 
     def plan(self, update: IndexUpdate) -> IndexPlan:
         """Return the plan by which the current index was trained."""
-        return plan_for(update.current.factory, update.rows, self.dim, update.metric)
+        return plan_for(update.current.spec, update.rows, self.dim, update.metric)
 
     def known_queries(self, update: IndexUpdate) -> KnownQueries:
         """Return the held-out texts whose true neighbours are known already."""

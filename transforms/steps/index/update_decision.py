@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 
+from transforms.base.pairs import group_by_size
 from transforms.index.upkeep import Compaction, SegmentRows, compaction
 from transforms.steps.index import scratch
-from transforms.steps.index.files import group_by_size, most_rows
+from transforms.steps.index.files import most_rows
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from transforms.steps.index.update_recall import leave_queries
 from transforms.steps.index.update_rows import BucketMatch
-from transforms.store.entries import ChangeEntry
+from transforms.store.index_entries import ChangeEntry
 
 BASE = "base"
 DELTA = "delta"

@@ -31,7 +31,7 @@ from transforms.steps.index.files import (
 from transforms.steps.index.held_out import KnownQueries
 from transforms.steps.index.listed import ListedSource
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
-from transforms.store.entries import (
+from transforms.store.index_entries import (
     ChangeEntry,
     IndexEntry,
     IndexFileEntry,

@@ -21,7 +21,7 @@ from transforms.steps.index.update import (
     Reading,
     Repair,
 )
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import rows_in
 from transforms.store.records import Problem
@@ -91,7 +91,9 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     tables = []
     for place, shard in enumerate(update.added[group]):
         start = 0
-        check_shard(job.folder.stored(shard), update.sha256_of[shard])
+        check_shard(
+            job.folder.stored(shard), update.sha256_of[shard], update.checksums.get(shard, "")
+        )
         for batch in read_shard(job.folder.stored(shard), ["row_hash", "id"]):
             shards = pa.array(np.full(batch.num_rows, first + place, np.int32))
             rows = pa.array(np.arange(start, start + batch.num_rows))

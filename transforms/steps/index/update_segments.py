@@ -16,6 +16,7 @@ from transforms.index import Candidates, SegmentFile, TrainedIndex, train
 from transforms.index.choose import depth_for, plan_for
 from transforms.index.refine import RefineWriter, row_type
 from transforms.index.segment import SegmentWriter, rows_by_list
+from transforms.index.spec import FLAT
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.answers import ask_again, kept_answers
 from transforms.steps.index.files import DEEP, recall_grid, trained_index
@@ -28,7 +29,7 @@ from transforms.steps.index.update_recall import (
     known_neighbours,
     leave_segment_recall,
 )
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 from transforms.store.shards.reading import take_rows
@@ -210,7 +211,8 @@ def _empty(job: IndexUpdateJob, update: IndexUpdate, target: TargetSegment) -> b
     """Return the index without rows, as bytes, from which a rewritten segment starts."""
     if target.kind == HELD_OUT:
         return train(
-            plan_for("Flat", 0, job.dim, update.metric), np.empty((0, job.dim), np.float32)
+            plan_for(FLAT, 0, job.dim, update.metric),
+            np.empty((0, job.dim), np.float32),
         )
     return _trained(job, update)
 

@@ -5,18 +5,20 @@ from dataclasses import replace
 
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
+from transforms.base.pairs import group_by_size
 from transforms.index import choose as index_choice
+from transforms.index.spec import AUTO
 from transforms.index.upkeep import resized
 from transforms.space import Space
 from transforms.steps.index import build as index_build
 from transforms.steps.index import update as index_update
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.files import SEGMENT_ROWS, group_by_size
+from transforms.steps.index.files import SEGMENT_ROWS
 from transforms.steps.index.matching import BUCKET_ROWS
 from transforms.steps.index.repair import repaired
 from transforms.steps.index.update import IndexUpdate, IndexUpdateJob, Reading, ShardRows
 from transforms.steps.index.update_recall import retrain
-from transforms.store.entries import IndexEntry, IndexRequest
+from transforms.store.index_entries import IndexEntry, IndexRequest
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run
@@ -48,30 +50,40 @@ def choose_work(
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup]:
-    shards = sorted(
-        (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
-    )
-    space = run.space
-    before = last_with_index(run)
-    metric = metric_of(request, run, before)
-    unit = space.normalize or metric == "cosine"
-    job = IndexUpdateJob(run.root, run.id, space.dim, metric)
+    shards: list[ShardRows] = []
+    checksums: dict[str, str] = {}
+    for record in settled.units(run.root):
+        if record.path:
+            shards.append((record.path, record.rows, record.sha256))
+            checksums[record.path] = record.checksum or ""
+    shards.sort()
     rows = sum(rows for _, rows, _ in shards)
-    last = before.index if before else None
+    before = last_with_index(run)
     required = not remembered and request.target_recall is not None
-    lack = index_choice.lack_of_rows(request.index, rows) if remembered else None
-    if lack:
-        request = replace(request, index="auto")
-        why: str | None = f"{lack}; from now on it is as auto chooses"
-    else:
-        why = why_retrain(run, before, request, rows)
-    if why is not None or before is None or last is None:
-        yield from index_build.begin(
-            job, shards, request, last, why or "", unit=unit, required=required
-        )
+    request, lack = _buildable(request, rows, remembered)
+    metric = metric_of(request, run, before)
+    unit = run.space.normalize or metric == "cosine"
+    job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
+    last = before.index if before else None
+    why = lack or why_retrain(run, before, request, rows)
+    if why is None and before is not None and last is not None:
+        update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
+        update = replace(update, checksums={path: checksums[path] for path in update.added_shards})
+        yield from ((job, *read) for read in index_update.begin(job, update))
         return
-    update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
-    yield from ((job, *read) for read in index_update.begin(job, update))
+    yield from index_build.begin(
+        job, shards, request, last, why or "", unit=unit, required=required
+    )
+
+
+def _buildable(
+    request: IndexRequest, rows: int, remembered: bool
+) -> tuple[IndexRequest, str | None]:
+    """Return the request, and why a remembered one became `auto`: it needs more rows."""
+    lack = request.spec.lack_of_rows(rows)
+    if lack is None or not remembered:
+        return request, None
+    return replace(request, index=AUTO), f"{lack}; from now on it is as auto chooses"
 
 
 def _renamed(index: IndexEntry, metric: str, request: IndexRequest) -> IndexEntry:
@@ -207,8 +219,7 @@ def _other_index(
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"
-    is_chosen = request.index in ("auto", "compact")
-    if is_chosen and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
+    if request.spec.is_automatic and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
         return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
     return None
 

@@ -13,6 +13,7 @@ from transforms.base.extras import pip_line
 from transforms.index.by_lists import coarse_search
 from transforms.index.choose import plan_for
 from transforms.index.near_pairs import BLOCK
+from transforms.index.spec import IndexSpec
 from transforms.search import Selection
 from transforms.steps.joins.store_vectors import StoreVectors
 from transforms.steps.options.joins import AGGLOMERATIVE_ROWS
@@ -46,7 +47,9 @@ def by_number(selection: Selection, clusters: int, folder: Path) -> Clustered:
             "for as many at most"
         )
     stored = StoreVectors.read(selection, folder)
-    plan = plan_for(f"IVF{clusters},Flat", len(stored), stored.vectors.shape[1], "ip")
+    plan = plan_for(
+        IndexSpec.parse(f"IVF{clusters},Flat"), len(stored), stored.vectors.shape[1], "ip"
+    )
     trained = stored.trained(plan, ROWS_A_CENTRE * clusters)
     label = np.empty(len(stored), np.int64)
     score = np.empty(len(stored), np.float32)

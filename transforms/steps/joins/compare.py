@@ -13,6 +13,7 @@ import numpy as np
 
 from transforms.base.arrow import as_matrix
 from transforms.base.errors import DamagedIndexError
+from transforms.base.pairs import group_by_size
 from transforms.index import SegmentedIndex, TrainedIndex, exact_search, rerank
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.choose import depth_for
@@ -22,8 +23,7 @@ from transforms.index.parts import Coarse, TopK
 from transforms.index.search import SearchResult
 from transforms.index.vectors import prepared, scored_by
 from transforms.search import Hits, Searcher
-from transforms.steps.index.files import group_by_size
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.shards.reading import read_shard
 

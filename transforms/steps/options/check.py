@@ -5,6 +5,7 @@ from transforms.calibration import check_space
 from transforms.corpus.find import overlaps
 from transforms.corpus.lakes import is_table
 from transforms.index.budgets import check_row_bytes
+from transforms.space.int8_model import INT8
 from transforms.steps.index.choice import budgets_of
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.choose import Choice
@@ -24,7 +25,10 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
             "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
         )
     check_kept(choice.options)
-    _check_chunks(options, choice, previous)
+    _check_int8(options, choice, previous)
+    _check_chunks(choice)
+    if previous is not None and not options.reembed:
+        _check_same_chunks(choice, previous)
     _check_table_part(options)
     _check_inputs(options, choice)
     _check_limit(options, previous)
@@ -33,7 +37,7 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
         _check_same_space(options, choice, previous)
     _check_calibration(options, choice)
     if choice.index is not None and options.max_bytes_per_row is not None:
-        check_row_bytes(choice.index.index, choice.space.dim, budgets_of(choice.index))
+        check_row_bytes(choice.index.spec, choice.space.dim, budgets_of(choice.index))
     if options.append and choice.partition == "content":
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without"
@@ -41,7 +45,23 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
         )
 
 
-def _check_chunks(given_options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+def _check_int8(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+    """Raise OptionError for options that do not fit a model that OpenVINO quantises."""
+    if choice.space.dtype != INT8:
+        return
+    if options.accelerator is not None or options.device.startswith("cuda"):
+        raise OptionError(
+            "--dtype int8 runs on the CPU; leave --accelerator and --device out, or say --dtype"
+            " bfloat16"
+        )
+    if options.require_space is not None and (previous is None or options.reembed):
+        raise OptionError(
+            "--require-space: with --dtype int8 the first run makes the space; leave it out"
+        )
+
+
+def _check_chunks(choice: Choice) -> None:
+    """Raise OptionError for chunks that other options rule out."""
     options = choice.options
     chunks = choice.recipe.chunks
     chunks.check_prefix(options.chunk_prefix)
@@ -57,11 +77,15 @@ def _check_chunks(given_options: EmbedOptions, choice: Choice, previous: Manifes
             f"--chunks {chunks}: it needs whole documents, and --partition content groups pieces by"
             " their text; say --partition file"
         )
-    if previous is None or given_options.reembed or not previous.rows.written:
+
+
+def _check_same_chunks(choice: Choice, previous: Manifest) -> None:
+    """Raise OptionError for chunks other than those of a store that has rows."""
+    if not previous.rows.written:
         return
     for name in ("chunks", "chunk_prefix"):
         before = getattr(previous.options, name)
-        now = getattr(options, name)
+        now = getattr(choice.options, name)
         if before != now:
             raise OptionError(
                 f"--{name.replace('_', '-')} {now!r}: {previous.root} has its documents cut by"

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from transforms.base.errors import OptionError
 from transforms.base.option import Remembered, declared_in
 from transforms.calibration import Calibration
-from transforms.index.choose import check_request
 from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
+from transforms.space.int8_model import INT8
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import (
     AUTOMATIC,
@@ -21,7 +21,9 @@ from transforms.steps.options.auto import (
 )
 from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
-from transforms.store.entries import IndexRequest, RememberedOptions
+from transforms.store.entries import RememberedOptions
+from transforms.store.index_entries import IndexRequest
+from transforms.store.int8_models import with_kept_int8
 from transforms.store.manifest import Manifest
 from transforms.store.runs.gates import UsedGates
 
@@ -78,6 +80,8 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
     if calibration is not None:
         applied = (calibration.digest, calibration.dim)
     space = recipe.space(files, *applied)
+    if previous is not None and space.dtype == INT8 and not options.reembed:
+        space = with_kept_int8(space, previous.root, previous.space)
     gates = gates_of(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}
@@ -215,27 +219,26 @@ def _recipe(
 
 def _index(options: EmbedOptions, previous: Manifest | None) -> IndexRequest | None:
     """The index asked for, or one like the last snapshot's."""
-    names = ("target_recall", "max_bytes_per_row", "max_latency_ms")
+    names = ("target_recall", "max_bytes_per_row", "max_latency_ms", "metric")
     given: dict[str, Any] = {
         name: value for name in names if (value := getattr(options, name)) is not None
     }
     if options.index == "none":
-        if given:
-            raise OptionError(
-                f"--{next(iter(given)).replace('_', '-')}: --index none builds no index; leave"
-                " it out"
-            )
+        _check_none(given)
         return None
     if options.index is not None:
-        check_request(options.index)
-        return IndexRequest(options.index, options.metric or "auto", **given)
-    request = None
+        return IndexRequest(options.index, **given)
     if previous is not None and previous.index:
-        request = previous.index.request
-    if request is None:
-        if given:
-            return IndexRequest(metric=options.metric or "auto", **given)
-        return None
-    if options.metric:
-        given["metric"] = options.metric
-    return replace(request, **given)
+        return replace(previous.index.request, **given)
+    if given.keys() - {"metric"}:
+        return IndexRequest(**given)
+    return None
+
+
+def _check_none(given: dict[str, Any]) -> None:
+    """Raise OptionError for an option that needs an index, if none is to be built."""
+    wrong = [name for name in given if name != "metric"]
+    if wrong:
+        raise OptionError(
+            f"--{wrong[0].replace('_', '-')}: --index none builds no index; leave it out"
+        )

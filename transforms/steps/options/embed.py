@@ -4,47 +4,30 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from transforms.base import values
-from transforms.base.option import Exclusive, Remembered, option, options, read
+from transforms.base.option import option, options, read
 from transforms.base.python_names import parameters_of, python_names
 from transforms.base.values import StrPath
-from transforms.corpus.column_types import TYPES, KeptColumn, parse_columns
+from transforms.corpus.column_types import KeptColumn, parse_columns
 from transforms.corpus.spans import UNIT_TOKENS
-from transforms.corpus.template import parse as parse_template
-from transforms.corpus.template import text_template
 from transforms.options.common import (
     ACCEPT_ANSWERS,
-    CALIBRATION,
-    DELIMITER,
     DEVICE,
-    DTYPE,
-    FORMAT,
-    ID_COLUMN,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
+    KEY,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
     MAX_LATENCY_MS,
     MAX_NDCG_DROP,
     MAX_REJECTS,
-    MAX_TOKENS,
     METRIC,
-    MODEL,
-    NORMALIZE,
-    ONE_PROMPT,
-    POOLER,
-    PROMPT,
-    PROMPT_NAME,
-    REVISION,
     STORE,
     TARGET_RECALL,
-    TEXT_COLUMN,
     TOKENS_PER_BATCH,
-    TRUNCATE_DIM,
-    named_input,
 )
-from transforms.space.chunks import ChunksSpec
-from transforms.space.identity import PRECISIONS
 from transforms.steps.options.auto import UNIT_TOKENS_ACCELERATOR
+from transforms.steps.options.vectors import RUN, VectorOptions
 from transforms.store.entries import RememberedOptions
 
 if TYPE_CHECKING:  # the module is written from the classes below
@@ -53,24 +36,14 @@ if TYPE_CHECKING:  # the module is written from the classes below
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
-MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
-CONTENT = Remembered.CONTENT
-RUN = Remembered.RUN
-INPUT = "input (a store remembers format and columns)"
-VECTORS = "vectors (a store remembers them)"
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3, "int8": 1e-2}
 STORED = "store"
 MACHINE = "machine"
-ONE_TEXT = Exclusive("text")
 HINT = "hint, for the embedding step alone (default: none)"
 
 
-def column_names(text: str) -> tuple[str, ...]:
-    """Return the columns to keep, with their types if given. Raises OptionError for other text."""
-    return tuple(map(str, parse_columns(text)))
-
-
 @options
-class EmbedOptions:
+class EmbedOptions(VectorOptions):
     """The options of `embed`, under the names of its flags (docs/reference.md).
 
     `input` are patterns, `keep_columns` names, each with a type after a colon or without one; a
@@ -78,131 +51,6 @@ class EmbedOptions:
     flag would not take.
     """
 
-    input: tuple[str, ...] = option(named_input("what to embed"), group=INPUT, kw_only=False)
-    input_version: int | None = option(
-        "version of a Delta table, or id of an Iceberg snapshot; not remembered (default: the"
-        " current one)",
-        kind=values.whole,
-        metavar="N",
-        group=INPUT,
-        advanced=True,
-        default=None,
-    )
-    input_filter: str | None = option(
-        "only partitions of a table whose columns say so, as in lang = 'en' AND day >="
-        " '2026-01-01'; not remembered (default: all)",
-        kind=values.filled,
-        metavar="EXPR",
-        group=INPUT,
-        advanced=True,
-        default=None,
-    )
-    hidden: bool | None = option(
-        "take files and folders too whose names begin with a dot (default: no, unless the pattern"
-        " writes the dot)",
-        group=INPUT,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
-    format: str | None = option(
-        FORMAT, group=INPUT, remembered=CONTENT, advanced=True, default=None
-    )
-    delimiter: str | None = option(
-        DELIMITER, group=INPUT, remembered=CONTENT, advanced=True, default=None
-    )
-    text_column: str | None = option(
-        TEXT_COLUMN, group=INPUT, exclusive=ONE_TEXT, remembered=CONTENT, default=None
-    )
-    text_template: str | None = option(
-        r"text made of several columns, as in '{title}\n\n{body}'; one that a row lacks is empty"
-        r" (default: none)",
-        kind=text_template,
-        metavar="STR",
-        group=INPUT,
-        exclusive=ONE_TEXT,
-        remembered=CONTENT,
-        default=None,
-    )
-    id_column: str | None = option(ID_COLUMN, group=INPUT, remembered=CONTENT, default=None)
-    keep_columns: tuple[str, ...] | None = option(
-        f"columns to keep in the store; types: {', '.join(TYPES)} (default: none)",
-        kind=column_names,
-        metavar="A[:TYPE],B",
-        group=INPUT,
-        remembered=CONTENT,
-        default=None,
-    )
-    keep_text: bool | None = option(
-        "keep each row's text in the store, as its column text, for search to show (default: yes in"
-        " a new store)",
-        group=INPUT,
-        remembered=CONTENT,
-        advanced=True,
-        default=None,
-    )
-    limit: int | None = option(
-        "only the first N rows; not remembered (default: all)",
-        kind=values.positive,
-        metavar="N",
-        group=INPUT,
-        default=None,
-    )
-    model: str | None = option(MODEL, group=VECTORS, remembered=CONTENT, default=None)
-    revision: str | None = option(
-        REVISION, group=VECTORS, remembered=CONTENT, advanced=True, default=None
-    )
-    pooler: str | None = option(POOLER, group=VECTORS, remembered=CONTENT, default=None)
-    prompt: str | None = option(
-        PROMPT, group=VECTORS, exclusive=ONE_PROMPT, remembered=CONTENT, default=None
-    )
-    prompt_name: str | None = option(
-        PROMPT_NAME, group=VECTORS, exclusive=ONE_PROMPT, advanced=True, default=None
-    )
-    max_tokens: int | None = option(MAX_TOKENS, group=VECTORS, remembered=CONTENT, default=None)
-    normalize: bool | None = option(
-        NORMALIZE, group=VECTORS, remembered=CONTENT, advanced=True, default=None
-    )
-    calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
-    truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, remembered=CONTENT, default=None)
-    dtype: str | None = option(DTYPE, group=VECTORS, remembered=RUN, default=None)
-    query_prompt: str | None = option(
-        "text put before every query in searches (default: the store's, else the model's own for"
-        " queries)",
-        metavar="STR",
-        group=VECTORS,
-        remembered=RUN,
-        advanced=True,
-        default=None,
-    )
-    chunks: str | None = option(
-        "how documents are cut into pieces, a vector each: none, sentences,"
-        " budget[:tokens=N,overlap=M,by=text|markdown,ends=greedy|stable,combine=none|mean] or"
-        " late[:window=N,overlap=M,...] (default: none, a row is one text)",
-        kind=ChunksSpec.parse,
-        metavar="SPEC",
-        group=VECTORS,
-        remembered=CONTENT,
-        default=None,
-    )
-    chunk_prefix: str | None = option(
-        "put before every piece, with columns' names in braces and {headings} for those above it"
-        " (default: nothing)",
-        kind=parse_template,
-        metavar="STR",
-        group=VECTORS,
-        remembered=CONTENT,
-        advanced=True,
-        default=None,
-    )
-    precision: str | None = option(
-        f"type of the stored vectors (default: {RememberedOptions.precision})",
-        choices=PRECISIONS,
-        group=VECTORS,
-        remembered=CONTENT,
-        advanced=True,
-        default=None,
-    )
     store: str = option(STORE, aliases=("--output",), group=STORED)
     partition: str | None = option(
         f"how rows are cut into units (default: {PARTITIONS[0]})",
@@ -275,7 +123,7 @@ class EmbedOptions:
     max_drift: float | None = option(
         "cosine distance by which the model may have moved since the store was begun (default:"
         f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"
-        f" {MAX_DRIFT['bfloat16']:g} for bfloat16)",
+        f" {MAX_DRIFT['bfloat16']:g} for bfloat16, {MAX_DRIFT['int8']:g} for int8)",
         kind=values.distance,
         metavar="X",
         group=STORED,
@@ -304,6 +152,16 @@ class EmbedOptions:
         advanced=True,
         default=None,
     )
+    allow_forgotten: tuple[str, ...] = option(
+        "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
+        " none)",
+        metavar="ID",
+        several="repeat",
+        group=STORED,
+        advanced=True,
+        default=(),
+    )
+    key: str | None = option(KEY, group=STORED, advanced=True, default=None)
     reembed: bool = option(
         "embed everything again, in a new space if need be (default: no)",
         group=STORED,
@@ -346,6 +204,7 @@ class EmbedOptions:
     index_accelerator: str | None = option(
         INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
     )
+    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}",
         kind=values.memory,

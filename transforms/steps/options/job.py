@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lake_parts import TablePart
+from transforms.index.spec import IndexSpec
 from transforms.space import Machine, Recipe
 from transforms.space.chunks import ChunksSpec
 from transforms.store.runs.commit import Run
@@ -26,6 +27,7 @@ class EmbedJob:
     engine does work again whose worker died. `max_bad_files`
     is how many input files may be left out because they cannot be read; below 1, which part of
     them. `table_filter` names the partitions that are taken of a table of Iceberg or Delta Lake.
+    `forget_key` in hex is the key of the hashes of erased rows, if the store does not have it.
     """
 
     run: Run
@@ -45,9 +47,10 @@ class EmbedJob:
     text_limit: int | None = None
     retried: bool = False
     hidden: bool = False
-    index_asked: str | None = None
+    index_asked: IndexSpec | None = None
     max_bad_files: float = 0
     table_filter: str | None = None
+    forget_key: str | None = None
 
     @property
     def chunks(self) -> ChunksSpec:

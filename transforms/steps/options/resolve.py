@@ -12,11 +12,14 @@ from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.space import Machine, Space
+from transforms.steps.index.choice import least_ram
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
-from transforms.store.entries import IndexRequest, RangesEntry
+from transforms.store.entries import ForgottenEntry, RangesEntry
+from transforms.store.forgetting.hashes import hash_of_id, read_key, read_rows, write_rows
+from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
 from transforms.store.runs.commit import Run
@@ -91,6 +94,7 @@ def _after(run: Run, options: EmbedOptions, previous: Manifest) -> Run:
         version=previous.version,
         previous_digest=previous.digest,
         watch=previous.watch,
+        forgotten=_forgotten(options, previous),
         check_from=previous.check_from,
         check_stride=stride(previous, previous.check_from, run.options.check_carried),
     )
@@ -119,7 +123,7 @@ def _job(
         text_limit = _memory() // 4
     index_asked = None
     if choice.index is not None and options.asks_for_index:
-        index_asked = choice.index.index
+        index_asked = choice.index.spec
     return EmbedJob(
         run=run,
         columns=Columns(
@@ -136,7 +140,7 @@ def _job(
         input_format=chosen.format,
         delimiter=chosen.delimiter,
         limit=chosen.limit,
-        carry=previous is not None and not differing,
+        carry=previous is not None and not differing and not options.allow_forgotten,
         read_again=differing,
         append=options.append,
         reuse=previous is not None and not options.reembed,
@@ -147,6 +151,7 @@ def _job(
         max_bad_files=options.max_bad_files,
         table_filter=options.input_filter,
         index_asked=index_asked,
+        forget_key=_forget_key(options, run),
     )
 
 
@@ -199,6 +204,41 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
     return tuple(dict.fromkeys(found))
 
 
+def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | None:
+    """Return the erased rows that are not to return: the last snapshot's, less the allowed ones."""
+    if not options.allow_forgotten:
+        return previous.forgotten
+    if previous.forgotten is None:
+        raise OptionError(f"--allow-forgotten: no row of {previous.root} was erased; leave it out")
+    rows = read_rows(previous.root, previous.forgotten)
+    key = rows.key_with(_given_key(options), previous.root)
+    known = {row.id for row in rows.rows}
+    for name in options.allow_forgotten:
+        if hash_of_id(key, name) not in known:
+            raise OptionError(
+                f"--allow-forgotten: {name!r} is none of the erased rows of {previous.root}; leave"
+                " it out"
+            )
+    left = rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
+    return write_rows(previous.root, left)
+
+
+def _given_key(options: EmbedOptions) -> bytes | None:
+    return read_key(options.key) if options.key else None
+
+
+def _forget_key(options: EmbedOptions, run: Run) -> str | None:
+    """Return the key of the erased rows' hashes in hex if the store does not have it.
+
+    Raises OptionError if it is needed and not given, or is wrong.
+    """
+    given = _given_key(options)
+    if run.forgotten is None:
+        return None
+    key = read_rows(run.root, run.forgotten).key_with(given, run.root)
+    return key.hex()
+
+
 def _ranges(options: EmbedOptions, space: Space, previous: Manifest | None) -> RangesEntry | None:
     """Return the store's ranges if they fit this run's vectors; else the run fits its own."""
     if previous is None or options.reembed:
@@ -238,3 +278,11 @@ def _memory() -> int:
         with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
             found.append(int(Path(path).read_text()))
     return min(found)
+
+
+def index_ram(resolved: Resolved) -> str | None:
+    """Return the memory that the steps of a run's index need, by the rows of the last snapshot."""
+    if resolved.index is None:
+        return None
+    run = resolved.job.run
+    return least_ram(resolved.index, run.previous_rows, run.space.dim)

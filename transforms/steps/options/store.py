@@ -7,6 +7,7 @@ from transforms.base.errors import OptionError
 from transforms.base.option import Declared, Exclusive, option, options, read
 from transforms.options.common import (
     CHECK_CARRIED,
+    KEY,
     NEIGHBOURS,
     SNAPSHOT,
     STORE,
@@ -25,6 +26,7 @@ VECTOR_FILES = ("npy", "faiss", "lance")
 RUN = "a run or the beginning of one, latest, or -1 for the one before"
 TABLE = Declared(TABLE_FILE, metavar="FILE")
 WATCHED = Exclusive("queries to watch")
+ERASED = Exclusive("rows to erase")
 NO_MORE = Exclusive("what a push writes")
 
 
@@ -68,6 +70,10 @@ class VerifyOptions:
         metavar="RUN",
         default=None,
     )
+    forgotten: bool = option(
+        "check instead that no file of the store has an erased row (default: no)", default=False
+    )
+    key: str | None = option(KEY, default=None)
     beam_flags: Sequence[str] = ()
 
 
@@ -136,6 +142,51 @@ class RollbackOptions:
     store: str = option(STORE, kw_only=False)
     check_carried: float | None = option(CHECK_CARRIED, default=None)
     beam_flags: Sequence[str] = ()
+
+
+@options
+class ForgetOptions:
+    """The options of `forget`: which rows, and how far."""
+
+    store: str = option(STORE, kw_only=False)
+    id: Sequence[str] = option(
+        "id of a row to erase; several, or repeated (default: none)",
+        metavar="ID",
+        several="list",
+        exclusive=ERASED,
+        default=(),
+    )
+    ids: str | None = option(
+        "file of ids, one a line (default: none)", metavar="FILE", exclusive=ERASED, default=None
+    )
+    where: str | None = option(
+        WHERE,
+        help="rows whose columns match, as in user = 'u-17' (default: none)",
+        exclusive=ERASED,
+        default=None,
+    )
+    documents: bool = option(
+        "erase whole documents of which a piece matches (default: no)", default=False
+    )
+    max_deletes: float = option(
+        "share of the rows that may be erased; 1 allows all (default:"
+        f" {RememberedOptions.max_deletes:g})",
+        kind=values.fraction,
+        metavar="FRACTION",
+        default=RememberedOptions.max_deletes,
+    )
+    missing_ok: bool = option("ids that no row has are no error (default: no)", default=False)
+    drop_history: bool = option(
+        "remove earlier snapshots, in place of writing them again (default: no)", default=False
+    )
+    key: str | None = option(KEY, default=None)
+    reason: str = option("a note for the receipt (default: none)", metavar="TEXT", default="")
+    dry_run: bool = option("only print what would be erased (default: no)", default=False)
+
+    def __post_init__(self) -> None:
+        read(self)
+        if not self.id and self.ids is None and self.where is None:
+            raise OptionError("say which rows: --id ID, --ids FILE or --where EXPR")
 
 
 @options

@@ -15,18 +15,14 @@ from transforms.corpus.blocks import PackedRows, Packer
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.column_types import STR, word_for
 from transforms.steps.embed.cutting import pieces_of
+from transforms.steps.embed.erased import without_erased
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import buckets_for, unchanged, with_checked
 from transforms.steps.plan.footers import templates
 from transforms.steps.plan.kept_types import stored_types
-from transforms.steps.plan.row_batches import (
-    KeptTypes,
-    RowBatch,
-    RowsSummary,
-    too_much_text,
-    unpacked,
-)
+from transforms.steps.plan.row_batches import KeptTypes, RowBatch, too_much_text, unpacked
+from transforms.steps.plan.row_summary import RowsSummary
 from transforms.steps.plan.rows import check_rows
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
@@ -239,7 +235,7 @@ class CollectionPacker:
         """Take a batch; yield (group of buckets, block) once enough rows are held."""
         if packed.data:
             rows = unpacked(packed, self._job.columns, self._work.types)
-            self._packer.add(pieces_of(rows, self._job))
+            self._packer.add(pieces_of(without_erased(rows, self._job), self._job))
             progress.step(rows.read)
             yield from self._packer.relieve()
 

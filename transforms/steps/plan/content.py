@@ -20,7 +20,7 @@ from transforms.corpus.counting import count_rows as count_rows_of
 from transforms.corpus.groups import spans_of
 from transforms.corpus.heavy import cut, without
 from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
-from transforms.steps.embed.cutting import pieces_of
+from transforms.steps.embed.cutting import pieces_of, read_unerased
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.elements import PlannedFiles, in_batches
 from transforms.steps.plan.kept_types import with_types
@@ -325,9 +325,7 @@ def read_rows(
     read.
     """
     packer = Packer(work.buckets)
-    units = (
-        rows for span in work.spans for rows in read_span(span, job.columns, job.run.unit_tokens)
-    )
+    units = (rows for span in work.spans for rows in read_unerased(span, job))
     for rows, waited in with_waits(units):
         renew()  # no unit is finished before all rows are read
         with progress.stage("reading text", things="rows"):

@@ -1,10 +1,12 @@
 """Elements of a plan: large enough to work without waiting, small enough to spread."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TypeVar
 
 from transforms.corpus import InputFile
+from transforms.store.key_range import AFTER, ALL_KEYS, KeyRange
 from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.unchanged import UnchangedFile
 
@@ -19,9 +21,10 @@ File = TypeVar("File")
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """Input files that one worker is to plan."""
+    """Input files that one worker is to plan, with the range that their keys are in."""
 
     files: tuple[InputFile, ...]
+    keys: KeyRange = ALL_KEYS
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,28 @@ class PlannedFiles:
     unchanged: tuple[UnchangedFile, ...] = ()
 
 
-def in_batches(files: list[File]) -> Iterator[list[File]]:
-    """Yield the files in lists, each for one worker, which opens many small ones in threads."""
-    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * SLOTS)))
+def in_batches(files: list[File], slots: int | None = None) -> Iterator[list[File]]:
+    """Yield the files in lists, each for one worker, which opens many small ones in threads.
+
+    `slots` as for `spans_per_element`.
+    """
+    step = max(1, min(FILES_PER_ELEMENT, len(files) // (ROUNDS * (slots or SLOTS))))
     yield from (files[start : start + step] for start in range(0, len(files), step))
+
+
+def by_key_ranges(files: Iterable[InputFile], slots: int | None) -> Iterator[ListedFiles]:
+    """Yield the files in batches by ranges of their keys, which together are all keys."""
+    batches = list(in_batches(sorted(files, key=lambda file: file.key), slots))
+    low = ""
+    for batch, following in zip_longest(batches, batches[1:]):
+        high = ""
+        if following is not None:
+            # a file that is listed twice may be in both
+            high = max(following[0].key, batch[-1].key + AFTER)
+        yield ListedFiles(tuple(batch), KeyRange(low, high))
+        low = batch[-1].key
+        if following is not None:
+            low = following[0].key
 
 
 def spans_per_element(spans: int, slots: int | None) -> int:

@@ -17,12 +17,20 @@ from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan import content
 from transforms.steps.plan.append import by_names_on_record, same_content
 from transforms.steps.plan.checked import checked_plan
-from transforms.steps.plan.elements import ListedFiles, PlannedFiles, in_batches, spans_per_element
+from transforms.steps.plan.elements import (
+    ListedFiles,
+    PlannedFiles,
+    by_key_ranges,
+    spans_per_element,
+)
 from transforms.steps.plan.footers import FILES_AT_ONCE, check_readable, checksum_of, read_footer
 from transforms.store.entries import InputEntry
+from transforms.store.key_range import ALL_KEYS, KeyRange
+from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.carried_ranges import CarriedRange, by_ranges
 from transforms.store.runs.carry import under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
@@ -78,16 +86,26 @@ def check_were_no_files(folders: list[str], job: EmbedJob) -> None:
 
 
 class FilePlanner:
-    """Plans each file of a run: carries over unchanged files, cuts others into spans."""
+    """Plans files with these keys: carries over unchanged ones, cuts others into spans.
 
-    def __init__(self, job: EmbedJob):
+    `last` is the last snapshot: whoever holds it finds it in memory for the next range.
+    """
+
+    def __init__(self, job: EmbedJob, keys: KeyRange = ALL_KEYS):
         self._job = job
-        self._shards = carried_shards(job.run)
-        self._known: Manifest | None = None
-        self._is_known = False
+        self._keys = keys
+        self._shards = carried_shards(job.run, keys)
+        self._known: KnownFiles | None = None
+        self.last: Manifest | None = None
 
     def plan_all(self, files: Sequence[InputFile]) -> list[PlannedFile | Problem]:
-        """Plan files in threads; returns a problem for each file that cannot be used."""
+        """Plan files in threads; returns a problem for each file that cannot be used, or only the
+        problem with the last snapshot.
+        """
+        try:
+            self._read_last()
+        except SentenceBeamError as error:
+            return [Problem.of(error)]
         step = max(1, -(-len(files) // FILES_AT_ONCE))
         # A thread has several: handing over one small file takes longer than looking at it.
         some = [files[start : start + step] for start in range(0, len(files), step)]
@@ -100,13 +118,10 @@ class FilePlanner:
 
     def in_short(self, planned: Sequence[PlannedFile]) -> PlannedFiles:
         """Return planned files as they travel, without facts that the last snapshot has too."""
-        # without files the snapshot may be unreadable
-        last = None
-        if planned and self._job.carry:
-            last = self._last_snapshot()
-        if last is None:
+        known = self._known
+        if known is None or not self._job.carry:
             return PlannedFiles(tuple(planned))
-        short = [by_name(item, last, self._job.delimiter) for item in planned]
+        short = [by_name(item, known, self._job.delimiter) for item in planned]
         others = tuple(item for item, named in zip(planned, short, strict=True) if named is None)
         return PlannedFiles(others, tuple(filter(None, short)))
 
@@ -187,6 +202,7 @@ class FilePlanner:
         """Return the file with its checksum, and its units in the last snapshot if the bytes are
         the same, else None.
         """
+        file = self._with_kept_cut(file)
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
@@ -197,30 +213,42 @@ class FilePlanner:
             return file, units
         return file, None
 
+    def _with_kept_cut(self, file: InputFile) -> InputFile:
+        """Return the file with the size of its spans in the last snapshot, if it has the file.
+
+        With --reembed, and for files that had no bytes, it is chosen anew.
+        """
+        if "reembed" in self._job.read_again:
+            return file
+        old, _ = self._before(file)
+        if old is None or not old.size:
+            return file
+        return replace(file, cut=old.cut)
+
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
         """Return the file and its units in the last snapshot; by content it has no units."""
-        last = self._last_snapshot()
-        if last is None or file.relative not in last.files_by_path:
+        known = self._known
+        if known is None or file.relative not in known.files_by_path:
             return None, []
-        return last.files_by_path[file.relative], last.units_by_file.get(file.relative, [])
+        return known.files_by_path[file.relative], known.units_by_file.get(file.relative, [])
 
     def _is_counted(self, file: InputFile) -> bool:
         """Whether a unit of the last snapshot, which has the file, counts its rows."""
-        last = self._last_snapshot()
-        return last is not None and last.counts(file.relative)
+        return self.last is not None and self.last.counts(file.relative)
 
     def _was_folder(self, file: InputFile) -> bool:
         """Whether the last snapshot has files below the path of this one."""
-        last = self._last_snapshot()
-        return last is not None and any(
-            path.startswith(file.relative + "/") for path in last.files_by_path
+        return self.last is not None and any(
+            path.startswith(file.relative + "/") for path in self.last.files_by_path
         )
 
-    def _last_snapshot(self) -> Manifest | None:
-        if not self._is_known:
-            self._known = last_snapshot(self._job.run)
-            self._is_known = True
-        return self._known
+    def _read_last(self) -> None:
+        """Read what the last snapshot has of these files, unless all is embedded again."""
+        if "reembed" in self._job.read_again and not self._job.max_bad_files:
+            return
+        self.last = last_snapshot(self._job.run)
+        if self.last is not None:
+            self._known = known_files(self.last, self._keys)
 
 
 Begun = UnitRecord | PlannedFiles | Beside | Problem | Standing
@@ -249,22 +277,26 @@ def _begun_by_content(found: list[Any], job: EmbedJob) -> list[Begun]:
 
 
 def file_batches(
-    pattern: str, job: EmbedJob
+    pattern: str, job: EmbedJob, slots: int | None = None
 ) -> Iterator[ListedFiles | Beside | Problem | Standing]:
-    """List files as `list_files`, in batches: one worker plans many small ones in threads."""
+    """List files as `list_files`, in batches by ranges of their keys.
+
+    So the worker that plans a batch reads its share of the last snapshot. One worker plans many
+    small files in threads; `slots` as for `spans_per_element`.
+    """
     found = list(list_files(pattern, job))
     files = [item for item in found if isinstance(item, InputFile)]
-    yield from (ListedFiles(tuple(some)) for some in in_batches(files))
+    yield from by_key_ranges(files, slots)
     yield from (item for item in found if not isinstance(item, InputFile))
 
 
 def record(
     found: list[Any], job: EmbedJob, slots: int | None
-) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
+) -> Iterator[list[AnySpan] | UnitRecord | CarriedRange | Problem]:
     """Check the whole plan, write it down and hand it out; or yield only its problems.
 
-    A plan that is already on record is handed out instead, because some of its units may be
-    finished.
+    Carried units are handed out by `by_ranges`. A plan that is already on record is handed out
+    instead, because some of its units may be finished.
     """
     try:
         with kept_alive(job.root, job.run.id):
@@ -278,7 +310,7 @@ def record(
         return
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
-    yield from map(carried, units)
+    yield from by_ranges(units, last)
     if not job.reuse:
         last = None
     spans = with_before(spans, last)

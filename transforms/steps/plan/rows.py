@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from transforms.corpus.counting import count_up_to
 from transforms.corpus.groups import spans_of
-from transforms.index.choose import check_rows_for, rows_needed
+from transforms.index.choose import check_rows_for
+from transforms.index.spec import IndexSpec
 from transforms.steps.options.job import EmbedJob
 from transforms.store.runs.commit import check_deletes, check_rows_left, last_snapshot
 from transforms.store.runs.deletes import row_keys, rows_of_files_left
@@ -16,8 +17,8 @@ def check_plan_rows(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
     rows = rows_at_most(planned)
     if rows is not None:
         check_rows(job, rows)
-    elif _has_index_of_rows(job):
-        _check_index(job, _rows_up_to(planned, rows_needed(job.index_asked or "")))
+    elif index := _index_of_rows(job):
+        _check_index(job, index, _rows_up_to(planned, index.rows_needed))
 
 
 def check_files_left(job: EmbedJob, planned: Sequence[PlannedFile]) -> None:
@@ -43,19 +44,21 @@ def check_rows(job: EmbedJob, rows: int) -> None:
     few for the requested index.
     """
     check_rows_left(job.run, rows)
-    if _has_index_of_rows(job):
-        _check_index(job, rows)
+    if index := _index_of_rows(job):
+        _check_index(job, index, rows)
 
 
-def _has_index_of_rows(job: EmbedJob) -> bool:
-    """Whether an index of rows is requested; the number of pieces is not known yet."""
-    return job.index_asked is not None and not job.chunks.cuts
+def _index_of_rows(job: EmbedJob) -> IndexSpec | None:
+    """Return the index of rows that is requested; the number of pieces is not known yet."""
+    if job.chunks.cuts:
+        return None
+    return job.index_asked
 
 
-def _check_index(job: EmbedJob, rows: int) -> None:
+def _check_index(job: EmbedJob, index: IndexSpec, rows: int) -> None:
     if job.limit is not None:
         rows = min(rows, job.limit)
-    check_rows_for(job.index_asked or "", rows, job.run.space.dim)
+    check_rows_for(index, rows, job.run.space.dim)
 
 
 def _rows_up_to(planned: Sequence[PlannedFile], most: int) -> int:

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW
-from transforms.index.choose import lack_of_rows
 from transforms.index.sizes import size_of
 from transforms.steps.index.choice import largest
 from transforms.steps.plan.estimate import Prediction
@@ -35,7 +34,7 @@ def index_name(found: Prediction) -> str:
     if request is None:
         return "none"
     if plan.exact_rows and not plan.carried_units:
-        lack = lack_of_rows(request.index, round(plan.rows))
+        lack = request.spec.lack_of_rows(round(plan.rows))
         if lack:
             return f"auto: {lack}"
     return request.index
@@ -49,7 +48,7 @@ def index_size(found: Prediction) -> dict[str, Any] | None:
     request = found.resolved.index
     plan = found.plan
     rows = round(plan.vectors) + plan.carried_rows
-    if request is None or not rows or lack_of_rows(request.index, rows):
+    if request is None or not rows or request.spec.lack_of_rows(rows):
         return None
     index = largest(request, rows, found.resolved.space.dim)
     return {"factory": index.factory, "rows": rows, **asdict(size_of(index, rows))}

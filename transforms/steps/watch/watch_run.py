@@ -7,7 +7,8 @@ from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.steps.watch.ask import Asked, ask, current_queries, final_vectors
 from transforms.steps.watch.compare import ComparedAnswers, compare
-from transforms.store.entries import IndexEntry, WatchEntry
+from transforms.store.entries import WatchEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem
 from transforms.store.runs.commit import Run, coming_manifest, last_snapshot

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from transforms import storage
 from transforms.base.errors import DamagedIndexError, refuse_damage
 from transforms.storage.cache import cached
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import files as index_files
 from transforms.store.index_files import locators
 

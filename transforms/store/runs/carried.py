@@ -18,6 +18,7 @@ from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.storage import Entry
 from transforms.store import layout
+from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 
@@ -84,21 +85,39 @@ def _way(start: int, path: str) -> int:
 class CarriedShards:
     """The shards that a run may carry over; each is checked once.
 
-    The first check lists the store. `start` is the run's place on the round, `stride` how far it
-    reads.
+    The first check lists the store's shards with these keys; others are asked for one by one.
+    `start` is the run's place on the round, `stride` how far it reads.
     """
 
-    def __init__(self, root: str, start: int = 0, stride: int = 0):
+    def __init__(self, root: str, start: int = 0, stride: int = 0, keys: KeyRange = ALL_KEYS):
         self._root = root
         self._start = start
         self._stride = stride
+        self._keys = keys
         self._seen: dict[str, Checked] = {}
         self._checksums: dict[str, str] = {}
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
         folder = storage.join(self._root, layout.EMBEDDINGS)
-        return {entry.path: entry for entry in storage.storage_of(folder).below(folder)}
+        place = storage.storage_of(folder)
+        if self._keys.is_all:
+            found = place.below(folder)
+        else:
+            found = place.between(folder, self._keys.low, self._keys.high)
+        return {entry.path: entry for entry in found}
+
+    def _entry(self, path: str) -> Entry | None:
+        """Return the entry of a shard, by its path in the store; None if it is missing.
+
+        The shard of a renamed file may have a key of another range.
+        """
+        full = storage.join(self._root, path)
+        if full not in self._entries and not self._keys.has(path.rpartition("/")[2]):
+            found = storage.storage_of(full).stat(full)
+            if found is not None:
+                self._entries[full] = found
+        return self._entries.get(full)
 
     def __call__(self, unit: UnitRecord) -> bool:
         """Return whether a unit has no shard, or one in which no damage was found."""
@@ -127,7 +146,7 @@ class CarriedShards:
     def _look(self, unit: UnitRecord) -> bool:
         """Note the state of a shard in the listing; return False if it must be read."""
         path = unit.path or ""
-        entry = self._entries.get(storage.join(self._root, path))
+        entry = self._entry(path)
         if entry is None or entry.size != unit.bytes:
             self._seen[path] = Checked(shards=1, damaged=(path,))
         elif entry.checksum and unit.checksum:  # one that differs may be of a copy of the store

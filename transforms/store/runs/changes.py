@@ -1,9 +1,8 @@
-"""Changes between two snapshots, counted and listed, and ids that rows of one snapshot share.
+"""The rows in which two snapshots differ, listed; and ids that rows of one snapshot share.
 
-A row is its (id, row hash), a snapshot a multiset of rows. An id with other rows than before is
-changed as often as both snapshots have it, and added or deleted for the rest. Units that both
-snapshots have, byte for byte, cancel out and are not read. Duplicate ids are allowed, and counted.
-Ids are compared by 64-bit hashes, in buckets that are counted separately.
+Units that both snapshots have, byte for byte, cancel out and are not read. If the runs between the
+snapshots recorded what they changed, only that is read. Duplicate ids are allowed, and counted. Ids
+are compared in buckets of their 64-bit hashes, which are counted separately.
 """
 
 import os
@@ -11,24 +10,30 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from transforms import storage
 from transforms.base import progress
-from transforms.base.arrow import as_hashes, hash_prefixes
+from transforms.base.errors import SentenceBeamError
 from transforms.corpus.buckets import in_buckets
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
+from transforms.store.runs.changed_rows import (
+    BLOCK,
+    SnapshotShard,
+    Step,
+    changed_rows,
+    read_block,
+    read_changes,
+    steps_between,
+)
 from transforms.store.shards.id_hashes import hash_ids
-from transforms.store.shards.reading import read_shard
 
 BUCKET_ROWS = 1_000_000
-BUCKETS = 256
+BUCKETS = 256  # of a comparison in one process: each is a file on its disk
 LISTED_ROWS = 250_000  # of a bucket that is listed: its rows are held as Python objects
-MIX = np.uint64(0x9E3779B97F4A7C15)  # odd, so that multiplying loses nothing
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -37,12 +42,11 @@ SCHEMA = pa.schema(
         ("new_row_hash", pa.binary(16)),
     ]
 )
-_ROWS = pa.schema([("id", pa.string()), ("row_hash", pa.binary(16)), ("sign", pa.int8())])
 
 
 def buckets_for(rows: int) -> int:
-    """Return the number of buckets for the ids of so many rows."""
-    return min(1 + rows // BUCKET_ROWS, BUCKETS)
+    """Return the number of buckets for the ids of so many rows: one a million rows."""
+    return 1 + rows // BUCKET_ROWS
 
 
 def repeated(parts: Iterable[bytes]) -> int:
@@ -50,29 +54,6 @@ def repeated(parts: Iterable[bytes]) -> int:
     # np.unique takes twenty times as long
     hashes = np.sort(np.frombuffer(b"".join(parts), np.uint64))
     return int(np.count_nonzero(hashes[1:] == hashes[:-1]))
-
-
-@dataclass(frozen=True)
-class Changes:
-    """The numbers of rows that were added, changed and deleted since the last snapshot."""
-
-    added: int = 0
-    changed: int = 0
-    deleted: int = 0
-
-    def __add__(self, other: "Changes") -> "Changes":
-        return Changes(
-            self.added + other.added, self.changed + other.changed, self.deleted + other.deleted
-        )
-
-
-@dataclass(frozen=True)
-class ShardSide:
-    """Rows of one shard, as packed uint64: hashes of ids, and of ids with texts."""
-
-    is_new: bool
-    ids: bytes
-    rows: bytes
 
 
 def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list[UnitRecord]:
@@ -90,115 +71,102 @@ def differing(units: Iterable[UnitRecord], others: Iterable[UnitRecord]) -> list
     return found
 
 
-def read_side(
-    path: str, is_new: bool, buckets: int, size: int | None = None
-) -> Iterator[tuple[int, ShardSide]]:
-    """Yield (bucket, its rows) for the ids of a shard.
-
-    `size` is the shard's in bytes, if known.
-    """
-    ids = []
-    rows = []
-    for batch in read_shard(path, ["id", "row_hash"], size):
-        ids.append(hash_ids(batch.column(0)))
-        rows.append(hash_prefixes(as_hashes(batch.column(1))))
-    all_ids = np.concatenate(ids) if ids else np.empty(0, np.uint64)
-    all_rows = all_ids
-    if rows:
-        all_rows = all_ids * MIX + np.concatenate(rows)
-    for number, places in in_buckets(all_ids % np.uint64(buckets), buckets):
-        yield number, ShardSide(is_new, all_ids[places].tobytes(), all_rows[places].tobytes())
-
-
-def count_changes(sides: Iterable[ShardSide]) -> Changes:
-    """Return the changes among the rows of one bucket, of the old and of the new snapshot."""
-    old: list[ShardSide] = []
-    new: list[ShardSide] = []
-    for side in sides:
-        if side.is_new:
-            new.append(side)
-        else:
-            old.append(side)
-    deleted, added = _excess([side.ids for side in old], [side.ids for side in new])
-    lost, _ = _excess([side.rows for side in old], [side.rows for side in new])
-    return Changes(added=added, changed=lost - deleted, deleted=deleted)
-
-
-def _excess(old: list[bytes], new: list[bytes]) -> tuple[int, int]:
-    """Return how many items each of two multisets has beyond the other, the old one first."""
-    before, after = (np.frombuffer(b"".join(parts), np.uint64) for parts in (old, new))
-    items = np.concatenate([before, after])
-    if not len(items):
-        return 0, 0
-    order = np.argsort(items)
-    first = np.flatnonzero(np.append(True, np.diff(items[order]) != 0))
-    sign = np.repeat([1, -1], [len(before), len(after)])
-    difference = np.add.reduceat(sign[order], first)
-    return int(difference[difference > 0].sum()), int(-difference[difference < 0].sum())
-
-
 def diff(old: Manifest, new: Manifest) -> Iterator[pa.Table]:
     """Yield tables of `SCHEMA` with the ids that were added, changed or deleted.
 
     Each table has some of the ids, sorted. A changed id has both hashes, an added one no old and a
     deleted one no new hash.
     """
-    sides = [(old.root, unit, -1) for unit in differing(old.units, new.units)]
-    sides += [(new.root, unit, 1) for unit in differing(new.units, old.units)]
-    rows = sum(unit.rows for _, unit, _ in sides)
-    buckets = min(-(-rows // LISTED_ROWS), BUCKETS)
+    found = _recorded(old, new) or _of_shards(old, new)
+    buckets = min(-(-found.rows // LISTED_ROWS), BUCKETS)
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"{bucket}.arrow") for bucket in range(buckets)]
-        _spill(sides, paths)
+        _spill(found.blocks, paths)
         for path in progress.over(paths, "comparing", "parts"):
-            with pa.memory_map(path) as source:
-                yield _compare(pa.ipc.open_file(source).read_all())
+            with pa.memory_map(path) as file:
+                yield _listed(changed_rows(pa.ipc.open_file(file).read_all()))
             os.unlink(path)
 
 
-def _spill(sides: list[tuple[str, UnitRecord, int]], paths: list[str]) -> None:
+@dataclass(frozen=True)
+class _DiffRows:
+    """Blocks of rows that one of two snapshots has, and their number at most."""
+
+    rows: int
+    blocks: Iterator[pa.Table]
+
+
+def _recorded(old: Manifest, new: Manifest) -> _DiffRows | None:
+    """Return the rows that the runs between two snapshots recorded; None if some are unknown.
+
+    Either snapshot may be the later one.
+    """
+    for earlier, later, sign in ((old, new, 1), (new, old, -1)):
+        steps = steps_between(earlier, later)
+        if steps is not None:
+            try:
+                tables = list(_tables(steps))
+            except SentenceBeamError:
+                return None
+            blocks = (_block(table, sign) for table in tables)
+            return _DiffRows(2 * sum(map(len, tables)), blocks)
+    return None
+
+
+def _tables(steps: list[Step]) -> Iterator[pa.Table]:
+    files = [(step.manifest.root, file) for step in steps for file in step.changes.files]
+    for root, file in progress.over(files, "reading", "files"):
+        yield read_changes(root, file).drop_columns(["shard"])
+
+
+def _block(changed: pa.Table, sign: int) -> pa.Table:
+    """Return recorded changes as the rows that were lost and that came; `sign` -1 reverses them."""
+    tables = []
+    for name, count in (("old_row_hash", -sign), ("new_row_hash", sign)):
+        there = changed.filter(pc.is_valid(changed.column(name)))
+        n = len(there)
+        columns = [
+            there.column("id"),
+            there.column(name),
+            pa.array(np.zeros(n, np.uint64)),
+            pa.array(np.full(n, count)),
+            pa.repeat("", n),
+        ]
+        tables.append(pa.table(columns, schema=BLOCK))
+    return pa.concat_tables(tables)
+
+
+def _of_shards(old: Manifest, new: Manifest) -> _DiffRows:
+    """Return the rows of all shards that only one snapshot has."""
+    sides = [(old, unit, False) for unit in differing(old.units, new.units)]
+    sides += [(new, unit, True) for unit in differing(new.units, old.units)]
+
+    def blocks() -> Iterator[pa.Table]:
+        for manifest, unit, is_new in progress.over(sides, "reading", "shards"):
+            shard = SnapshotShard(unit.path or "", unit.bytes, is_new)
+            yield read_block(manifest.root, [shard], ())
+
+    return _DiffRows(sum(unit.rows for _, unit, _ in sides), blocks())
+
+
+def _spill(blocks: Iterator[pa.Table], paths: list[str]) -> None:
     """Write every row into the file of its bucket."""
-    writers = [pa.ipc.new_file(path, _ROWS) for path in paths]
-    for root, unit, sign in progress.over(sides, "reading", "shards"):
-        for batch in read_shard(
-            storage.join(root, unit.path or ""), ["id", "row_hash"], unit.bytes
-        ):
-            signs = pa.array(np.full(batch.num_rows, sign, np.int8))
-            rows = pa.record_batch([*batch.columns, signs], schema=_ROWS)
+    writers = [pa.ipc.new_file(path, BLOCK) for path in paths]
+    for block in blocks:
+        for batch in block.to_batches():
             bucket = hash_ids(batch.column(0)) % np.uint64(len(paths))
             for number, places in in_buckets(bucket, len(paths)):
-                writers[number].write_batch(rows.take(pa.array(places)))
+                writers[number].write_batch(batch.take(pa.array(places)))
     for writer in writers:
         writer.close()
 
 
-def _compare(rows: pa.Table) -> pa.Table:
-    """Return the differences among the rows of some ids."""
-    counts = rows.group_by(["id", "row_hash"]).aggregate([("sign", "sum")])
-    removed: dict[str, list[bytes]] = {}
-    added: dict[str, list[bytes]] = {}
-    for row_id, row_hash, sign in zip(
-        *(column.to_pylist() for column in counts.columns), strict=True
-    ):
-        hashes = [row_hash] * abs(sign)
-        if sign > 0:
-            added.setdefault(row_id, []).extend(hashes)
-        elif sign < 0:
-            removed.setdefault(row_id, []).extend(hashes)
-    found = [
-        change
-        for row_id in sorted({*removed, *added})
-        for change in _of_one_id(row_id, removed, added)
-    ]
-    return pa.Table.from_pylist(found, schema=SCHEMA)
-
-
-def _of_one_id(
-    row_id: str, removed: dict[str, list[bytes]], added: dict[str, list[bytes]]
-) -> Iterator[dict[str, object]]:
-    for old, new in zip_longest(sorted(removed.get(row_id, [])), sorted(added.get(row_id, []))):
-        if old is None:
-            change = "added"
-        else:
-            change = "deleted" if new is None else "changed"
-        yield {"id": row_id, "change": change, "old_row_hash": old, "new_row_hash": new}
+def _listed(changed: pa.Table) -> pa.Table:
+    """Return changed rows with the word for each change; those with the same text are left out."""
+    before = changed.column("old_row_hash")
+    after = changed.column("new_row_hash")
+    same = pc.fill_null(pc.equal(before, after), False)
+    word = pc.if_else(pc.is_null(after), "deleted", "changed")
+    word = pc.if_else(pc.is_null(before), "added", word)
+    columns = [changed.column("id"), word, before, after]
+    return pa.table(columns, schema=SCHEMA).filter(pc.invert(same))

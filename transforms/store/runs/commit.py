@@ -10,21 +10,25 @@ from transforms.base.errors import DataGateError, SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.space import Space
 from transforms.store import calibrations, layout
+from transforms.store.changes_entry import ChangesEntry
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
 from transforms.store.entries import (
     CanaryEntry,
-    IndexEntry,
+    ForgottenEntry,
     Input,
     RangesEntry,
     RememberedOptions,
     WatchEntry,
 )
 from transforms.store.forms import check_forms, run_form
+from transforms.store.index_entries import IndexEntry
 from transforms.store.kept import Kept
+from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.ledger import LEAST_UNKNOWN, LEAST_UNKNOWN_FIRST, Ledger, check_counted
 from transforms.store.manifest import (
     FORMAT,
     LATEST_FORMAT,
+    WATCHED_FORMAT,
     Manifest,
     read_manifest,
     read_shared,
@@ -62,7 +66,8 @@ class Run:
     last manifest, None if not known. `options` are remembered by the store after the run, `gates`
     apply to this run; `previous_rows` are the last snapshot's, to which the gate `max_deletes`
     refers. `watch` has the watched queries; the last snapshot's answers until the coming ones are
-    known.
+    known; `changes` are not known until the end. `forgotten` names the rows that were erased and
+    are not to return.
 
     `leased` says that the run took the store's lease, and so must still have it at the end. Of the
     shards that are carried over, those from the place `check_from` on the round up to
@@ -93,6 +98,8 @@ class Run:
     command: str = ""
     tables: dict[str, str] = field(default_factory=dict)
     watch: WatchEntry | None = None
+    changes: ChangesEntry | None = None
+    forgotten: ForgottenEntry | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -136,12 +143,14 @@ def last_snapshot(run: Run) -> Manifest | None:
 _SHARED: Kept[CarriedShards] = Kept()
 
 
-def carried_shards(run: Run) -> CarriedShards:
-    """Return the shards that a run may carry over, one object for a process.
+def carried_shards(run: Run, keys: KeyRange = ALL_KEYS) -> CarriedShards:
+    """Return the shards with these keys that a run may carry over, one object for a process.
 
-    So the store is listed once.
+    So the store is listed once. If its storage cannot list a part of a folder, they are all shards.
     """
-    what = run.root, run.check_from, run.check_stride
+    if not keys.is_all and not storage.storage_of(run.root).lists_ranges(run.root):
+        keys = ALL_KEYS
+    what = run.root, run.check_from, run.check_stride, keys
     return _SHARED.get((run.id, *what), lambda: CarriedShards(*what))
 
 
@@ -163,7 +172,8 @@ def settle(run: Run, stretches: Iterable[SettledStretch], problems: Iterable[Pro
     if ledger.rejects_too_many(run.gates.max_rejects):
         paths = [unit.rejects for unit in settled.units(run.root) if unit.rejects]
         record_rejected(run.root, run.id, paths)
-        counted = f"{ledger.rejected - ledger.blank} of {ledger.read - ledger.blank} rows rejected"
+        expected = ledger.blank + ledger.forgotten
+        counted = f"{ledger.rejected - expected} of {ledger.read - expected} rows rejected"
         raise DataGateError(
             f"{counted}, more than --max-rejects {run.gates.max_rejects:g} allows:"
             f" {reasons(run.root, paths, plan)}; `sentence-beam rejects --store {run.root}` lists"
@@ -333,13 +343,17 @@ def _manifest(run: Run, plan: RecordedPlan, tally: Tally, index: IndexEntry | No
         chunks=run.options.chunks,
         check_from=(run.check_from + run.check_stride) % ROUND,
         watch=run.watch,
+        changes=run.changes,
+        forgotten=run.forgotten,
         format=_format(run, index),
     )
 
 
 def _format(run: Run, index: IndexEntry | None) -> int:
     """Return the format of the run's manifest: as early a one as has everything in it."""
+    if run.forgotten is not None:
+        return LATEST_FORMAT
     has_lists = index is not None and index.layout is not None
     if has_lists or run.watch is not None:
-        return LATEST_FORMAT
+        return WATCHED_FORMAT
     return FORMAT

@@ -40,13 +40,8 @@ class RowKeys:
     by_file: bool = False
     renamed: dict[str, str] = field(default_factory=dict)
 
-    def read(
-        self, path: str, size: int, is_new: bool, buckets: int
-    ) -> Iterator[tuple[int, "KeyedRows"]]:
-        """Yield (bucket, its rows) for the rows of a shard.
-
-        A document counts by its first piece.
-        """
+    def read(self, path: str, size: int, is_new: bool) -> "KeyedRows":
+        """Return the rows of a shard by their keys. A document counts by its first piece."""
         if self.by_text:
             columns = ["row_hash", "doc_hash", "piece"]
         else:
@@ -55,11 +50,8 @@ class RowKeys:
         keys, rows = np.unique(
             np.concatenate(parts or [np.empty(0, np.uint64)]), return_counts=True
         )
-        for number, places in in_buckets(keys % np.uint64(buckets), buckets):
-            yield (
-                number,
-                KeyedRows(is_new, keys[places].tobytes(), rows[places].astype(np.uint32).tobytes()),
-            )
+        sign = -1 if is_new else 1
+        return KeyedRows(keys, sign * rows)
 
     def _keys(self, batch: pa.RecordBatch, is_new: bool) -> np.ndarray:
         names = batch.schema.names
@@ -82,24 +74,40 @@ class RowKeys:
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """Keys (packed uint64) of one shard's rows, and the rows of each (packed uint32)."""
+    """Keys uint64 [n], and the rows of each int64 [n]: old rows count 1, new ones -1."""
 
-    is_new: bool
-    keys: bytes
-    rows: bytes
+    keys: np.ndarray
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, parts: Iterable["KeyedRows"]) -> "KeyedRows":
+        """Return the sum of several shards' rows, without keys of which no row is left over."""
+        found = [cls(np.empty(0, np.uint64), np.empty(0, np.int64)), *parts]
+        keys, places = np.unique(np.concatenate([part.keys for part in found]), return_inverse=True)
+        rows = np.bincount(places, np.concatenate([part.rows for part in found]), len(keys))
+        left = rows != 0
+        return cls(keys[left], rows[left].astype(np.int64))
+
+    def by_bucket(self, buckets: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (bucket, packed rows) for the keys."""
+        for number, places in in_buckets(self.keys % np.uint64(buckets), buckets):
+            rows = self.rows[places].astype("<i4")
+            yield number, self.keys[places].astype("<u8").tobytes() + rows.tobytes()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "KeyedRows":
+        """Return rows that `by_bucket` packed: 8 bytes for each key, then 4 for its rows."""
+        n = len(data) // 12
+        return cls(np.frombuffer(data, "<u8", n), np.frombuffer(data, "<i4", n, 8 * n))
 
 
-def rows_gone(found: list[KeyedRows]) -> int:
-    """Return the number of old rows beyond the new rows that have the same keys."""
-    keys = np.concatenate([np.frombuffer(part.keys, np.uint64) for part in found])
-    counts = []
-    for part in found:
-        sign = -1.0 if part.is_new else 1.0
-        counts.append(np.frombuffer(part.rows, np.uint32) * sign)
-    rows = np.concatenate(counts)
-    _, places = np.unique(keys, return_inverse=True)
-    left = np.bincount(places, rows)
-    return int(left[left > 0].sum())
+def rows_gone(found: Iterable[bytes]) -> int:
+    """Return the number of old rows beyond the new rows that have the same keys.
+
+    `found` are the packed rows of one bucket.
+    """
+    rows = KeyedRows.of(map(KeyedRows.unpacked, found)).rows
+    return int(rows[rows > 0].sum())
 
 
 def row_keys(options: RememberedOptions, last: Manifest, files: list[InputFile]) -> RowKeys | None:

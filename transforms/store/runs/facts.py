@@ -3,10 +3,12 @@
 from dataclasses import dataclass, field
 
 from transforms.base.measures import Summary
-from transforms.store.entries import IndexEntry, RangesEntry, WatchEntry
+from transforms.store.changes_entry import ChangedRowsEntry
+from transforms.store.entries import RangesEntry, WatchEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 from transforms.store.runs.answers import AnswerFigures
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.settled import Settled, SettledStretch
 
 
@@ -34,18 +36,20 @@ class WatchRecord:
 
 @dataclass(frozen=True)
 class RunFact:
-    """A fact about a run; all fields but one are None.
+    """A fact about a run; all fields but one are None, or `changes` and `changed` come together.
 
-    `problem` ends the run. `changes_unknown`: an old shard is damaged or missing, so that changes
-    cannot be counted. `deleted` rows of the last snapshot are missing in the next one, as the gate
-    counts them; `duplicate_ids` rows have the id of an earlier row. Changes and both counts come in
-    parts, to be summed.
+    `problem` ends the run. `changed` is a file with changed rows, which `changes` counts.
+    `changes_unknown`: an old shard is damaged or missing, so that changes cannot be counted.
+    `deleted` rows of the last snapshot are missing in the next one, as the gate counts them;
+    `duplicate_ids` rows have the id of an earlier row. Changes and both counts come in parts, to be
+    summed.
     """
 
     stretch: SettledStretch | None = None
     settled: Settled | None = None
     problem: Problem | None = None
     changes: Changes | None = None
+    changed: ChangedRowsEntry | None = None
     changes_unknown: bool = False
     deleted: int | None = None
     duplicate_ids: int | None = None

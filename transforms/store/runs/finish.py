@@ -9,10 +9,10 @@ from transforms import storage
 from transforms.base.errors import SentenceBeamError, first_line
 from transforms.base.measures import Measures, Stopwatch, Summary, limit_of, summed
 from transforms.calibration.moved import Moved
-from transforms.store.entries import IndexEntry
+from transforms.store.index_entries import IndexEntry
 from transforms.store.records import Problem
 from transforms.store.runs import lease
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import Run, commit
 from transforms.store.runs.plan import RecordedPlan, shared_plan
 from transforms.store.runs.result import (

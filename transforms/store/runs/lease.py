@@ -62,6 +62,9 @@ class Lease:
     `process_start` which of all that ever have that id (`transforms.store.runs.process`); all three
     are None in leases of earlier versions. `renewed` is by the clock of the host that renewed it;
     taking over does not depend on it.
+
+    `unfinished` is the command whose work has to be brought to its end before another may write, ""
+    if a run may follow wherever this one ended.
     """
 
     run: str
@@ -74,6 +77,7 @@ class Lease:
     pid_namespace: str | None = None
     process_start: int | None = None
     engine: str = ""
+    unfinished: str = ""
 
     @classmethod
     def of_this_process(
@@ -145,11 +149,12 @@ def no_word(_: Lease) -> JobState:
     return JobState.UNKNOWN
 
 
-def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
+def check(root: str, ask: Callable[[Lease], JobState] = no_word, command: str = "") -> str | None:
     """Return the version of a lease that may be taken over.
 
-    `ask` returns the state of its job if an engine has it. Raises SentenceBeamError naming run and
-    job if the lease is held.
+    `ask` returns the state of its job if an engine has it. `command` is the command that brings
+    unfinished work to its end. Raises SentenceBeamError naming run and job if the lease is held, or
+    if another command has to finish its work first.
     """
     current, version = _read(root)
     if (
@@ -162,6 +167,11 @@ def check(root: str, ask: Callable[[Lease], JobState] = no_word) -> str | None:
             limit = SILENCE[ask(current)]
         if not _is_silent(root, limit):
             raise _held(root, current)
+    if current is not None and current.unfinished not in ("", command):
+        raise SentenceBeamError(
+            f"{root}: {current.unfinished} of run {current.run} is unfinished; run sentence-beam"
+            f" {current.unfinished} again, which brings it to its end, before anything else writes"
+        )
     return version
 
 
@@ -209,7 +219,7 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
     Raises SentenceBeamError naming the run and job that hold it.
     """
-    version = check(root, ask)
+    version = check(root, ask, lease.unfinished)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
         taken, _ = _read(root)
@@ -366,6 +376,24 @@ def kept_alive(root: str, run: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+def for_command(lease: Lease, command: str) -> Lease:
+    """Return the lease of a run whose work only the same command may take up."""
+    return replace(lease, unfinished=command)
+
+
+def unfinished(root: str) -> Lease | None:
+    """Return the lease of a run whose work has to be brought to its end; None if there is none."""
+    lease, _ = _read(root)
+    if lease is None or not lease.unfinished:
+        return None
+    return lease
+
+
+def leave(root: str, run: str) -> None:
+    """Leave the lease to a later run of the same command, also of this process."""
+    _ENDED_HERE.add((root, run))
 
 
 def release(root: str, run: str) -> None:

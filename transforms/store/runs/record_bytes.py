@@ -46,6 +46,7 @@ OPTIONAL: dict[str, type] = {
     "oom_splits": int,
     "unknown": int,
     "device": str,
+    "forgotten": int,
 }
 _AS_THEY_ARE = (
     "checksum",
@@ -56,7 +57,7 @@ _AS_THEY_ARE = (
     "documents_sum",
     "documents",
 )
-_MOSTLY_ZERO = ("blank", "fallbacks", "oom_splits", "unknown")
+_MOSTLY_ZERO = ("blank", "fallbacks", "forgotten", "oom_splits", "unknown")
 _NEAR_OTHERS = ("read", "embedded", "padded", "known")
 _OTHER_COUNTS = tuple(
     name for name in COUNTS if name not in _MOSTLY_ZERO and name not in _NEAR_OTHERS

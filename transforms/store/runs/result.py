@@ -13,7 +13,8 @@ from transforms.base.entries import count, dataclass_of, record
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Measures
 from transforms.store import layout
-from transforms.store.entries import IndexEntry, ShownOptions
+from transforms.store.entries import ShownOptions
+from transforms.store.index_entries import IndexEntry
 from transforms.store.ledger import Ledger
 from transforms.store.manifest import Manifest
 from transforms.store.sealed_json import check_digest, sealed, to_bytes

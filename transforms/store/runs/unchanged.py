@@ -3,9 +3,12 @@
 from dataclasses import dataclass, replace
 
 from transforms.base.compact import by_values
+from transforms.store.known_files import KnownFiles
 from transforms.store.manifest import Manifest
 from transforms.store.runs.carried import Checked
 from transforms.store.runs.plan import PlannedFile, file_of
+
+Known = Manifest | KnownFiles
 
 
 @by_values
@@ -21,7 +24,7 @@ class UnchangedFile:
     ms: float | None
 
 
-def by_name(item: PlannedFile, last: Manifest, delimiter: str | None) -> UnchangedFile | None:
+def by_name(item: PlannedFile, last: Known, delimiter: str | None) -> UnchangedFile | None:
     """Return the file by name; None if it or a unit differs from the last snapshot."""
     relative = item.file.relative
     in_short = UnchangedFile(relative, item.checked, item.ms)
@@ -30,7 +33,7 @@ def by_name(item: PlannedFile, last: Manifest, delimiter: str | None) -> Unchang
     return in_short
 
 
-def in_full(item: UnchangedFile, last: Manifest, delimiter: str | None) -> PlannedFile:
+def in_full(item: UnchangedFile, last: Known, delimiter: str | None) -> PlannedFile:
     """Return the file with its units from the last snapshot; `delimiter` is the run's."""
     file = file_of(last.files_by_path[item.relative])
     if delimiter is not None:

@@ -31,25 +31,23 @@ def hash_ids(ids: pa.StringArray) -> np.ndarray:
     )
 
 
-def id_hashes(root: str, shard: str, buckets: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (bucket, hashes of ids as packed uint64) for each bucket of a shard.
-
-    `shard` is its path in the store.
-    """
+def id_hashes(root: str, shard: str) -> np.ndarray:
+    """Return uint64 [n], the hashes of a shard's ids. `shard` is its path in the store."""
     kept = storage.join(root, layout.ids(shard))
     hashes = _read(kept)
-    if hashes is None:
-        parts = [
-            hash_ids(_first_pieces(batch).column("id"))
-            for batch in read_shard(storage.join(root, shard), ["id", "piece"])
-        ]
-        if parts:
-            hashes = np.concatenate(parts)
-        else:
-            hashes = np.empty(0, np.uint64)
-        # the count does not depend on it; the next run writes it
-        with contextlib.suppress(Exception):
-            _write(kept, hashes)
+    if hashes is not None:
+        return hashes
+    batches = read_shard(storage.join(root, shard), ["id", "piece"])
+    parts = [hash_ids(_first_pieces(batch).column("id")) for batch in batches]
+    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
+    # the count does not depend on it; the next run writes it
+    with contextlib.suppress(Exception):
+        _write(kept, hashes)
+    return hashes
+
+
+def hashes_by_bucket(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (bucket, its hashes as packed uint64) for some hashes of ids."""
     for number, places in in_buckets(hashes % np.uint64(buckets), buckets):
         yield number, hashes[places].tobytes()
 

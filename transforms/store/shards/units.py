@@ -12,7 +12,7 @@ import pyarrow as pa
 from transforms import storage
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.base.measures import Stopwatch
-from transforms.corpus import InputFile, Rejected, UnitRows, blank_lines
+from transforms.corpus import InputFile, Rejected, UnitRows, blank_lines, forgotten_rows
 from transforms.corpus.pieces import piece_sums
 from transforms.space import Space
 from transforms.store import layout
@@ -115,7 +115,7 @@ class UnitStore:
         here = replace(
             record, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows)
         )
-        here = replace(here, blank=blank_lines(unit.rows.rejects), form=self._form_of(unit))
+        here = replace(here, **_expected(unit.rows), form=self._form_of(unit))
         if here.rejects in (None, unit.rejects):
             return here
         return self._with_rejects(unit, here)
@@ -142,7 +142,7 @@ class UnitStore:
             record = self._put_rejects(unit, record, rejects)
         if rows.ids:
             data = writing.shard_bytes(
-                Coding(self.space, self.ranges), rows, unit.hashes, vectors, _counts_of(record)
+                Coding(self.space, self.ranges), rows, unit.hashes, vectors, counts_of(record)
             )
             if not self._put(unit.shard, data):
                 return self._adopt(unit) or self._replace(unit, data, record)
@@ -240,7 +240,7 @@ class UnitStore:
         record = UnitRecord(
             path=None, unit=unit.rows.name, file=unit.rows.relative, range=_range(unit.rows),
             rejects=None, bytes=0, sha256=None, worker=_worker(), **info.counts,
-            **sums_of(info.pieces), blank=blank_lines(unit.rows.rejects),
+            **sums_of(info.pieces), **_expected(unit.rows),
         )  # fmt: skip
         record = replace(self._located(record, unit, found[0]), form=self._form_of(unit))
         if record.rejected:
@@ -299,7 +299,7 @@ def _is_of(record: UnitRecord, unit: PreparedUnit) -> bool:
     )
 
 
-def _counts_of(record: UnitRecord) -> dict[str, int]:
+def counts_of(record: UnitRecord) -> dict[str, int]:
     if record.documents is None:
         documents = {}
     else:
@@ -324,8 +324,13 @@ def _record(unit: PreparedUnit, vectors: Vectors, rejected: int, counts: UnitCou
         tokens=int(vectors.tokens.sum(dtype="int64")), truncated=int(vectors.truncated.sum()),
         lost=int(vectors.lost.sum(dtype="int64")), bytes=0, sha256=None, worker=_worker(),
         **vars(counts), documents=documents,
-        **sums_of(rows.pieces), blank=blank_lines(rows.rejects),
+        **sums_of(rows.pieces), **_expected(rows),
     )  # fmt: skip
+
+
+def _expected(rows: UnitRows) -> dict[str, Any]:
+    """Return the numbers of rejected rows that are no fault of the input."""
+    return {"blank": blank_lines(rows.rejects), "forgotten": forgotten_rows(rows.rejects)}
 
 
 def _range(rows: UnitRows) -> tuple[int, int | None]:
@@ -349,6 +354,18 @@ def read_written(
     changed.
     """
     table = reading.read_checked(storage.join(root, unit.path or ""), unit.sha256).combine_chunks()
+    rejects = []
+    if unit.rejects:
+        rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
+    prepared = prepared_of(unit, table, rejects, store, generation)
+    (batch,) = table.to_batches()
+    return prepared, batch
+
+
+def prepared_of(
+    unit: UnitRecord, table: pa.Table, rejects: list[Rejected], store: UnitStore, generation: int
+) -> PreparedUnit:
+    """Return a unit, prepared to be written with these rows of a shard and these rejects."""
     own = own_columns(table.column_names)
     kept = None
     kept_names = [name for name in table.column_names if name not in own]
@@ -360,9 +377,6 @@ def read_written(
     file = None
     if unit.file:
         file = InputFile("", unit.file, "", "", 0, "", "")
-    rejects = []
-    if unit.rejects:
-        rejects = read_rejects(storage.join(root, unit.rejects), unit.rejects_sha256)
     rows = UnitRows(
         name=unit.unit,
         file=file,
@@ -377,5 +391,4 @@ def read_written(
     )
     hashes = table.column("row_hash").to_pylist()
     digest = writing.unit_digest(store.space, rows, hashes, generation, store.ranges)
-    (batch,) = table.to_batches()
-    return PreparedUnit(rows, hashes, digest), batch
+    return PreparedUnit(rows, hashes, digest)

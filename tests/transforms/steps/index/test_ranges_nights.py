@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from transforms.beam import IndexRequest
 from transforms.index import choose, upkeep
-from transforms.index.ranges import MappedRange
+from transforms.index.range_readers import MappedRange
 from transforms.steps.index import update_segments
-from transforms.store.manifest import LATEST_FORMAT
+from transforms.store.manifest import WATCHED_FORMAT
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
@@ -98,7 +98,7 @@ def test_ranges_equal_one_range_over_any_nights(
             for nights, most in ((one, 10**9), (many, SMALL)):
                 patch.setattr(choose, "RANGE_BYTES", most)
                 nights.commit(files, request, merge=what == "merge")
-                assert nights.manifest.format == LATEST_FORMAT
+                assert nights.manifest.format == WATCHED_FORMAT
                 assert list(faults(nights.manifest)) == []
                 check_layout(nights.index)
             texts = ["a question", "b 3 new", "c 1 0", "d"]

@@ -9,7 +9,7 @@ from helpers.nights import Files, Nights, nearest
 
 from transforms.index import upkeep
 from transforms.steps.index import held_out, update_segments
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")

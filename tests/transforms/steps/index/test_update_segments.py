@@ -12,7 +12,7 @@ from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob
 from transforms.steps.index.update_decision import TargetSegment, decide
 from transforms.steps.index.update_rows import BucketMatch
 from transforms.store import layout
-from transforms.store.entries import (
+from transforms.store.index_entries import (
     IndexEntry,
     IndexFileEntry,
     IndexRequest,

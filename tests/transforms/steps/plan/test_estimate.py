@@ -17,7 +17,7 @@ from transforms.steps.options.resolve import Resolved
 from transforms.steps.plan.estimate import Estimate, Prediction, estimate, in_buckets
 from transforms.steps.plan.pace import Pace, planned_tokens, samples, texts_of
 from transforms.steps.plan.sizes import index_name, index_size, shard_bytes
-from transforms.store.entries import IndexRequest
+from transforms.store.index_entries import IndexRequest
 from transforms.store.runs.plan import PlannedFile
 
 PACE = Pace(loading=2.0, seconds=4.0, rows=10, expected=100.0, real=80, pieces=25)

@@ -9,7 +9,8 @@ from helpers.nights import vector_of
 from helpers.watching import WatchedNights, watched_nights
 
 from transforms.search import Searcher
-from transforms.store.entries import IndexRequest, RememberedOptions
+from transforms.store.entries import RememberedOptions
+from transforms.store.index_entries import IndexRequest
 from transforms.store.runs.answers import (
     FILE_GONE,
     INDEX_LOST,

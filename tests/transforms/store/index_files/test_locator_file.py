@@ -10,7 +10,7 @@ import pytest
 from transforms import storage
 from transforms.base.errors import DamagedIndexError
 from transforms.store import layout
-from transforms.store.entries import SegmentEntry
+from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.index_files.locator_file import LocatorFile
 

@@ -12,12 +12,12 @@ from helpers.snapshots import night, numbered, run_name
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from transforms import storage
 from transforms.space import row_hashes
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
-from transforms.store.runs import changes
-from transforms.store.runs.changes import SCHEMA, Changes, count_changes, diff, differing, read_side
+from transforms.store.runs import changed_rows, changes
+from transforms.store.runs.changed_rows import Changes, SnapshotShard
+from transforms.store.runs.changes import SCHEMA, diff, differing
 
 Rows = list[tuple[str, str]]
 
@@ -25,12 +25,15 @@ Rows = list[tuple[str, str]]
 def counted(root: str, buckets: int) -> Changes:
     """Changes from the first night to the second, as the pipeline counts them."""
     old, new = (open_store(root, run_name(number)).manifest for number in (0, 1))
-    sides: dict[int, list] = {}
+    found: dict[int, list[bytes]] = {}
     for mine, others, is_new in ((old, new, False), (new, old, True)):
         for unit in differing(mine.units, others.units):
-            for bucket, side in read_side(storage.join(root, unit.path or ""), is_new, buckets):
-                sides.setdefault(bucket, []).append(side)
-    return sum((count_changes(found) for found in sides.values()), Changes())
+            shard = SnapshotShard(unit.path or "", unit.bytes, is_new)
+            block = changed_rows.read_block(root, [shard], ())
+            for bucket, rows in changed_rows.by_bucket(block, buckets):
+                found.setdefault(bucket, []).append(rows)
+    parts = (changed_rows.changed_rows(changed_rows.unpacked(rows)) for rows in found.values())
+    return sum(map(changed_rows.count_changes, parts), Changes())
 
 
 def listed(root: str) -> pa.Table:
@@ -100,9 +103,9 @@ def test_a_diff_says_what_became_of_each_id(root: str) -> None:
 
 def test_what_both_snapshots_have_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
-    original = changes.read_shard
+    original = changed_rows.read_shard
     monkeypatch.setattr(
-        changes, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest)
+        changed_rows, "read_shard", lambda path, *rest: read.append(path) or original(path, *rest)
     )
     listed(root)
     assert len(read) == 2
@@ -149,7 +152,8 @@ def test_rows_that_swap_their_texts_are_changed(tmp_path: Path) -> None:
 def test_hashes_spread_over_buckets(tmp_path: Path) -> None:
     root = str(tmp_path / "store")
     night(root, 0, numbered(0, 1000))
-    path = open_store(root).manifest.shard_paths[0]
-    sizes = [len(side.ids) // 8 for _, side in read_side(path, True, 4)]
+    (unit,) = open_store(root).manifest.units
+    block = changed_rows.read_block(root, [SnapshotShard(unit.path or "", unit.bytes, True)], ())
+    sizes = [len(changed_rows.unpacked([rows])) for _, rows in changed_rows.by_bucket(block, 4)]
     assert sum(sizes) == 1000
     assert np.ptp(sizes) < 200

@@ -19,19 +19,13 @@ from transforms.corpus import InputFile, Span
 from transforms.space import Space
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
-from transforms.store.entries import (
-    IndexEntry,
-    IndexFileEntry,
-    IndexRequest,
-    RangesEntry,
-    RememberedOptions,
-    TrainedEntry,
-)
+from transforms.store.entries import RangesEntry, RememberedOptions
+from transforms.store.index_entries import IndexEntry, IndexFileEntry, IndexRequest, TrainedEntry
 from transforms.store.ledger import Ledger
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
 from transforms.store.runs.carried import ROUND
-from transforms.store.runs.changes import Changes
+from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.commit import (
     Run,
     carried_shards,

@@ -1,0 +1,127 @@
+"""The lines of a summary about the index, and about the answers to watched queries."""
+
+from typing import Any
+
+from transforms.base.lines import line
+from transforms.base.numbers import counted
+from transforms.report.history import (
+    RUNS_SEEN,
+    known_summaries,
+    recommended_answer_change,
+)
+from transforms.store.index_entries import ChangeEntry, IndexEntry, RecallEntry
+from transforms.store.manifest import read_manifest
+from transforms.store.runs.answers import causes_in_words
+from transforms.store.runs.result import Result
+
+
+def index_lines(index: IndexEntry | None, before: IndexEntry | None) -> list[str]:
+    """Return the lines about an index and its difference from the one `before`, if any."""
+    if index is None:
+        return []
+    found = f"{index.factory}, {index.metric}, {len(index.segments)} segments"
+    lines = [line("index", f"{found}{_recalls(index)}")]
+    if index != before:
+        lines += _change_lines(index)
+    return lines
+
+
+def answer_lines(root: str, result: Result) -> list[str]:
+    """Return the lines about the answers to watched queries; none if nothing was compared."""
+    found = result.watch
+    if found is None:
+        return []
+    changed = (
+        f"{100 * found['change']:.1f} % of {found['answers']:,} changed,"
+        f" {100 * found['beyond']:.1f} % beyond growth"
+    )
+    causes = causes_in_words(found["causes"])
+    if causes:
+        changed = f"{changed}: {causes}"
+    measures = (
+        f"overlap@{found['k']} {found['overlap']:.3f}, rank-biased {found['rbo']:.3f}, first hit of"
+        f" {100 * found['first_changed']:.1f} % of the queries changed"
+    )
+    lines = [line("answers", changed), line("overlap", measures)]
+    judged = found["judged"]
+    if judged is not None:
+        lines.append(line("judged", _judged(found["k"], judged)))
+    lines += [line("answers", note) for note in _answer_notes(root, found)]
+    return lines
+
+
+def _judged(k: int, judged: dict[str, Any]) -> str:
+    change = judged["ndcg"] - judged["ndcg_before"]
+    return (
+        f"nDCG@{k} {judged['ndcg']:.3f} ({change:+.3f}, {judged['low']:+.3f} to"
+        f" {judged['high']:+.3f}), recall@{k} {judged['recall']:.3f}, it was"
+        f" {judged['recall_before']:.3f}; {counted(judged['queries'], 'query', 'queries')}"
+    )
+
+
+def _answer_notes(root: str, found: dict[str, Any]) -> list[str]:
+    """Return how the answers were found if not by the index, and a gate if none is set."""
+    notes = []
+    if found["by_ids"]:
+        notes.append("compared by ids and texts alone: the vectors before are of another space")
+    if not found["indexed"] and found["rows"] < 1:
+        part = f"{100 * found['rows']:g} % of the units"
+        notes.append(f"the store has no index: exact search over {part}")
+    elif not found["indexed"]:
+        notes.append("the store has no index: exact search over all rows")
+    current = read_manifest(root)
+    if current is not None and current.options.max_answer_change is None:
+        value = recommended_answer_change(known_summaries(root))
+        if value is not None:
+            notes.append(f"--max-answer-change {value:g} would fit the last {RUNS_SEEN} runs")
+    return notes
+
+
+def _recalls(index: IndexEntry) -> str:
+    """The recall of an index, and by what it misses its targets."""
+    found = index.recall
+    text = " (too few rows to measure recall)"
+    if found:
+        text = _recall(found)
+    if found and found.value < found.target:
+        text += f", below the target of {found.target:g}"
+    deep = index.recall_100
+    if deep and deep.value < deep.target:
+        text += f", recall@{deep.k} {deep.value:.4f} below {deep.target:g}"
+    return text
+
+
+def _change_lines(index: IndexEntry) -> list[str]:
+    """The lines about how the index was made in this run."""
+    change = index.change
+    if change is None:
+        return []
+    if change.what == "trained":
+        return _trained_lines(index, change)
+    text = (
+        f"{counted(change.added, 'row')} added, {change.deleted:,} deleted, {change.moved:,} moved"
+    )
+    if change.why:
+        text += f"; {change.why}"
+    if index.recall_changed:
+        text += f"; of the rows added{_recall(index.recall_changed)[1:]}"
+    return [line(change.what, text)]
+
+
+def _trained_lines(index: IndexEntry, change: ChangeEntry) -> list[str]:
+    """The lines about a new index: why its kind was chosen, and why it was trained again."""
+    lines = []
+    choice = index.choice
+    if choice is not None and choice.tried:
+        costs = f"{choice.row_bytes:,} bytes held a row, {choice.query_bytes:,} read a query"
+        lines.append(line("chosen", f"{costs}: {choice.why}"))
+    if change.why:
+        lines.append(line("trained", f"anew: {change.why}"))
+    return lines
+
+
+def _recall(recall: RecallEntry) -> str:
+    queries = counted(recall.queries, "query", "queries")
+    return (
+        f", recall@{recall.k} {recall.value:.4f} ({recall.low:.4f} to {recall.high:.4f}, {queries})"
+    )

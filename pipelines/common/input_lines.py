@@ -1,0 +1,83 @@
+"""The lines of a summary about the files of the input."""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from transforms.base.errors import SentenceBeamError
+from transforms.base.lines import line
+from transforms.corpus import match_inputs
+from transforms.corpus.formats.registry import FORMATS, columns_of
+from transforms.steps.options.resolve import Resolved
+from transforms.store.entries import InputEntry
+from transforms.store.manifest import read_manifest
+from transforms.store.runs.result import Result
+
+BAD_FILES = 10  # so many are named in the summary
+
+
+REASONS = 5  # why files are not taken: so many are told apart in a line
+
+
+def files_lines(found: dict[str, Any] | None) -> list[str]:
+    """The lines about the files of a run's input, and those beside them that are not taken."""
+    if found is None:
+        return []
+    bad = found.get("bad", {})
+    empty = ""
+    if found["empty"]:
+        empty = f", {found['empty']:,} of them empty"
+    lines = [
+        line("files", f"{found['files'] - len(bad):,} taken{empty}"),
+        *beside_lines(found["beside"]),
+    ]
+    lines += [
+        line("table", f"{name}, version {version}")
+        for name, version in found.get("tables", {}).items()
+    ]
+    return [*lines, *bad_lines(bad)]
+
+
+def bad_lines(bad: dict[str, str]) -> list[str]:
+    """The lines about files that are left out, whose reasons are given by relative path."""
+    lines = [line("bad file", reason) for reason in list(bad.values())[:BAD_FILES]]
+    rest = len(bad) - BAD_FILES
+    if rest > 0:
+        return [*lines, line("bad files", f"{rest:,} more; result.json of the run lists them")]
+    return lines
+
+
+def trimmed_lines(resolved: Resolved, result: Result) -> list[str]:
+    """The line of a new store about blanks around column names in the first CSV file."""
+    if resolved.previous is not None:
+        return []
+    manifest = read_manifest(resolved.job.root, result.run)
+    if manifest is None:
+        return []
+    for entry in manifest.input.files:
+        known = FORMATS.get(entry.format)
+        if known is not None and known.has_header:
+            names = ", ".join(f'"{name}"' for name in _trimmed_names(entry))
+            if names:
+                return [line("columns", f"blanks around names left out: {names}")]
+            return []
+    return []
+
+
+def _trimmed_names(entry: InputEntry) -> Sequence[str]:
+    """The names without blanks; none if the file is gone by now."""
+    with contextlib.suppress(SentenceBeamError):
+        (file,) = match_inputs(entry.source, entry.format)
+        return columns_of(file).trimmed_names
+    return ()
+
+
+def beside_lines(beside: dict[str, int]) -> list[str]:
+    """The line about files beside those of the input that are not taken, by reason, if any."""
+    shown = [f"{count:,} {reason}" for reason, count in list(beside.items())[:REASONS]]
+    rest = sum(list(beside.values())[REASONS:])
+    if rest:
+        shown += [f"{rest:,} others"]
+    if shown:
+        return [line("beside", f"not taken: {', '.join(shown)}")]
+    return []

@@ -1,0 +1,164 @@
+"""`sentence-beam forget`: erases rows from every file of a store, and writes a receipt."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pipelines.common import command, options
+from pipelines.common.command_output import CommandOutput
+from pipelines.common.library import function
+from transforms import storage
+from transforms.base.errors import OptionError, SentenceBeamError
+from transforms.base.lines import line
+from transforms.base.numbers import counted
+from transforms.steps.forget.erase import Erasure, erase, find_rows, finish_unfinished
+from transforms.steps.forget.record import read_unfinished
+from transforms.steps.forget.request import Request
+from transforms.steps.options.store import ForgetOptions
+from transforms.store import layout, open_store
+from transforms.store.forgetting.hashes import read_key
+from transforms.store.runs import lease
+from transforms.store.runs.run_ids import new_run
+
+COMMAND = "forget"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of `forget`."""
+    return options.command(
+        COMMAND,
+        "Erase rows from every file of a store and its snapshots, and write a receipt.",
+        "sentence-beam forget --store store --id user-17 --reason 'request 4711'",
+        "sentence-beam forget --store store --where \"user = 'u-17'\" --dry-run",
+        kind=ForgetOptions,
+    )
+
+
+def _forget(options: ForgetOptions) -> CommandOutput:
+    root = open_store(options.store).root
+    request = _request(options)
+    if options.dry_run:
+        lease.check(root, command=COMMAND)
+        return _listed(find_rows(root, request))
+    with _leased(root) as run:
+        earlier = finish_unfinished(root)
+        erasure = find_rows(root, request)
+        if erasure.is_empty:
+            return _nothing_left(root, earlier)
+        receipt = erase(root, run, erasure)
+    return _erased(root, receipt)
+
+
+@contextlib.contextmanager
+def _leased(root: str) -> Iterator[str]:
+    """Hold the store's lease; if the erasure has begun and fails, only `forget` may take it."""
+    run = new_run(root)
+    own = lease.Lease.of_this_process(run, "none", COMMAND, in_process=True)
+    own = lease.for_command(own, COMMAND)
+    try:
+        lease.acquire(root, own)
+    except OSError as error:
+        raise OptionError(
+            f"--store {root} cannot be written ({error.strerror or error}); choose another"
+        ) from error
+    try:
+        with lease.kept_alive(root, run):
+            yield run
+    finally:
+        if _is_unfinished(root):
+            lease.leave(root, run)
+        else:
+            lease.release(root, run)
+
+
+def _is_unfinished(root: str) -> bool:
+    """Whether an erasure has to be brought to its end, as far as the store can be read."""
+    try:
+        return read_unfinished(root) is not None
+    except Exception:
+        return True
+
+
+def _request(options: ForgetOptions) -> Request:
+    ids = list(options.id)
+    if options.ids is not None:
+        ids += [name for name in storage.lines_of(options.ids) if name]
+    return Request(
+        ids=tuple(dict.fromkeys(ids)),
+        where=options.where,
+        documents=options.documents,
+        missing_ok=options.missing_ok,
+        max_deletes=options.max_deletes,
+        drop_history=options.drop_history,
+        reason=options.reason,
+        key=read_key(options.key) if options.key else None,
+    )
+
+
+def _listed(erasure: Erasure) -> CommandOutput:
+    """Return the message of `--dry-run`."""
+    found = erasure.selection
+    shards = len(found.masks)
+    values = {
+        "store": erasure.current.root,
+        "rows": found.rows,
+        "shards": shards,
+        "snapshots": [one.run for one in erasure.snapshots],
+        "dropped": list(erasure.dropped),
+    }
+    lines = [
+        line("rows", f"{counted(found.rows, 'row')} of the current snapshot would be erased"),
+        line("shards", f"{counted(shards, 'shard')} would be written again"),
+    ]
+    return CommandOutput(lines, {**values, "erased": False})
+
+
+def _snapshots(values: dict[str, Any]) -> str:
+    return counted(len(values["snapshots"]), "snapshot")
+
+
+def _nothing_left(root: str, earlier: dict[str, Any] | None) -> CommandOutput:
+    """Return the message if the store has nothing of the rows any more."""
+    if earlier is not None:
+        return _erased(root, earlier)
+    text = "nothing of these rows is left; they were erased before"
+    return CommandOutput([line("rows", text)], {"store": root, "rows": 0, "erased": False})
+
+
+def _erased(root: str, receipt: dict[str, Any]) -> CommandOutput:
+    """Return the message about an erasure; lost rows of damaged shards are an error behind it."""
+    path = storage.join(root, layout.receipt(receipt["run"]))
+    rewritten = len(receipt["rewritten"])
+    lines = [
+        line("rows", f"{receipt['rows']:,} erased"),
+        line(
+            "files",
+            f"{rewritten:,} written again in {_snapshots(receipt)}, {receipt['removed']:,} removed",
+        ),
+    ]
+    if receipt["dropped"]:
+        lines.append(line("snapshots", f"{len(receipt['dropped']):,} removed"))
+    if "watch" in receipt:
+        watch = receipt["watch"]
+        lines.append(
+            line("answers", f"{watch['answers']:,} left, with {watch['queries']:,} watched queries")
+        )
+    lines += [line("remains", text) for text in receipt["statistics"]]
+    lines.append(line("receipt", path))
+    lines.append(line("store", f"{root} (snapshot {receipt['run']})"))
+    error = None
+    if receipt["lost"]:
+        error = SentenceBeamError(
+            f"{root}: {counted(receipt['lost'], 'row')} of damaged shards could not be read, and"
+            " are rejected now; embed with --reembed makes them again from the input"
+        )
+    return CommandOutput(lines, {"store": root, "erased": True, **receipt}, error=error)
+
+
+forget = function(COMMAND, ForgetOptions, _forget)
+main = command.main(parser, _forget, kind=ForgetOptions)
+
+if __name__ == "__main__":
+    sys.exit(main())

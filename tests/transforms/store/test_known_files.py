@@ -1,0 +1,239 @@
+"""A range of a snapshot's files is read from the parts of its manifest that have it."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import s3 as s3_server
+from helpers.corpora import write_jsonl
+from helpers.plans import handed_out, in_full, job_of, night
+
+from transforms import storage
+from transforms.corpus.files import key_of
+from transforms.steps.plan.elements import ListedFiles
+from transforms.steps.plan.files import FilePlanner, file_batches, record
+from transforms.store import manifest as manifests
+from transforms.store import manifest_parts
+from transforms.store.key_range import ALL_KEYS, KeyRange
+from transforms.store.known_files import KnownFiles, known_files
+from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.runs import carried_ranges
+from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
+
+FILES = 24
+SLOTS = 2  # so many batches of files that a range has several
+
+
+def write_files(folder: Path) -> Path:
+    """Files of a unit each; the glob."""
+    for number in range(FILES):
+        write_file(folder, number, f"text {number}")
+    return folder / "*.jsonl"
+
+
+def write_file(folder: Path, number: int, text: str) -> None:
+    rows = [{"id": f"{number}-{row}", "text": f"{text} {row} " * 8} for row in range(10)]
+    write_jsonl(folder / f"{number}.jsonl", rows)
+
+
+@pytest.fixture
+def glob(tmp_path: Path) -> Path:
+    return write_files(tmp_path / "in")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Manifests have a part for three units; the parts that were read, by path."""
+    monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", 1)
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 3)
+    paths: list[str] = []
+    original = manifest_parts.read_part
+
+    def noted(root: str, part: Any) -> Any:
+        paths.append(part.path)
+        return original(root, part)
+
+    monkeypatch.setattr(manifest_parts, "read_part", noted)
+    return paths
+
+
+def large(root: str, glob: Path) -> Manifest:
+    """A snapshot of all files, with a manifest in parts."""
+    assert night(root, glob, unit_tokens=200).message == "committed"
+    manifest = read_manifest(root)
+    assert manifest is not None
+    assert len(manifest.parts) > 4
+    return manifest
+
+
+def planned_by_ranges(job: Any) -> list[Any]:
+    """What a plan hands out if its files are planned by ranges of their keys."""
+    found: list[Any] = []
+    for listed in file_batches(job.run.globs[0], job, SLOTS):
+        if not isinstance(listed, ListedFiles):
+            found.append(listed)
+            continue
+        planner = FilePlanner(job, listed.keys)
+        planned = planner.plan_all(listed.files)
+        found += [item for item in planned if isinstance(item, Problem)]
+        found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
+    return in_full(record(found, job, 1), job)
+
+
+def of_ranges(last: Manifest, *bounds: str) -> list[KnownFiles]:
+    ends = ["", *bounds, ""]
+    return [
+        known_files(last, KeyRange(low, high)) for low, high in zip(ends, ends[1:], strict=False)
+    ]
+
+
+def test_ranges_have_all_files_and_units_once(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    bounds = ["3", key_of("7.jsonl"), "c0ffee"]
+    parts = of_ranges(read_manifest(last.root), *sorted(bounds))
+    files = {path: file for part in parts for path, file in part.files_by_path.items()}
+    units = {path: some for part in parts for path, some in part.units_by_file.items()}
+    assert sum(len(part.files_by_path) for part in parts) == len(last.files) == FILES
+    assert files == last.files_by_path
+    assert units == last.units_by_file
+
+
+def test_a_range_reads_only_parts_that_may_have_it(
+    tmp_path: Path, glob: Path, read: list[str]
+) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    key = key_of("7.jsonl")
+    read.clear()
+    known = known_files(read_manifest(last.root), KeyRange(key, key + "~"))
+    assert list(known.files_by_path) == list(known.units_by_file) == ["7.jsonl"]
+    assert 0 < len(set(read)) <= 2 < len(last.parts)
+
+
+def test_carried_units_travel_as_ranges_of_the_last_snapshot(
+    tmp_path: Path, glob: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", 5)
+    last = large(str(tmp_path / "store"), glob)
+    moved = replace(last.units[3], checksum="of a listing")
+    changed = last.units_by_file["8.jsonl"]
+    units = [unit for unit in last.units if unit not in (last.units[3], *changed)]
+    found = list(by_ranges([moved, *units], last))
+    ranges = [item for item in found if isinstance(item, CarriedRange)]
+    assert 2 < len(ranges) <= len(units) / 5 + 1
+    alone = [item for item in found if isinstance(item, UnitRecord)]
+    siblings = [unit for unit in units if unit.file == moved.file]
+    assert alone == [carried(unit) for unit in (moved, *siblings)]
+    read.clear()
+    again = read_manifest(last.root)
+    carried_over = [unit for item in ranges for unit in units_of_range(item, again)]
+    expected = [carried(unit) for unit in units if unit.file != moved.file]
+    assert sorted(carried_over, key=str) == sorted(expected, key=str)
+    assert len(read) < len(last.parts) + 2 * len(ranges)
+    assert list(by_ranges(units, None)) == [carried(unit) for unit in units]
+
+
+def test_a_manifest_of_an_earlier_version_is_read_as_a_whole(
+    tmp_path: Path, glob: Path, read: list[str]
+) -> None:
+    last = large(str(tmp_path / "store"), glob)
+    old = [replace(part, files=None, first_file="", last_file="") for part in last.parts]
+    assert all("files" not in part.to_json() for part in old)
+    known = known_files(replace(last, parts=tuple(old)), KeyRange("3", "4"))
+    assert known.files_by_path == last.files_by_path
+    assert known.units_by_file == last.units_by_file
+
+
+def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: list[str]) -> None:
+    root = str(tmp_path / "store")
+    last = large(root, glob)
+    write_file(glob.parent, 3, "another text")
+    (glob.parent / "4.jsonl").unlink()
+    (glob.parent / "5.jsonl").rename(glob.parent / "renamed.jsonl")
+    whole = handed_out(job_of(root, glob, number=1, unit_tokens=200))
+    found = planned_by_ranges(job_of(root, glob, number=2, unit_tokens=200))
+    for kind in (UnitRecord, Problem):
+        assert sorted((item for item in found if isinstance(item, kind)), key=str) == sorted(
+            (item for item in whole if isinstance(item, kind)), key=str
+        )
+    carried = [item for item in found if isinstance(item, UnitRecord)]
+    assert len({unit.file for unit in carried}) == FILES - 2
+    spans = [
+        [span for item in one if isinstance(item, list) for span in item] for one in (found, whole)
+    ]
+    assert spans[0] == spans[1]
+    assert {span.file.relative for span in spans[0]} == {"3.jsonl"}
+    assert read_manifest(root) == last
+
+
+@pytest.mark.parametrize("damage", [None, b"{}"], ids=["missing", "damaged"])
+def test_a_part_that_is_missing_or_damaged_ends_the_run_in_one_line(
+    tmp_path: Path, glob: Path, read: list[str], damage: bytes | None
+) -> None:
+    root = str(tmp_path / "store")
+    last = large(root, glob)
+    path = Path(root, last.parts[2].path)
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    result = night(root, glob, number=1, unit_tokens=200)
+    assert result.exit_code == 1
+    assert str(path) in result.message
+    assert "\n" not in result.message
+    assert read_manifest(root) == last
+
+
+@contextlib.contextmanager
+def counted(request: pytest.FixtureRequest, service: str) -> Iterator[list[str]]:
+    """The requests of the block to gs:// or s3://."""
+    if service == "gs":
+        with request.getfixturevalue("gcs").counted() as requests:
+            yield requests
+    else:
+        with s3_server.disturbed() as proxy:
+            yield proxy.requests
+
+
+@pytest.mark.parametrize("service", ["gs", "s3"])
+def test_all_ranges_together_list_the_store_once_and_read_its_parts_about_once(
+    request: pytest.FixtureRequest, glob: Path, read: list[str], service: str
+) -> None:
+    root = f"{request.getfixturevalue(service)}/store"
+    parts = len(large(root, glob).parts)
+    job = job_of(root, glob, number=1, unit_tokens=200)
+    batches = list(file_batches(str(glob), job, SLOTS))
+    planned = []
+    read.clear()
+    with counted(request, service) as requests:
+        for batch in batches:
+            planner = FilePlanner(job, batch.keys)
+            planned += planner.plan_all(batch.files)
+    assert len(planned) == FILES
+    assert all(item.carried for item in planned)
+    listings = [one for one in requests if re.search("prefix=", one)]
+    assert len(listings) == len(batches) == 8
+    assert all(re.search("(?i)startOffset=|start-after=", one) for one in listings[1:])
+    assert parts <= len(read) < parts + len(batches)
+
+
+def test_a_listing_of_a_range_has_its_names(gs: str, s3: str, tmp_path: Path) -> None:
+    for root in (gs, s3, str(tmp_path)):
+        place = storage.storage_of(root)
+        for name in ("a1", "a2", "b1", "b2", "c1"):
+            place.put_if_absent(f"{root}/in/{name}", b"x")
+        for low, high, names in (("a2", "b2", "b1 b2"), ("", "a", ""), ("b", "", "b1 b2 c1")):
+            found = place.between(f"{root}/in", low, high)
+            assert [entry.path[-2:] for entry in found] == names.split()
+
+
+def test_the_ranges_of_batches_are_all_keys(tmp_path: Path, glob: Path) -> None:
+    job = job_of(str(tmp_path / "store"), glob)
+    batches = [item.keys for item in file_batches(str(glob), job, SLOTS)]
+    assert batches[0].low == batches[-1].high == ""
+    assert [one.high for one in batches[:-1]] == [one.low for one in batches[1:]]
+    assert ALL_KEYS.is_all

@@ -1,0 +1,130 @@
+"""The receipt of an erasure: what was erased, by keyed hashes alone, and what is out of reach."""
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from transforms.base.numbers import counted
+from transforms.steps.forget.select import Selection
+from transforms.steps.forget.snapshots import RewrittenSnapshot
+from transforms.store import layout
+from transforms.store.forgetting.hashes import hash_of_id
+from transforms.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    from transforms.steps.forget.erase import Erasure
+
+OUT_OF_REACH = (
+    "copies by export, by files --link and by hand",
+    "databases: the next push deletes the rows there",
+    "backups and object versions of the bucket",
+    "caches of machines that searched or evaluated",
+    "old versions of a LanceDB table, until it is optimised",
+    "the input itself, and names of its files",
+)
+Named = tuple[str, str]  # path and sha256 of a file
+
+
+@dataclass(frozen=True)
+class Erased:
+    """What an erasure did: snapshots before and after by run, files removed, and all files."""
+
+    selection: Selection
+    made: dict[str, RewrittenSnapshot | None]
+    snapshots: list[Manifest]
+    removed: list[str]
+    files: list[str]
+
+    @property
+    def rewritten(self) -> list[dict[str, Any]]:
+        """The files that were replaced, with their digests before and after, each once."""
+        found: dict[str, dict[str, Any]] = {}
+        for before in self.snapshots:
+            after = self.made[before.run]
+            if after is None:
+                continue
+            pairs = zip_longest(_files(before), _files(after.manifest), fillvalue=("", ""))
+            for old, new in pairs:
+                if old != new and old[0]:
+                    found[old[0]] = {
+                        "before": {"path": old[0], "sha256": old[1]},
+                        "after": {"path": new[0], "sha256": new[1]} if new[0] else None,
+                    }
+        return [found[path] for path in sorted(found)]
+
+
+def _files(manifest: Manifest) -> list[Named]:
+    """Return the files of a snapshot in an order that an erasure keeps."""
+    found: list[Named] = []
+    for unit in manifest.units:
+        found.append((unit.path or "", unit.sha256 or ""))
+        found.append((unit.rejects or "", unit.rejects_sha256 or ""))
+    if manifest.index is not None:
+        index = manifest.index
+        found.append((index.queries.path, index.queries.sha256))
+        for segment in index.segments:
+            found.append((segment.path, segment.sha256))
+            found.append((segment.locator, segment.locator_sha256))
+            beside = [segment.refine, segment.answers]
+            found += [(one.path, one.sha256) if one else ("", "") for one in beside]
+    if manifest.watch is not None:
+        watch = manifest.watch
+        found += [(one.path, one.sha256) for one in watch.files]
+    return found
+
+
+def receipt_of(erased: Erased, coming: Manifest, erasure: "Erasure") -> dict[str, Any]:
+    """Return the receipt: no id, no text, no vector."""
+    after = erased.made[erasure.current.run]
+    lost = sum(one.lost for one in erased.made.values() if one is not None)
+    found: dict[str, Any] = {
+        "format": 1,
+        "run": coming.run,
+        "started": coming.started,
+        "reason": erasure.request.reason,
+        "rows": after.rows if after else 0,
+        "ids": sorted(hash_of_id(erasure.key, name) for name in erasure.selection.texts),
+        "list": {"path": coming.forgotten.path, "sha256": coming.forgotten.sha256}
+        if coming.forgotten
+        else None,
+        "snapshots": [one.run for one in erased.snapshots],
+        "dropped": list(erasure.dropped),
+        "rewritten": erased.rewritten,
+        "removed": len(erased.removed),
+        "lost": lost,
+        "statistics": statistics(erasure.current),
+        "unlisted": [path for path in erased.files if is_unlisted(path)],
+        "out_of_reach": list(OUT_OF_REACH),
+    }
+    if after is not None and after.watch is not None:
+        found["watch"] = {"queries": after.watch.queries, "answers": after.watch.answers}
+    return found
+
+
+def is_unlisted(path: str) -> bool:
+    """Return whether a file is none of those that a store may hold.
+
+    Folders of runs may have any name.
+    """
+    if layout.kind(path) is not None or path in layout.BESIDE:
+        return False
+    of_run = path.startswith(f"{layout.RUNS}/") or layout.snapshot_run(path) is not None
+    hidden = path.rpartition("/")[2].startswith(".")  # locks of local stores, always empty
+    return not of_run and not hidden
+
+
+def statistics(manifest: Manifest) -> list[str]:
+    """Return what was fitted with the erased rows among others, and on how many."""
+    found = []
+    rows = manifest.rows.stored
+    if manifest.calibration is not None:
+        found.append(
+            f"calibration {manifest.calibration.digest[:12]}: means over rows, of a store of"
+            f" {counted(rows, 'row')}"
+        )
+    index = manifest.index
+    if index is not None and index.trained.rows:
+        found.append(f"quantizer: means over {counted(index.trained.rows, 'row')}")
+    if manifest.ranges is not None:
+        found.append(f"bounds of {manifest.space.precision}: over {counted(rows, 'row')}")
+    return found

@@ -1,0 +1,245 @@
+"""The rows of all kept snapshots that are to be erased, found by reading ids and hashes alone."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
+from transforms.base.numbers import counted
+from transforms.base.where import checked
+from transforms.steps.forget.damage import readable_groups
+from transforms.steps.forget.request import Request
+from transforms.store.manifest import Manifest
+from transforms.store.matches import matches
+from transforms.store.shards.dataset import dataset_of
+from transforms.store.shards.reading import read_shard
+from transforms.store.shards.rejects import read_rejects
+
+READ_AT_ONCE = 8
+NAMED = 5
+COLUMNS = ["id", "row_hash", "doc_hash"]
+
+
+@dataclass
+class Texts:
+    """The hashes of an erased row's texts, and of its documents if texts are pieces."""
+
+    rows: set[bytes] = field(default_factory=set)
+    documents: set[bytes] = field(default_factory=set)
+
+
+@dataclass
+class Selection:
+    """The rows to erase.
+
+    `masks` bool [rows] of each shard that has any, by its path; `lost` the rows of damaged shards
+    that cannot be read. `texts` of each erased row by id; `shared` are those of its hashes that
+    other rows have too. `rows` is the number of rows or pieces in the current snapshot.
+    """
+
+    masks: dict[str, np.ndarray] = field(default_factory=dict)
+    lost: dict[str, np.ndarray] = field(default_factory=dict)
+    texts: dict[str, Texts] = field(default_factory=dict)
+    shared: set[bytes] = field(default_factory=set)
+    rows: int = 0
+
+    @property
+    def ids(self) -> set[str]:
+        """The ids of the rows."""
+        return set(self.texts)
+
+    @property
+    def gone(self) -> set[bytes]:
+        """The hashes of texts that no other row has."""
+        return {text for texts in self.texts.values() for text in texts.rows} - self.shared
+
+    def removed(self, path: str | None) -> np.ndarray | None:
+        """Return the rows that leave a shard, bool [rows]; None if all stay."""
+        name = path or ""
+        found = [each[name] for each in (self.masks, self.lost) if name in each]
+        if not found:
+            return None
+        return np.logical_or.reduce(found)
+
+
+def select(
+    current: Manifest, kept: Iterable[Manifest], request: Request, known: set[str]
+) -> Selection:
+    """Return the rows to erase of all kept snapshots, the current one among them.
+
+    `known` are those of the ids that were erased before. Raises OptionError for ids that no row
+    has, DataGateError if too many rows would be erased.
+    """
+    snapshots = list(kept)
+    sizes = _shards(snapshots)
+    root = current.root
+    ids = set(request.ids)
+    if request.where is not None:
+        ids |= _matching_ids(current, request)
+    found = Selection(texts={name: Texts() for name in ids})
+    with progress.stage("finding the rows", len(sizes), "shards"):
+        _find(root, sizes, found, pa.array(sorted(ids), pa.string()), "id")
+    if current.options.id_column is None:
+        _find_same_texts(root, sizes, found)
+    rejected = _rejected_ids(snapshots, ids)
+    missing = [
+        name
+        for name in request.ids
+        if not found.texts[name].rows and name not in rejected and name not in known
+    ]
+    if missing and not request.missing_ok:
+        raise OptionError(
+            f"{root} has no row with the id {_named(missing)}; leave it out, or say --missing-ok"
+        )
+    _find_shared(root, sizes, found)
+    _check_share(current, found, request)
+    return found
+
+
+def _shards(snapshots: list[Manifest]) -> dict[str, int]:
+    return {unit.path: unit.rows for manifest in snapshots for unit in manifest.units if unit.path}
+
+
+def _named(ids: list[str]) -> str:
+    shown = ", ".join(repr(name) for name in ids[:NAMED])
+    if len(ids) > NAMED:
+        return f"{shown} and {len(ids) - NAMED:,} more"
+    return shown
+
+
+def _matching_ids(current: Manifest, request: Request) -> set[str]:
+    """Return the ids of the rows of the current snapshot that match the expression.
+
+    Raises OptionError if it matches some pieces of a document and others not.
+    """
+    expression = checked(request.where or "", dataset_of(current).schema)
+    found: set[str] = set()
+    others: set[str] = set()
+    paths = [unit.path for unit in current.units if unit.path]
+    cut = current.rows.pieces is not None and not request.documents
+    for path, mask in zip(paths, matches(current, expression).shards, strict=True):
+        if not mask.any() and not cut:
+            continue
+        ids = _read(storage.join(current.root, path), len(mask)).column("id")
+        found |= set(ids.filter(pa.array(mask)).to_pylist())
+        if cut:
+            others |= set(ids.filter(pa.array(~mask)).to_pylist())
+    partly = sorted(found & others)
+    if partly:
+        raise OptionError(
+            f"--where matches some pieces of document {partly[0]!r}, and others not; say"
+            " --documents to erase whole documents"
+        )
+    return found
+
+
+def _read(path: str, rows: int) -> pa.Table:
+    """Return ids and hashes of all rows of a shard; null for rows that cannot be read."""
+    try:
+        batches = list(read_shard(path, COLUMNS))
+        if batches:
+            return pa.Table.from_batches(batches)
+    except SentenceBeamError:
+        return readable_groups(path, rows).table(COLUMNS)
+    return pa.table({"id": pa.array([], pa.string()), "row_hash": pa.array([], pa.binary(16))})
+
+
+def _tables(root: str, sizes: dict[str, int]) -> Iterator[tuple[str, pa.Table]]:
+    paths = list(sizes)
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+        tables = pool.map(lambda path: _read(storage.join(root, path), sizes[path]), paths)
+        for path, table in zip(paths, tables, strict=True):
+            progress.step()
+            yield path, table
+
+
+def _find(
+    root: str, sizes: dict[str, int], found: Selection, wanted: pa.Array, column: str
+) -> None:
+    """Add the rows that have any of the wanted values of a column."""
+    for path, table in _tables(root, sizes):
+        lost = table.column("id").is_null().to_numpy()
+        if lost.any():
+            found.lost[path] = lost
+        if column not in table.column_names:
+            continue
+        mask = pc.is_in(table.column(column), wanted).to_numpy() & ~lost
+        if not mask.any():
+            continue
+        found.masks[path] = mask | found.masks.get(path, False)
+        _note(found, table.filter(pa.array(mask)))
+
+
+def _note(found: Selection, rows: pa.Table) -> None:
+    documents = rows.column("doc_hash").to_pylist() if "doc_hash" in rows.column_names else []
+    for place, (name, text) in enumerate(
+        zip(rows.column("id").to_pylist(), rows.column("row_hash").to_pylist(), strict=True)
+    ):
+        texts = found.texts.setdefault(name, Texts())
+        texts.rows.add(text)
+        if documents:
+            texts.documents.add(documents[place])
+
+
+def _find_same_texts(root: str, sizes: dict[str, int], found: Selection) -> None:
+    """Add the rows with the texts of those that were found.
+
+    Ids that are made of places change with the input, so an erased row is known by its text.
+    """
+    documents = {text for texts in found.texts.values() for text in texts.documents}
+    rows = {text for texts in found.texts.values() for text in texts.rows if not texts.documents}
+    for column, hashes in (("doc_hash", documents), ("row_hash", rows)):
+        if hashes:
+            with progress.stage("finding equal texts", len(sizes), "shards"):
+                _find(root, sizes, found, pa.array(sorted(hashes), pa.binary(16)), column)
+
+
+def _find_shared(root: str, sizes: dict[str, int], found: Selection) -> None:
+    """Note which hashes of the rows' texts other rows have too."""
+    hashes = sorted({text for texts in found.texts.values() for text in texts.rows})
+    if not hashes:
+        return
+    wanted = pa.array(hashes, pa.binary(16))
+    with progress.stage("finding texts of other rows", len(sizes), "shards"):
+        for path, table in _tables(root, sizes):
+            mask = pc.is_in(table.column("row_hash"), wanted).to_numpy()
+            removed = found.removed(path)
+            if removed is not None:
+                mask = mask & ~removed
+            if mask.any():
+                found.shared |= set(table.column("row_hash").filter(pa.array(mask)).to_pylist())
+
+
+def _rejected_ids(snapshots: list[Manifest], ids: set[str]) -> set[str]:
+    """Return those of the ids that a rejected row has."""
+    found: set[str] = set()
+    files = {
+        unit.rejects: unit.rejects_sha256
+        for manifest in snapshots
+        for unit in manifest.units
+        if unit.rejects
+    }
+    for path, sha256 in files.items():
+        rows = read_rejects(storage.join(snapshots[0].root, path), sha256)
+        found |= ids & {row.id for row in rows if row.id is not None}
+    return found
+
+
+def _check_share(current: Manifest, found: Selection, request: Request) -> None:
+    found.rows = sum(
+        int(found.masks[unit.path].sum())
+        for unit in current.units
+        if unit.path and unit.path in found.masks
+    )
+    stored = current.rows.stored
+    if found.rows > request.max_deletes * stored:
+        raise DataGateError(
+            f"{counted(found.rows, 'row')} of {stored:,} would be erased, more than --max-deletes"
+            f" {request.max_deletes:g} allows; nothing was changed, narrow it or raise the limit"
+        )

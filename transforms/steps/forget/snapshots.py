@@ -1,0 +1,157 @@
+"""Manifests of the kept snapshots without the erased rows."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from transforms.base.errors import SentenceBeamError
+from transforms.steps.forget.index import IndexRewriter, MovedShard
+from transforms.steps.forget.units import RewrittenUnit, UnitRewriter, less
+from transforms.steps.forget.watched import RewrittenWatch, rewritten_watch
+from transforms.store.counts import RowCounts, TokenCounts, WorkCounts
+from transforms.store.entries import ForgottenEntry, PartEntry
+from transforms.store.manifest import LATEST_FORMAT, Manifest, read_manifest, snapshots
+from transforms.store.manifest_parts import read_part, write_part
+from transforms.store.runs.result import now
+from transforms.store.sealed_json import sealed
+
+ORIGINS = ("carried", "reused", "duplicates", "embedded")
+
+
+@dataclass(frozen=True)
+class RewrittenSnapshot:
+    """A snapshot without the erased rows, and the counts of what left it."""
+
+    manifest: Manifest
+    rows: int = 0
+    lost: int = 0
+    watch: RewrittenWatch | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The JSON of its manifest, with its digest."""
+        return sealed(self.manifest.to_json())
+
+
+def kept_snapshots(current: Manifest, only_current: bool) -> list[Manifest]:
+    """Return the current snapshot and all others with a manifest, newest first.
+
+    Raises SentenceBeamError if one of them cannot be read.
+    """
+    if only_current:
+        return [current]
+    found = [current]
+    for run in snapshots(current.root):
+        if run == current.run:
+            continue
+        try:
+            manifest = read_manifest(current.root, run)
+        except SentenceBeamError as error:
+            raise SentenceBeamError(
+                f"{error}; or say --drop-history, which removes earlier snapshots"
+            ) from error
+        if manifest is not None:
+            found.append(manifest)
+    return found
+
+
+def moved_shards(manifests: list[Manifest], units: UnitRewriter) -> dict[str, MovedShard]:
+    """Write all units again that have erased rows; return the shards that are replaced."""
+    moved = {}
+    for manifest in manifests:
+        for unit in manifest.units:
+            made = units.rewritten(unit, manifest)
+            removed = units.selection.removed(unit.path)
+            if made is not None and unit.path and removed is not None:
+                moved[unit.path] = MovedShard(made.record.path or "", removed)
+            elif made is not None and unit.path and made.record.path != unit.path:
+                moved[unit.path] = MovedShard(made.record.path or "", np.zeros(unit.rows, bool))
+    return moved
+
+
+def rewritten_snapshot(
+    manifest: Manifest, units: UnitRewriter, index: IndexRewriter
+) -> RewrittenSnapshot | None:
+    """Return a snapshot without the erased rows; None if it has nothing of them."""
+    made = [
+        found for unit in manifest.units if (found := units.rewritten(unit, manifest)) is not None
+    ]
+    entry = index.rewritten(manifest) if manifest.index else None
+    watch = None
+    if manifest.watch:
+        watch = rewritten_watch(manifest.root, manifest.watch, units.selection, index.moved)
+    if not made and entry is None and watch is None:
+        return None
+    changed = _with_units(manifest, units)
+    rows = sum(one.rows for one in made)
+    changed = replace(
+        changed,
+        rows=_rows(manifest.rows, made),
+        work=_work(manifest, rows),
+        format=LATEST_FORMAT,
+    )
+    if entry is not None:
+        changed = replace(changed, index=entry)
+    if watch is not None:
+        changed = replace(changed, watch=watch.entry)
+    return RewrittenSnapshot(changed, rows, sum(one.lost for one in made), watch)
+
+
+def _with_units(manifest: Manifest, units: UnitRewriter) -> Manifest:
+    if manifest.parts:
+        parts = tuple(_part(manifest, part, units) for part in manifest.parts)
+        return replace(manifest, parts=parts)
+    listed = []
+    for unit, entry in zip(manifest.units, _entries(manifest), strict=True):
+        made = units.rewritten(unit, manifest)
+        listed.append(entry if made is None else made.record.to_manifest())
+    return replace(manifest, shards=tuple(listed))
+
+
+def _entries(manifest: Manifest) -> list[dict[str, Any]]:
+    return sorted(manifest.shards, key=lambda entry: str(entry["unit"]))
+
+
+def _part(manifest: Manifest, entry: PartEntry, units: UnitRewriter) -> PartEntry:
+    part = read_part(manifest.root, entry)
+    listed = []
+    is_changed = False
+    for unit in part.shards:
+        made = units.done.get((unit["path"], unit["rejects"], unit["unit"]))
+        is_changed = is_changed or made is not None
+        listed.append(unit if made is None else made.record.to_manifest())
+    if not is_changed:
+        return entry
+    return write_part(manifest.root, replace(part, shards=tuple(listed)))
+
+
+def _rows(rows: RowCounts, made: list[RewrittenUnit]) -> RowCounts:
+    documents = sum(one.documents for one in made)
+    pieces = rows.pieces
+    if pieces is not None:
+        pieces -= sum(one.rows for one in made)
+    return RowCounts(rows.read, rows.written - documents, rows.rejected + documents, pieces)
+
+
+def _work(manifest: Manifest, rows: int) -> WorkCounts:
+    counts = less({name: getattr(manifest.work, name) for name in ORIGINS}, rows)
+    return WorkCounts(counts["embedded"], counts["reused"], counts["duplicates"], counts["carried"])
+
+
+def coming_snapshot(
+    found: Manifest, run: str, started: str, forgotten: ForgottenEntry
+) -> RewrittenSnapshot:
+    """Return the snapshot that the erasure commits: the current one's rows, all carried over."""
+    manifest = replace(
+        found,
+        run=run,
+        previous=found.run,
+        work=WorkCounts(0, 0, 0, found.rows.stored),
+        tokens=TokenCounts(0, 0, 0, 0, 0),
+        started=started,
+        finished=now(),
+        forgotten=forgotten,
+        format=LATEST_FORMAT,
+    )
+    return RewrittenSnapshot(manifest)

@@ -1,0 +1,216 @@
+"""Sums over rows of a PCollection, the same in any order, and the fields that rows have."""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.base.errors import OptionError
+from transforms.corpus import Columns, InputFile, Span
+from transforms.corpus.batch_rows import batch_rows
+from transforms.corpus.column_types import can_read, is_string, word_for_value
+from transforms.corpus.column_values import first_reasons
+from transforms.corpus.columns import can_be_kept, is_id
+from transforms.corpus.nested import column_at, has_value, type_at, value_at
+from transforms.corpus.row_blocks import Rows
+from transforms.corpus.rows import unit_of
+from transforms.corpus.spans import BYTES_PER_TOKEN, estimated_tokens
+from transforms.space import row_hashes
+from transforms.steps.options.rows import NAME, SOURCE
+from transforms.steps.plan.row_values import AGAINST, Row, plain_value
+from transforms.store.records import Problem
+
+NAMES = 50  # of fields, for messages
+LANES = 2  # of 64 bits each, in a digest
+
+
+@dataclass(frozen=True)
+class RowsSummary:
+    """Sums over rows, the same in any order and in any batches.
+
+    `tokens` are estimated, `size` is the bytes of all texts. `digest` sums hashes of ids, texts and
+    kept values, modulo 2**64 each. `words` are the words for the types of values of kept columns
+    without a requested type, `types` the types of such columns of Arrow tables. `seen` are the
+    fields that options name and some row has, `names` up to 50 of all fields.
+    """
+
+    rows: int = 0
+    tokens: int = 0
+    size: int = 0
+    digest: tuple[int, ...] = (0,) * LANES
+    words: frozenset[tuple[str, str]] = frozenset()
+    types: frozenset[tuple[str, pa.DataType]] = frozenset()
+    seen: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
+    problem: Problem | None = None
+
+    def merge(self, other: "RowsSummary") -> "RowsSummary":
+        """Return the sums over the rows of both."""
+        lanes = zip(self.digest, other.digest, strict=True)
+        problems = [one for one in (self.problem, other.problem) if one is not None]
+        return RowsSummary(
+            rows=self.rows + other.rows,
+            tokens=self.tokens + other.tokens,
+            size=self.size + other.size,
+            digest=tuple((a + b) % (1 << 64) for a, b in lanes),
+            words=self.words | other.words,
+            types=self.types | other.types,
+            seen=self.seen | other.seen,
+            names=frozenset(sorted(self.names | other.names)[:NAMES]),
+            problem=min(problems, key=lambda one: (one.exit_code, one.message), default=None),
+        )
+
+    @property
+    def checksum(self) -> str:
+        """The number of rows and their digest, in hex."""
+        return f"{self.rows:x}-" + "".join(f"{lane:016x}" for lane in self.digest)
+
+    @property
+    def file(self) -> InputFile:
+        """The file as which the rows are on record."""
+        return InputFile(SOURCE, NAME, "parquet", "", self.size, self.checksum, self.checksum)
+
+
+def summarize_fields(rows: list[Row], columns: Columns) -> RowsSummary:
+    """Return the fields of rows, and the types of their kept values."""
+    names = frozenset(name for row in rows for name in row)
+    return RowsSummary(
+        words=frozenset(_words_of_kept(rows, columns)),
+        seen=frozenset(name for name in columns.wanted if _has_field(rows, names, name)),
+        names=frozenset(map(str, names)),
+    )
+
+
+def _has_field(rows: list[Row], names: Container[str], name: str) -> bool:
+    """Return whether some row has a field, or a nested one by its dotted name."""
+    return name in names or ("." in name and any(has_value(row, name) for row in rows))
+
+
+def _words_of_kept(rows: list[Row], columns: Columns) -> Iterator[tuple[str, str]]:
+    """Yield (column, word for a value's type) for kept columns without a requested type."""
+    for name in columns.keep:
+        if name not in columns.kinds:
+            values = (plain_value(value_at(row, name)) for row in rows)
+            yield from ((name, word_for_value(value)) for value in values if value is not None)
+
+
+def summarize_schema(schema: pa.Schema, columns: Columns) -> RowsSummary:
+    """Return the columns of a table, and the types of kept ones.
+
+    Raises OptionError for a missing column, or one whose type does not fit its use.
+    """
+    kinds = {name: type_at(schema, name) for name in columns.wanted}
+    required = {name: "keep_columns" for name in columns.keep}
+    if columns.of_text is None:
+        required[columns.text] = "text"
+    if columns.id is not None:
+        required[columns.id] = "id"
+    for name, option in required.items():
+        if kinds[name] is None:
+            listed = ", ".join(schema.names) or "none"
+            raise OptionError(f"an Arrow table has no column {name!r} ({option}), but {listed}")
+    _check_types(kinds, columns)
+    types = {
+        (name, _decoded_type(kinds[name]))
+        for name in columns.keep
+        if name not in columns.kinds and not pa.types.is_null(kinds[name])
+    }
+    seen = frozenset(name for name, kind in kinds.items() if kind is not None)
+    return RowsSummary(types=frozenset(types), seen=seen, names=frozenset(schema.names))
+
+
+def _check_types(kinds: Mapping[str, pa.DataType | None], columns: Columns) -> None:
+    """Raise OptionError for a text, an id or a kept column whose type cannot be used."""
+    text = kinds.get(columns.text)
+    if columns.of_text is None and not _is_null_or(is_string(text), text):
+        raise OptionError(
+            f"an Arrow table's column {columns.text!r} is {text}, not string; say text='...', or"
+            " cast it"
+        )
+    if columns.id is not None and not _is_null_or(is_id(kinds[columns.id]), kinds[columns.id]):
+        raise OptionError(
+            f"an Arrow table's column {columns.id!r} is {kinds[columns.id]}; ids must be strings,"
+            " integers, UUIDs or bytes of a fixed number (id)"
+        )
+    for name in columns.keep:
+        kind = kinds[name]
+        if name in columns.kinds:
+            fits = can_read(kind, columns.kinds[name])
+        else:
+            fits = _is_null_or(can_be_kept(kind), kind)
+        if not fits:
+            raise OptionError(
+                f"an Arrow table's column {name!r} is {kind}, which cannot be kept"
+                " (keep_columns); cast it, or leave it out"
+            )
+
+
+def _is_null_or(fits: bool, kind: pa.DataType | None) -> bool:
+    """Return whether a type fits, or is that of a column with nulls alone."""
+    return fits or (kind is not None and pa.types.is_null(kind))
+
+
+def _decoded_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return kind
+
+
+def summed(batch: pa.RecordBatch, found: RowsSummary, columns: Columns) -> RowsSummary:
+    """Return the sums over a batch, with its fields and types, which `found` has."""
+    rows = rows_of(batch, columns)
+    unit = unit_of(whole_span(), "", (0, None), rows)
+    sizes = [len(text.encode()) for text in unit.texts]
+    tokens = sum(estimated_tokens(size + BYTES_PER_TOKEN - 1, 1) for size in sizes)
+    tokens += estimated_tokens(0, len(unit.rejects))
+    return replace(
+        found,
+        rows=batch.num_rows,
+        tokens=tokens,
+        size=sum(sizes),
+        digest=_digest(batch, rows, columns),
+    )
+
+
+def _digest(batch: pa.RecordBatch, rows: Rows, columns: Columns) -> tuple[int, ...]:
+    """Return the sums of the halves of the rows' hashes.
+
+    A row's hash is over its id, text, reason, prefix and kept values, these as they came, so that
+    it does not change once the types of columns are known.
+    """
+    kept = [column_at(batch, name) for name in columns.keep]
+    reasons = [None] * batch.num_rows
+    if AGAINST in batch.schema.names:
+        reasons = batch.column(AGAINST).to_pylist()
+    prefixes = rows.prefixes or reasons
+    parts = zip(
+        rows.ids, rows.texts, reasons, prefixes, *(_comparable(one) for one in kept), strict=True
+    )
+    hashes = b"".join(row_hashes(map(repr, parts)))
+    lanes = np.frombuffer(hashes, np.uint64).reshape(-1, LANES)
+    return tuple(lanes.sum(axis=0, dtype=np.uint64).tolist())
+
+
+def _comparable(column: pa.Array) -> list[Any]:
+    """Return the values of a column; bytes for strings that are not UTF-8."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        return [str(value.as_buffer().to_pybytes()) for value in column]
+    return found
+
+
+def rows_of(batch: pa.RecordBatch, columns: Columns) -> Rows:
+    """Return the rows of a batch, all at position 0: a PCollection has no order."""
+    rows, _ = batch_rows(RowsSummary().file, columns, batch, 0)
+    rows.positions = [0] * batch.num_rows
+    if AGAINST in batch.schema.names:
+        against = batch.column(AGAINST).to_pylist()
+        rows.reasons = first_reasons(against, rows.reasons) or rows.reasons
+    return rows
+
+
+def whole_span() -> Span:
+    return Span(RowsSummary().file, 0, 0, None)
