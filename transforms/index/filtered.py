@@ -171,11 +171,12 @@ class FilteredIndex:
         last = min(k, self.rows) - 1
         done = 0
         end = min(nprobe, lists)
-        scores, numbers = self._nearest(faiss, queries, min(_AHEAD * end, lists))
+        ahead = min(_AHEAD * end, lists)
+        scores, numbers = no_results(len(queries), 0)
         while pending.size and done < end:
             rest = queries[pending]
             if numbers.shape[1] < end:
-                scores, numbers = self._nearest(faiss, rest, end)
+                scores, numbers = self._nearest(faiss, rest, max(ahead, end))
             coarse = Coarse.cut(scores, numbers, done, end)
             parts = [part.top_k(faiss, rest, k, coarse) for part in self._parts_with_lists]
             best_gains, best = merge([(gains[pending], positions[pending]), *parts], k)
