@@ -34,6 +34,7 @@ from transforms.steps.options.resolve import (
     on_workers,
     resolve,
 )
+from transforms.steps.plan.int8_model import with_int8_model
 from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
@@ -154,6 +155,8 @@ def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved,
             version = current.version
         if version != resolved.job.run.version:
             resolved = resolve(options, current, run_id, local)
+        with recorded(resolved.job.run, writer):
+            resolved = with_int8_model(resolved)
         resolved = on_workers(resolved, options.accelerator)
         return resolved, run_embed(holding_lease(resolved), options, writer)
 

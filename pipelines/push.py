@@ -57,9 +57,12 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     if dry_run:
         numbers = f"{numbers} (nothing was written)"
         holds = "would hold"
+    since = pushed.held or "all rows: no snapshot was there"
+    if pushed.removed:
+        since = f"all {things} compared: vacuum removed the snapshot {', '.join(pushed.removed)}"
     return [
         line(things, numbers),
-        line("since", pushed.held or "all rows: no snapshot was there"),
+        line("since", since),
         line("table", f"{where} {holds} {pushed.rows:,} {things} of {pushed.new.run}"),
     ]
 

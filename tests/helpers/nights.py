@@ -19,6 +19,7 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.index.cells import PASSES
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
+from transforms.steps.commit import count_changes
 from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import (
     build as index_build,
@@ -137,6 +138,19 @@ class Nights:
         """Make a snapshot of these rows that has no index."""
         run, units = self.begin(files)
         finish(run, units, [])
+
+    def commit_counted(self, files: Files) -> Manifest:
+        """Make a snapshot of these rows that has no index, and record what it changes."""
+        run, units = self.begin(files)
+        buckets: dict[count_changes.CountKey, list[Any]] = {}
+        for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
+            for key, value in count_changes.hashes_of(element, run.key):
+                buckets.setdefault(key, []).append(value)
+        facts = []
+        for bucket in buckets.items():
+            facts += count_changes.count_bucket(bucket, run.key)
+        assert commit_run(facts, run).exit_code == 0
+        return self.manifest
 
     def begin(self, files: Files) -> tuple[Run, list[UnitRecord]]:
         """A run with its plan and its shards, up to the index."""

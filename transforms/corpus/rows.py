@@ -11,12 +11,7 @@ from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_ID, NULL_TEXT, Block, Columns, Rows
-from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
-
-# times a unit's tokens: neighbours with at most that together are one unit, so that the rest of a
-# span does not make a tiny shard
-MOST = 1.25
-
+from transforms.corpus.spans import BYTES_PER_TOKEN, MOST, TOKENS_PER_ROW, Span
 
 FORGOTTEN = "forgotten"  # the reason against a row that was erased from the store
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows

@@ -9,6 +9,7 @@ from transforms.space.dtypes import DTYPES
 from transforms.store.entries import RememberedOptions
 
 DTYPES_ASKED = ("auto", *DTYPES)
+FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 NO_CALIBRATION = "none"

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.errors import DataGateError, LedgerError, OptionError
-from transforms.push.compare import REPEATED, Difference, Listing, compare
+from transforms.push.compare import Difference, Listing, compare
+from transforms.push.recorded import REPEATED
 from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
@@ -39,13 +40,15 @@ class Pushed:
     """The result of a push.
 
     `held` is the snapshot that the database held before (None: none, or not known). `changes`
-    counts the rows that were written and deleted, `rows` the rows in the database.
+    counts the rows that were written and deleted, `rows` the rows in the database. `removed` are
+    snapshots to compare with that vacuum removed, so that all rows were compared.
     """
 
     new: Manifest
     held: str | None
     changes: Changes
     rows: int
+    removed: tuple[str, ...] = ()
 
 
 def push(
@@ -54,9 +57,10 @@ def push(
     """Make the target hold the rows of the store's current snapshot and no others.
 
     The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
-    Raises SpaceMismatchError if the target is of another space, OptionError if it holds rows of
-    another store or of a removed snapshot, DataGateError if ids repeat or too many rows would be
-    deleted, LedgerError if counts differ at the end.
+    If vacuum removed a snapshot to compare with, all rows are written and compared with the ids of
+    the target, as with `full`. Raises SpaceMismatchError if the target is of another space,
+    OptionError if it holds rows of another store, DataGateError if ids repeat or too many rows
+    would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
     state = target.state()
@@ -66,10 +70,11 @@ def push(
         _check(state, new, table, target.where)
     _check_ids(new)
     held = _held_run(state)
-    whole = state is not None and (held is None or options.full)
     snapshots = _read_snapshots(new, state, options.since)
     if state is not None and not options.full:
-        _check_store(snapshots, new, whole, target.where)
+        _check_store(snapshots, new, target.where)
+    removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
+    whole = state is not None and (held is None or options.full or bool(removed))
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
@@ -77,13 +82,13 @@ def push(
     with tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
-            return Pushed(new, held, difference.counts, new.rows.stored)
+            return Pushed(new, held, difference.counts, new.rows.stored, removed)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
         _write(target, new, table.columns, difference)
     rows = _counted(target, new)
     target.finish()
-    return Pushed(new, held, difference.counts, rows)
+    return Pushed(new, held, difference.counts, rows, removed)
 
 
 def _held_run(state: State | None) -> str | None:
@@ -158,19 +163,14 @@ def _read_snapshots(
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
 
 
-def _check_store(
-    snapshots: Mapping[str, Manifest | None], new: Manifest, whole: bool, where: str
-) -> None:
-    """Raise OptionError for rows of another store or, unless all are written, a lost snapshot."""
+def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where: str) -> None:
+    """Raise OptionError for rows of another store."""
     for run, manifest in snapshots.items():
-        if manifest is not None:
-            continue
-        rows = f"--to {where}: it holds rows of {run}"
-        if not has_committed(new.root, run):
-            what = "so it is another store's; name another table, or push with --full"
-            raise OptionError(f"{rows}, which is no snapshot of {new.root}, {what}")
-        if not whole:
-            raise OptionError(f"{rows}, which vacuum removed from {new.root}; push with --full")
+        if manifest is None and not has_committed(new.root, run):
+            raise OptionError(
+                f"--to {where}: it holds rows of {run}, which is no snapshot of {new.root}, so it"
+                " is another store's; name another table, or push with --full"
+            )
 
 
 def _compared(

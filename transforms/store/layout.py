@@ -9,6 +9,8 @@ ids/<unit>-<digest>.xxh3            hashes of its rows' ids, once they were coun
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
+int8/<digest>/                      the model that OpenVINO runs in int8
+int8/<pooled id>-<n>.json           its digest, until the first commit
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
 watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
@@ -53,6 +55,7 @@ _KINDS = {
     "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "int8": r"int8/(?:[0-9a-f]{64}/[a-z.]+|[0-9a-f]{16}-[0-9]+\.json)",
     "watch": r"watch/[0-9a-f]{64}\.parquet",
     "forgotten": r"forgotten/[0-9a-f]{64}\.json",
     "receipts": rf"forgotten/{RUN_ID}\.json",
@@ -62,7 +65,7 @@ _KINDS = {
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
     "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
-    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
+    "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
@@ -105,6 +108,16 @@ def rejects(unit: str, digest: str) -> str:
 def calibration(digest: str) -> str:
     """The path of the folder with a calibration's copy."""
     return f"calibrations/{digest}"
+
+
+def int8_model(digest: str) -> str:
+    """The path of the folder with the model of an int8 space."""
+    return f"int8/{digest}"
+
+
+def int8_claim(pooled_id: str, generation: int) -> str:
+    """Return the path of the digest of the model that is made for a space; see `canary`."""
+    return f"int8/{pooled_id[:16]}-{generation}.json"
 
 
 def canary(pooled_id: str, generation: int) -> str:
@@ -158,6 +171,16 @@ def scratch(run: str, name: str) -> str:
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
+
+
+def units_scratch(run: str) -> str:
+    """The path of the folder of the units that one worker of a run reads and others embed."""
+    return f"runs/{run}/units"
+
+
+def unit_rows(run: str, unit: str) -> str:
+    """The path of the rows of a unit that one worker reads and another embeds."""
+    return f"{units_scratch(run)}/{unit}.arrow"
 
 
 def ranges(digest: str) -> str:

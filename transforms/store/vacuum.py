@@ -9,6 +9,7 @@ from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus.buckets import parse_name
+from transforms.space.int8_model import INT8
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
@@ -212,7 +213,7 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """The files that the kept snapshots name, and their sidecars and calibrations.
+    """The files that the kept snapshots name, their sidecars, calibrations and int8 models.
 
     For runs that did not end: everything in their folders, and the files of the units that they
     planned. Of the files with changed rows those since a kept snapshot stay.
@@ -235,6 +236,8 @@ class _Named:
             layout.plan(manifest.run),
             *_words(_but_changes(manifest.content)),
         }
+        if manifest.space.dtype == INT8:
+            self._paths.add(layout.int8_model(manifest.space.weights))
         if manifest.changes is not None:
             self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
         self._stems |= {
@@ -260,9 +263,11 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
+        if kind == "int8" and self._unfinished:  # their first steps make one
+            return True
         if kind == "changes":
             return any(path in self._changes.get(run, ()) for run in self.runs)
-        if kind == "calibrations":  # named by its folder
+        if kind in ("calibrations", "int8"):  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
 

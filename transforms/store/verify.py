@@ -23,6 +23,7 @@ from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
 from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
+from transforms.store.int8_models import kept_int8
 from transforms.store.ledger import Ledger, check_pieces
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import UnitRecord
@@ -196,11 +197,13 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
 def _small_faults(manifest: Manifest) -> Iterator[str]:
     """Yield the faults of the small files that all rows need.
 
-    These are the bounds of codes, the calibration, the canary and the watched queries.
+    These are the bounds of codes, the calibration, the quantised model, the canary and the watched
+    queries.
     """
     if manifest.ranges:
         yield from _with_reading(_reads(kept_ranges, manifest.root, manifest.ranges))
     yield from _with_reading(_reads(kept_calibration, manifest.root, manifest.space))
+    yield from _with_reading(_reads(kept_int8, manifest.root, manifest.space))
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))

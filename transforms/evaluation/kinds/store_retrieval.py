@@ -24,6 +24,7 @@ from transforms.search import Searcher
 from transforms.space.recipe import Recipe
 from transforms.space.st_modules import QUERY
 from transforms.store import Store, open_store
+from transforms.store.int8_models import kept_int8
 
 POOLED = "pooled"
 EXACT = "exact"
@@ -122,7 +123,8 @@ class StoreRetrieval:
         )
         from transforms.encoder import Encoder  # loads torch, which reading tasks does not need
 
-        encoder = Encoder.of(replace(plain, normalize=False))
+        int8 = kept_int8(self.store.root, self.store.space)
+        encoder = Encoder.of(replace(plain, normalize=False), int8=int8)
         metric = self.store.manifest.metric
         queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
         ids: list[str] = []

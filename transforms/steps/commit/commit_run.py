@@ -19,6 +19,7 @@ from transforms.store.runs.answers import AnswerFigures, check_answers
 from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.finish import finish
+from transforms.store.runs.plan import shared_plan
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 
@@ -58,10 +59,12 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    if index is not None:
-        # the run is over, and a raise would repeat it; vacuum removes what stays
-        with contextlib.suppress(Exception):
+    # the run is over, and a raise would repeat it; vacuum removes what stays
+    with contextlib.suppress(Exception):
+        if index is not None:
             storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
+        if shared_plan(run.root, run.id).has_long_spans:
+            storage.delete_below(storage.join(run.root, layout.units_scratch(run.id)))
     return result
 
 

@@ -102,9 +102,15 @@ def receipt_of(erased: Erased, coming: Manifest, erasure: "Erasure") -> dict[str
 
 
 def is_unlisted(path: str) -> bool:
-    """Return whether a file is none of those that a store may hold."""
+    """Return whether a file is none of those that a store may hold.
+
+    Folders of runs may have any name.
+    """
+    if layout.kind(path) is not None or path in layout.BESIDE:
+        return False
+    of_run = path.startswith(f"{layout.RUNS}/") or layout.snapshot_run(path) is not None
     hidden = path.rpartition("/")[2].startswith(".")  # locks of local stores, always empty
-    return layout.kind(path) is None and path not in layout.BESIDE and not hidden
+    return not of_run and not hidden
 
 
 def statistics(manifest: Manifest) -> list[str]:

@@ -31,7 +31,7 @@ shards, which are checked then too.
 
 import functools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -63,6 +63,7 @@ class IndexUpdate(JsonEntry):
     `current` is the manifest's entry of the index to update, `added` the shards that it does not
     know, in groups, `removed` those that are missing, `shards` all that the new snapshot has.
     `merge` asks for one segment; `unit` says that all rows in the index are of length 1.
+    `checksums` are the storage's for the added shards, "" if it has none.
     """
 
     current: IndexEntry
@@ -73,6 +74,7 @@ class IndexUpdate(JsonEntry):
     buckets: int
     merge: bool
     unit: bool
+    checksums: dict[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

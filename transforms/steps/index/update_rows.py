@@ -91,7 +91,9 @@ def _rows_of_group(job: IndexUpdateJob, update: IndexUpdate, group: int) -> pa.T
     tables = []
     for place, shard in enumerate(update.added[group]):
         start = 0
-        check_shard(job.folder.stored(shard), update.sha256_of[shard])
+        check_shard(
+            job.folder.stored(shard), update.sha256_of[shard], update.checksums.get(shard, "")
+        )
         for batch in read_shard(job.folder.stored(shard), ["row_hash", "id"]):
             shards = pa.array(np.full(batch.num_rows, first + place, np.int32))
             rows = pa.array(np.arange(start, start + batch.num_rows))

@@ -50,9 +50,13 @@ def choose_work(
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup]:
-    shards = sorted(
-        (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
-    )
+    shards: list[ShardRows] = []
+    checksums: dict[str, str] = {}
+    for record in settled.units(run.root):
+        if record.path:
+            shards.append((record.path, record.rows, record.sha256))
+            checksums[record.path] = record.checksum or ""
+    shards.sort()
     rows = sum(rows for _, rows, _ in shards)
     before = last_with_index(run)
     required = not remembered and request.target_recall is not None
@@ -64,6 +68,7 @@ def _work(
     why = lack or why_retrain(run, before, request, rows)
     if why is None and before is not None and last is not None:
         update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
+        update = replace(update, checksums={path: checksums[path] for path in update.added_shards})
         yield from ((job, *read) for read in index_update.begin(job, update))
         return
     yield from index_build.begin(

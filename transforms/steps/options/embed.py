@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the module is written from the classes below
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
-MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3, "int8": 1e-2}
 STORED = "store"
 MACHINE = "machine"
 HINT = "hint, for the embedding step alone (default: none)"
@@ -123,7 +123,7 @@ class EmbedOptions(VectorOptions):
     max_drift: float | None = option(
         "cosine distance by which the model may have moved since the store was begun (default:"
         f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"
-        f" {MAX_DRIFT['bfloat16']:g} for bfloat16)",
+        f" {MAX_DRIFT['bfloat16']:g} for bfloat16, {MAX_DRIFT['int8']:g} for int8)",
         kind=values.distance,
         metavar="X",
         group=STORED,
@@ -152,7 +152,7 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    allow_forgotten: Sequence[str] = option(
+    allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
         " none)",
         metavar="ID",

@@ -57,6 +57,8 @@ class PlanKeywords(TypedDict, total=False):
     accept_answers: bool
     append: bool
     require_space: str | None
+    allow_forgotten: Sequence[str]
+    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None
@@ -118,6 +120,8 @@ class WriteKeywords(TypedDict, total=False):
     max_ndcg_drop: float | None
     accept_answers: bool
     require_space: str | None
+    allow_forgotten: Sequence[str]
+    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None
