@@ -285,6 +285,9 @@ def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     if n["blank"]:
         blank = f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"
         found.append(("blank", blank))
+    if n.get("forgotten"):
+        erased = f"{n['forgotten']:,} of the rejected rows were erased from the store before"
+        found.append(("erased", erased))
     if n["fallbacks"]:
         fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
         found.append(("fallbacks", fallbacks))

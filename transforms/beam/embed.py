@@ -12,15 +12,17 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import ReadRowsFn
-from transforms.beam.graph import PROBLEMS, JobsObject, check_worker, typed
+from transforms.beam.graph import PROBLEMS, JobsObject, check_worker, slots_of, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
-from transforms.corpus import UnitRows
+from transforms.corpus import Span, UnitRows
 from transforms.corpus.blocks import PackedRows
 from transforms.corpus.groups import AnySpan
+from transforms.corpus.unit_files import UnitFile, is_long
 from transforms.steps.embed.crash_guard import marked
 from transforms.steps.embed.cutting import read_units
 from transforms.steps.embed.load_encoder import load_checked_encoder
+from transforms.steps.embed.long_spans import cut_long, read_unit_files
 from transforms.steps.embed.units import UnitEmbedder
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.plan.content import Group, Key, piece_unit
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 Units = Callable[[], Iterator[UnitRows]]  # reads an element's units, as often as it is called
 PIECES = "pieces"
+LONG = "long"
 COUNTED = (
     "rows", "rejected", "tokens", "truncated", "lost", "embedded", "reused", "duplicates",
     "real", "padded", "fallbacks", "oom_splits",
@@ -62,7 +65,26 @@ class Embed(beam.PTransform):
         return typed(quantized(made, self._job.run), units=UnitRecord, problems=Problem)
 
     def _by_file(self, spans: beam.PCollection) -> Any:
-        return spans | "EmbedUnits" >> self._step(EmbedSpansFn).with_outputs(PROBLEMS, main="units")
+        if slots_of(spans.pipeline) == 1:
+            step = self._step(EmbedSpansFn)
+            return spans | "EmbedUnits" >> step.with_outputs(PROBLEMS, main="units")
+        step = self._step(EmbedShortSpansFn)
+        short = spans | "EmbedUnits" >> step.with_outputs(PROBLEMS, LONG, main="units")
+        # One worker reads what cannot be cut, and the others embed it meanwhile.
+        read = (
+            short.long
+            | "SpreadLong" >> beam.Reshuffle()
+            | "CutLong" >> beam.ParDo(CutLongFn(self._job)).with_outputs(PROBLEMS, main="files")
+        )
+        step = self._step(EmbedUnitFilesFn)
+        long = (
+            read.files
+            | "SpreadUnitFiles" >> beam.Reshuffle()
+            | "EmbedUnitFiles" >> step.with_outputs(PROBLEMS, main="units")
+        )
+        units = (short.units, long.units) | "Units" >> beam.Flatten()
+        problems = (short.problems, read.problems, long.problems) | "Problems" >> beam.Flatten()
+        return EmbeddedUnits(units, problems)
 
     def _by_content(self, spans: beam.PCollection) -> "EmbeddedUnits":
         read = spans | "ReadRows" >> beam.ParDo(ReadRowsFn(self._job)).with_outputs(
@@ -179,6 +201,37 @@ class EmbedSpansFn(EmbedFn):
 
     def process(self, spans: list[AnySpan]) -> Iterator[Any]:
         yield from self.embed(spans[0].name, partial(read_units, spans, self._job))
+
+
+class EmbedShortSpansFn(EmbedFn):
+    """A list of spans -> their units, and `long` spans, which several workers should embed."""
+
+    def process(self, spans: list[AnySpan]) -> Iterator[Any]:
+        yield from (TaggedOutput(LONG, span) for span in spans if is_long(span))
+        short = [span for span in spans if not is_long(span)]
+        if short:
+            yield from self.embed(short[0].name, partial(read_units, short, self._job))
+
+
+class CutLongFn(beam.DoFn):
+    """A long span -> lists of files, each with the rows of a unit."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def process(self, span: Span) -> Iterator[Any]:
+        try:
+            with kept_alive(self._job.root, self._job.run.id):
+                yield from cut_long(span, self._job)
+        except SentenceBeamError as error:
+            yield TaggedOutput(PROBLEMS, Problem.of(error))
+
+
+class EmbedUnitFilesFn(EmbedFn):
+    """A list of files with the rows of units -> these units."""
+
+    def process(self, files: list[UnitFile]) -> Iterator[Any]:
+        yield from self.embed(files[0].name, partial(read_unit_files, files, self._job))
 
 
 class EmbedBucketsFn(EmbedFn):

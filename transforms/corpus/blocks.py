@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -134,17 +134,21 @@ def _parts(table: pa.Table) -> np.ndarray | None:
 
 
 def _table(rows: UnitRows) -> pa.Table:
-    """Return the good rows as a table, then the rejected ones.
+    """Return the table of a unit's rows with their hashes.
 
-    A rejected row has its excerpt as text, and a hash of id, reason and excerpt.
+    That of a rejected row is over id, reason and excerpt.
     """
+    hashes = row_hashes(rows.texts)
+    hashes += [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in rows.rejects]
+    return table_of_rows(rows).add_column(0, "hash", pa.array(hashes, pa.binary(16)))
+
+
+def table_of_rows(rows: UnitRows) -> pa.Table:
+    """Return the good rows as a table, then the rejected ones, with the excerpt as text."""
     bad = rows.rejects
     texts = [*rows.texts, *(r.excerpt for r in bad)]
-    hashes = row_hashes(rows.texts)
-    hashes += [row_hash(json.dumps([r.id, r.reason, r.excerpt])) for r in bad]
     files = [*map(rows.file_of, range(len(rows.texts))), *(r.file for r in bad)]
     columns = {
-        "hash": pa.array(hashes, pa.binary(16)),
         "id": pa.array([*rows.ids, *(r.id for r in bad)], pa.string()),
         "text": pa.array(texts, pa.large_string()),
         "file": pa.array(files, pa.string()),
@@ -266,23 +270,29 @@ def _slices(
 
 def unit_rows(name: str, bucket: int, table: pa.Table | None) -> UnitRows:
     """Return the rows of a bucket, or of a part of one, as a unit."""
-    bounds = (bucket, bucket + 1)
+    unit = UnitRows(name, None, bucket, bucket + 1, [], [], [], None, [])
     if table is None or not len(table):
-        return UnitRows(name, None, *bounds, [], [], [], None, [])
+        return unit
     good = table.filter(pc.is_null(table.column("reason")))
     text = good.column("text").combine_chunks()
     used = pc.unique(text.indices)
     values = dict(zip(used.to_pylist(), text.dictionary.take(used).to_pylist(), strict=True))
-    return UnitRows(
-        name,
-        None,
-        *bounds,
+    texts = [values[place] for place in text.indices.to_pylist()]
+    return replace(filled(unit, table, texts), files=good.column("file").to_pylist())
+
+
+def filled(unit: UnitRows, table: pa.Table, texts: list[str]) -> UnitRows:
+    """Return the unit with the rows of a table that `table_of_rows` made; `texts` are the good
+    rows'.
+    """
+    good = table.filter(pc.is_null(table.column("reason")))
+    return replace(
+        unit,
         ids=good.column("id").to_pylist(),
-        texts=[values[place] for place in text.indices.to_pylist()],
+        texts=texts,
         positions=good.column("row").to_pylist(),
         kept=_select_prefixed(good, KEPT),
         rejects=_rejects(table.filter(pc.is_valid(table.column("reason")))),
-        files=good.column("file").to_pylist(),
         pieces=_select_prefixed(good, PIECE),
     )
 

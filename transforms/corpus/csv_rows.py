@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from transforms.base.errors import SentenceBeamError
@@ -93,44 +94,57 @@ def long_fields() -> Iterator[None]:
                 csv.field_size_limit(_FieldLimit.before)
 
 
-def read_csv(file: InputFile, dialect: Dialect | None = None) -> Iterator[list[list[str]]]:
+def read_csv(
+    file: InputFile, dialect: Dialect | None = None, offset: int = 0, rows: int | None = None
+) -> Iterator[list[list[str]]]:
     """Yield blocks of rows below the header, read by a dialect (default: detected from the head).
 
+    `offset` is the byte of the first row to read, 0 for all; `rows` is their number (None: all).
     Bytes that are not UTF-8 become lone surrogates. Empty lines are skipped, except in one-column
     files. Raises SentenceBeamError for a file that is cut short, corrupt or wrongly quoted.
     """
     dialect = dialect or dialect_of(file)
     with open_unchanged(file) as raw:
-        errors = errors_of(dialect.encoding)
-        lines = io.TextIOWrapper(decompressed(file, raw), dialect.encoding, errors, newline="")
+        encoding = dialect.encoding
+        if offset:
+            raw.seek(offset)
+            encoding = "utf-8"  # the mark of utf-8-sig is at the start
+        errors = errors_of(encoding)
+        lines = io.TextIOWrapper(decompressed(file, raw), encoding, errors, newline="")
         with long_fields():
-            yield from whole(file, _blocks(file, dialect, lines))
+            read = _rows(file, dialect, lines, has_header=offset == 0)
+            yield from whole(file, _blocks(islice(read, rows)))
         lines.detach()
 
 
-def _blocks(
-    file: InputFile, dialect: Dialect, lines: io.TextIOWrapper
-) -> Iterator[list[list[str]]]:
+def _rows(
+    file: InputFile, dialect: Dialect, lines: io.TextIOWrapper, has_header: bool
+) -> Iterator[list[str]]:
     lines.reconfigure(newline=dialect.line_end)
     bounded = _BoundedRows(lines, dialect)
     reader = dialect.rows(bounded)
-    block: list[list[str]] = []
-    size = 0
     with _quotes_explained(file, reader):
-        next(reader, None)
-        bounded.end()
+        if has_header:
+            next(reader, None)
+            bounded.end()
         for values in reader:
             if bounded.has_returns:
                 values = [value.replace(RETURN, "\r") for value in values]
             row = bounded.end() or values
-            if not row and len(dialect.header) > 1:
-                continue
-            block.append(row or [""])
-            size += sum(map(len, row))
-            if len(block) == ROWS or size > BLOCK:
-                yield block
-                block = []
-                size = 0
+            if row or len(dialect.header) <= 1:
+                yield row or [""]
+
+
+def _blocks(rows: Iterator[list[str]]) -> Iterator[list[list[str]]]:
+    block: list[list[str]] = []
+    size = 0
+    for row in rows:
+        block.append(row)
+        size += sum(map(len, row))
+        if len(block) == ROWS or size > BLOCK:
+            yield block
+            block = []
+            size = 0
     if block:
         yield block
 

@@ -7,7 +7,7 @@ import hashlib
 import io
 import lzma
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
 import zstandard
@@ -33,7 +33,9 @@ class InputFile:
     suffix or "". `delimiter` is the requested one for CSV and TSV; None means that the file
     decides. `before` are the beginnings of names of the last snapshot's units that may hold the
     file's texts: of the file of this name, then of one with the same bytes; "" without one. `types`
-    are the words for the types of kept columns that the plan found in the files, by name.
+    are the words for the types of kept columns that the plan found in the files, by name. `cut` is
+    the size of the file's spans, which the store keeps (see `Format.choose_cut`): 0 if earlier
+    versions cut the file, None if nothing is chosen yet.
     """
 
     path: str
@@ -46,6 +48,7 @@ class InputFile:
     delimiter: str | None = None
     before: tuple[str, str] = ("", "")
     types: tuple[tuple[str, str], ...] = ()
+    cut: int | None = field(default=None, compare=False)
 
     @property
     def entry(self) -> storage.Entry:

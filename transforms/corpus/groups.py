@@ -16,9 +16,10 @@ import pyarrow as pa
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import Columns
-from transforms.corpus.rows import MOST, UnitRows, read_span
+from transforms.corpus.rows import UnitRows, read_span
 from transforms.corpus.spans import (
     BYTES_PER_TOKEN,
+    MOST,
     PACKS,
     TEXT_BYTES_PER_TOKEN,
     Span,

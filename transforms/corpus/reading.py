@@ -5,6 +5,7 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from transforms.base.errors import OptionError
 from transforms.corpus.files import InputFile, check_distinct
@@ -25,13 +26,23 @@ def list_files(patterns: Iterable[str], file_format: str, delimiter: str | None)
     return sorted({file.path: file for file in files}.values(), key=lambda file: file.relative)
 
 
+def with_cut(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> InputFile:
+    """The file with the size of its spans, which is chosen unless a store has it already.
+
+    Raises SentenceBeamError for a file that cannot be read.
+    """
+    if file.cut is not None:
+        return file
+    return replace(file, cut=reader_of(file).choose_cut(file, text, unit_tokens))
+
+
 def plan_file(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
     """Spans of about `unit_tokens`, in order.
 
     `text` names the column with the text, or the columns of its template. Raises SentenceBeamError
     for a file that cannot be read.
     """
-    return reader_of(file).spans(file, text, unit_tokens)
+    return reader_of(file).spans(with_cut(file, text, unit_tokens), text, unit_tokens)
 
 
 def plan_reading(file: InputFile, columns: Columns) -> list[Span]:

@@ -11,12 +11,7 @@ from transforms.corpus.column_values import EXCERPT
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.registry import reader_of
 from transforms.corpus.row_blocks import BLANK_LINE, NULL_ID, NULL_TEXT, Block, Columns, Rows
-from transforms.corpus.spans import BYTES_PER_TOKEN, TOKENS_PER_ROW, Span
-
-# times a unit's tokens: neighbours with at most that together are one unit, so that the rest of a
-# span does not make a tiny shard
-MOST = 1.25
-
+from transforms.corpus.spans import BYTES_PER_TOKEN, MOST, TOKENS_PER_ROW, Span
 
 FORGOTTEN = "forgotten"  # the reason against a row that was erased from the store
 _Good = tuple[list[str], list[str], list[int]]  # ids, texts and positions of good rows
@@ -216,12 +211,21 @@ def _faults(rows: Rows, empty: str) -> dict[int, str]:
 
     `empty` is the reason against a blank text.
     """
-    faults = {}
+    faults: dict[int, str] = {}
+    if _are_all_good(rows):
+        return faults
     columns = zip(rows.reasons, rows.texts, rows.ids, strict=True)
     for place, (reason, text, row_id) in enumerate(columns):
         if reason or row_id is None or not text or text.isspace():
             faults[place] = reason or _fault(text, row_id, empty)
     return faults
+
+
+def _are_all_good(rows: Rows) -> bool:
+    """Whether no row has a fault, found without a loop in Python."""
+    if any(rows.reasons) or None in rows.ids or not all(rows.texts):
+        return False
+    return not any(map(str.isspace, cast(list[str], rows.texts)))
 
 
 def _fault(text: str | None, row_id: str | None, empty: str) -> str:

@@ -11,6 +11,11 @@ from transforms.corpus.files import InputFile
 UNIT_TOKENS = 262_144  # default for one unit
 BYTES_PER_TOKEN = 4
 TOKENS_PER_ROW = 2
+RANGE_UNITS = 8  # in a range of rows of a large row group
+# times the size of a span or unit: neighbours with at most that together are one, so that the rest
+# of a file or span does not become a tiny one
+MOST = 1.25
+CUT_BYTES = 1_000_000_000  # of a span at most
 PACKS = 3  # factor by which compression makes text smaller
 # leaves room for the tokens per row, so that a byte range is rarely cut again
 TEXT_BYTES_PER_TOKEN = 3
@@ -21,9 +26,9 @@ TEXT_BYTES_PER_TOKEN = 3
 class Span:
     """A part of one file: rows [start, stop) of a table, bytes [start, stop) of uncompressed text.
 
-    A table is a file of any format but text and JSONL. It is one span, unless it is Parquet with
-    several row groups. `stop` is None if only reading shows the length. `rows` is exact for
-    Parquet, ORC and whole files, None for others; `tokens` is an estimate.
+    A table is a file of any format but text and JSONL. `stop` is None if only reading shows the
+    length. `rows` is exact for Parquet, ORC, whole files and parts of CSV, None for others;
+    `tokens` is an estimate. `offset` is where a reader of CSV finds the first row.
     """
 
     file: InputFile
@@ -33,12 +38,13 @@ class Span:
     row_groups: tuple[int, ...] = ()
     rows: int | None = None
     tokens: int = 0
+    offset: int = 0
 
     @property
     def name(self) -> str:
         """The unit's name, or the beginning of its units' names.
 
-        `number` is the first row group or the first byte.
+        `number` is the first row group (see `parquet` for its ranges) or the first byte.
         """
         return f"{self.file.key}-{self.number:012d}"
 
@@ -46,6 +52,17 @@ class Span:
 def estimated_tokens(text_bytes: int, rows: int) -> int:
     """Return the estimated tokens of rows with these bytes of text."""
     return text_bytes // BYTES_PER_TOKEN + TOKENS_PER_ROW * rows
+
+
+def bytes_of_span(head: int, text_bytes: int, rows: int, unit_tokens: int) -> int:
+    """Return the bytes of a file that hold about `unit_tokens`, by the share of text in its head.
+
+    The head has `head` bytes, with this much text in so many rows.
+    """
+    if not head:
+        return TEXT_BYTES_PER_TOKEN * unit_tokens
+    tokens = max(1, estimated_tokens(text_bytes, rows))
+    return min(CUT_BYTES, max(1, head * unit_tokens // tokens))
 
 
 def whole_file(file: InputFile, is_packed: bool) -> list[Span]:

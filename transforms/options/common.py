@@ -192,6 +192,12 @@ INDEX_ACCELERATOR = Declared(
     "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
     metavar="HINT",
 )
+INDEX_MIN_RAM = Declared(
+    "Beam's memory hint for all steps of an index (default: what the index of the store's rows"
+    " needs, above 3 GB)",
+    kind=values.memory,
+    metavar="SIZE",
+)
 CHECK_CARRIED = Declared(
     "share of the snapshot's shards to read, if listings have no checksums (default: all that the"
     " current snapshot lacks, and the store's share of the others)",

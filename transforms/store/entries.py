@@ -123,7 +123,7 @@ class InputEntry(JsonEntry):
     """An input file: `path` is relative to its pattern, `source` the full one.
 
     `group` is the name of the group of small files whose units have its rows; "" if it has units of
-    its own.
+    its own. `cut` is the size of the file's spans (`InputFile.cut`).
     """
 
     path: str
@@ -133,6 +133,7 @@ class InputEntry(JsonEntry):
     version: str
     size: int
     group: Word = field(default="", metadata=SPARSE)
+    cut: int = field(default=0, metadata=SPARSE)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ watch/<sha256>.parquet              watched queries, their judgements, a snapsho
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
+index/<sha256>.trained              the file of the quantizer that was trained on some rows
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 forgotten/<sha256>.json             keyed hashes of the rows that were erased
 forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
@@ -35,14 +36,15 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
-UNFINISHED = "forgotten/unfinished.json"
+FORGOTTEN = "forgotten"
+UNFINISHED = f"{FORGOTTEN}/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
-INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine")
+INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine", "trained")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
@@ -64,9 +66,13 @@ _KINDS = {
     "results": rf"runs/{RUN_ID}/result\.json",
     "lists": rf"runs/{RUN_ID}/rejected\.json",
     "changes": r"runs/\w[\w.:+=,@-]*/changes-[0-9a-f]{16}\.parquet",  # of any run's name
-    "scratch": rf"runs/{RUN_ID}/(?:index/)?[a-z0-9.-]+",
+    "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
+FOLDERS_OF_UNITS = (EMBEDDINGS, "sidecars", "ids", "rejects")
+FOLDERS_BESIDE_UNITS = tuple(
+    sorted({pattern.partition("/")[0] for pattern in _KINDS.values()} - {*FOLDERS_OF_UNITS})
+)
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")
@@ -170,6 +176,16 @@ def scratch(run: str, name: str) -> str:
 def index_scratch(run: str) -> str:
     """The path of the folder of the files that the steps of a run's index leave for each other."""
     return f"runs/{run}/index"
+
+
+def units_scratch(run: str) -> str:
+    """The path of the folder of the units that one worker of a run reads and others embed."""
+    return f"runs/{run}/units"
+
+
+def unit_rows(run: str, unit: str) -> str:
+    """The path of the rows of a unit that one worker reads and another embeds."""
+    return f"{units_scratch(run)}/{unit}.arrow"
 
 
 def ranges(digest: str) -> str:

@@ -118,6 +118,15 @@ def _listed(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds))
 
 
+def text_bytes(rows: list[dict[str, Any]], text: str | tuple[str, ...]) -> int:
+    """The bytes of the rows' values in the column of the text, or in those of its template."""
+    names = text
+    if isinstance(names, str):
+        names = (names,)
+    values = (value_as_text(value_at(row, name)) for row in rows for name in names)
+    return sum(len((value or "").encode("utf8", "surrogatepass")) for value in values)
+
+
 def read_object(
     columns: Columns, row: Any, default: str | None, source: str | None = None
 ) -> ParsedRow:

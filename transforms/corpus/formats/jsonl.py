@@ -3,15 +3,17 @@
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from transforms.corpus.column_values import NOT_UTF8, decode
 from transforms.corpus.files import InputFile
-from transforms.corpus.formats.json_objects import JsonFormat, read_object
+from transforms.corpus.formats.json_objects import JsonFormat, read_object, text_bytes
 from transforms.corpus.formats.lines import LineFormat
 from transforms.corpus.lines import TOO_LONG, CutLine, read_lines
 from transforms.corpus.parsed_rows import ParsedRow, reject_cut
 from transforms.corpus.row_blocks import EMPTY_TEXT, NOT_JSON, Columns
+from transforms.corpus.spans import bytes_of_span
 
 
 class JsonLines(LineFormat, JsonFormat):
@@ -29,8 +31,13 @@ class JsonLines(LineFormat, JsonFormat):
             return ParsedRow(source, default, reason or EMPTY_TEXT)
         return read_object(columns, _parse(source), default, source)
 
+    def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
+        """Return the bytes of lines that hold a unit's text, by the first megabyte."""
+        head = _read_head(file)
+        return bytes_of_span(head.size, text_bytes(head.rows, text), head.lines, unit_tokens)
+
     def first_rows(self, file: InputFile) -> list[dict[str, Any]]:
-        return _first_rows(file)
+        return _read_head(file).rows
 
     def objects(self, file: InputFile) -> Iterator[dict[str, Any] | str]:
         """All objects of a file; for other lines, the reason against them.
@@ -45,10 +52,20 @@ class JsonLines(LineFormat, JsonFormat):
                     yield _object_or_reason(line)
 
 
+@dataclass(frozen=True)
+class _FirstLines:
+    """The objects in the first megabyte of a file, its bytes, and its lines, other ones too."""
+
+    rows: list[dict[str, Any]]
+    size: int
+    lines: int
+
+
 @functools.lru_cache(1)  # one file is checked several times in a row
-def _first_rows(file: InputFile) -> list[dict[str, Any]]:
+def _read_head(file: InputFile) -> _FirstLines:
     lines = next(read_lines(file, 0, None), [])
-    return [row for _, line in lines if isinstance(row := _object_or_reason(line), dict)]
+    rows = [row for _, line in lines if isinstance(row := _object_or_reason(line), dict)]
+    return _FirstLines(rows, sum(len(line) + 1 for _, line in lines), len(lines))
 
 
 def _object_or_reason(line: bytes) -> dict[str, Any] | str:
@@ -67,3 +84,6 @@ def _parse(source: str) -> Any:
         return json.loads(source)
     except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
         return None
+
+
+FORMATS = (JsonLines(),)

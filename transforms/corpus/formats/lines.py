@@ -8,7 +8,7 @@ import numpy as np
 from transforms.corpus.files import InputFile
 from transforms.corpus.formats.format import Format
 from transforms.corpus.lines import line_starts, read_lines
-from transforms.corpus.parsed_rows import ParsedRow, gather_rows
+from transforms.corpus.parsed_rows import ParsedRow, gather_rows, measure_texts
 from transforms.corpus.row_blocks import Block, Columns
 from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
 
@@ -16,7 +16,8 @@ from transforms.corpus.spans import TEXT_BYTES_PER_TOKEN, Span
 class LineFormat(Format):
     """A format with one row a line; a file is cut into byte ranges unless it is compressed.
 
-    Positions and spans are in uncompressed bytes.
+    Positions and spans are in uncompressed bytes. Units are measured by the text alone if the
+    file's cut was chosen, else by whole lines.
     """
 
     is_by_line = True
@@ -35,7 +36,10 @@ class LineFormat(Format):
         file = span.file
         for block in read_lines(file, span.start, span.stop):
             rows = [self.row(file, columns, offset, line) for offset, line in block]
-            sizes = np.array([len(line) for _, line in block], np.int64)
+            if file.cut:
+                sizes = measure_texts(rows)
+            else:
+                sizes = np.array([len(line) for _, line in block], np.int64)
             yield gather_rows(columns, [offset for offset, _ in block], rows), sizes
 
     def count_rows(self, span: Span) -> int:
@@ -53,7 +57,7 @@ class LineFormat(Format):
 
 
 def _byte_ranges(file: InputFile, unit_tokens: int) -> Iterator[Span]:
-    step = TEXT_BYTES_PER_TOKEN * unit_tokens
+    step = file.cut or TEXT_BYTES_PER_TOKEN * unit_tokens
     for start in range(0, file.size, step):
         stop = min(start + step, file.size)
-        yield Span(file, start, start, stop, tokens=(stop - start) // TEXT_BYTES_PER_TOKEN)
+        yield Span(file, start, start, stop, tokens=(stop - start) * unit_tokens // step)

@@ -1,8 +1,14 @@
-"""Parquet: files are cut at row groups, by their footers."""
+"""Parquet: files are cut at row groups, by their footers, and large row groups into ranges of rows.
+
+Range k of row group g has the number RANGE_NUMBERS * k + g, so the first one has the group's. To
+read a range, the reader decodes the group's rows before it too.
+"""
 
 import contextlib
 import functools
+import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -14,7 +20,9 @@ from transforms.corpus.batch_rows import batch_rows
 from transforms.corpus.files import InputFile, check_unchanged
 from transforms.corpus.formats.tables import ROWS, TableFormat
 from transforms.corpus.row_blocks import Block, Columns
-from transforms.corpus.spans import Span, estimated_tokens
+from transforms.corpus.spans import MOST, RANGE_UNITS, Span, estimated_tokens
+
+RANGE_NUMBERS = 10_000_000  # row groups of a file whose ranges have numbers of their own
 
 
 class Parquet(TableFormat):
@@ -26,9 +34,24 @@ class Parquet(TableFormat):
     def read_schema(self, file: InputFile) -> pa.Schema:
         return footer_of(file).schema.to_arrow_schema()
 
+    def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
+        """Return the rows of RANGE_UNITS units, by the sizes in the footer.
+
+        A larger row group is read by several workers.
+        """
+        groups = list(_row_groups(file, text))
+        tokens = sum(group.tokens for group in groups)
+        rows = sum(group.rows for group in groups)
+        if not rows:
+            return 0
+        return max(1, rows * RANGE_UNITS * unit_tokens // tokens)
+
     def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
-        """Spans of whole row groups. Raises OptionError for a nested column of text."""
-        return list(_spans(file, text, unit_tokens))
+        """Spans of whole row groups, or of rows of a group that is larger than the file's cut.
+
+        Raises OptionError for a nested column of text.
+        """
+        return list(_spans(file, _row_groups(file, text), unit_tokens))
 
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
         return _blocks(span, columns)
@@ -44,14 +67,24 @@ def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
     left = span.rows or 0
     threads = storage.threads_may_read(span.file.path)
     with _reading(span.file) as parquet:
+        skipped = span.start - _first_row(parquet.metadata, span.row_groups)
         for batch in parquet.iter_batches(
             ROWS, list(span.row_groups), columns.wanted, use_threads=threads
         ):
-            batch = batch.slice(0, left)
+            some = min(skipped, batch.num_rows)
+            skipped -= some
+            batch = batch.slice(some, left)
             if batch.num_rows:
                 yield batch_rows(span.file, columns, batch, position)
             position += batch.num_rows
             left -= batch.num_rows
+            if not left:
+                break
+
+
+def _first_row(footer: pq.FileMetaData, row_groups: tuple[int, ...]) -> int:
+    """The number of the first row in the first of these row groups."""
+    return sum(footer.row_group(number).num_rows for number in range(row_groups[0]))
 
 
 @contextlib.contextmanager
@@ -69,32 +102,76 @@ def _reading(file: InputFile) -> Iterator[pq.ParquetFile]:
     check_unchanged(file)
 
 
-def _spans(file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> Iterator[Span]:
+@dataclass(frozen=True)
+class _RowGroup:
+    """A row group, and the estimated tokens of its text."""
+
+    number: int
+    first_row: int
+    rows: int
+    tokens: int
+
+
+def _row_groups(file: InputFile, text: str | tuple[str, ...]) -> Iterator[_RowGroup]:
+    """Yield the row groups that have rows, in order."""
     footer = footer_of(file)
     if isinstance(text, str):
         columns = [_leaf(footer, text)]
     else:
         columns = _leaves(footer, text)
-    groups: list[int] = []
     first_row = 0
-    rows = 0
-    tokens = 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
         size = sum(group.column(column).total_uncompressed_size for column in columns)
-        estimate = estimated_tokens(size, group.num_rows)
-        if groups and tokens + estimate > unit_tokens:
-            yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
-            groups = []
-            first_row += rows
-            rows = 0
-            tokens = 0
         if group.num_rows:
-            groups.append(number)
-            rows += group.num_rows
-            tokens += estimate
-    if groups:
-        yield Span(file, groups[0], first_row, first_row + rows, tuple(groups), rows, tokens)
+            tokens = estimated_tokens(size, group.num_rows)
+            yield _RowGroup(number, first_row, group.num_rows, tokens)
+        first_row += group.num_rows
+
+
+def _spans(file: InputFile, groups: Iterator[_RowGroup], unit_tokens: int) -> Iterator[Span]:
+    together: list[_RowGroup] = []
+    tokens = 0
+    for group in groups:
+        is_long = bool(file.cut) and group.rows > MOST * (file.cut or 0)
+        if together and (is_long or tokens + group.tokens > unit_tokens):
+            yield _span_of(file, together)
+            together = []
+            tokens = 0
+        if is_long:
+            yield from _ranges(file, group, file.cut or 0)
+        else:
+            together.append(group)
+            tokens += group.tokens
+    if together:
+        yield _span_of(file, together)
+
+
+def _span_of(file: InputFile, groups: list[_RowGroup]) -> Span:
+    """Return the span of whole row groups."""
+    first = groups[0]
+    rows = sum(group.rows for group in groups)
+    return Span(
+        file,
+        first.number,
+        first.first_row,
+        first.first_row + rows,
+        tuple(group.number for group in groups),
+        rows,
+        sum(group.tokens for group in groups),
+    )
+
+
+def _ranges(file: InputFile, group: _RowGroup, step: int) -> Iterator[Span]:
+    """Yield the ranges of a row group's rows; the last one may be a quarter longer than `step`."""
+    count = max(1, math.ceil(group.rows / step - (MOST - 1)))
+    for place in range(count):
+        start = place * step
+        rows = step if place < count - 1 else group.rows - start
+        first = group.first_row + start
+        number = place * RANGE_NUMBERS + group.number
+        tokens = group.tokens * rows // group.rows
+        yield Span(file, number, first, first + rows, (group.number,), rows, tokens)
 
 
 @functools.lru_cache(16)
@@ -134,3 +211,6 @@ def _open(file: InputFile) -> pq.ParquetFile:
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of"
             " --input"
         ) from error
+
+
+FORMATS = (Parquet(),)

@@ -9,6 +9,7 @@ from transforms.base.errors import OptionError
 from transforms.corpus.column_types import STR
 from transforms.corpus.column_values import EXCERPT, KEPT_NOT_UTF8, NOT_UTF8
 from transforms.corpus.columns import FileColumns, Kinds, list_columns, name_options, no_column
+from transforms.corpus.csv_places import Places, find_places
 from transforms.corpus.csv_rows import CutRow, Dialect, dialect_of, long_fields, read_csv, unquoted
 from transforms.corpus.files import InputFile, is_utf8
 from transforms.corpus.formats.format import Format, RawRow, until_stop
@@ -23,13 +24,17 @@ from transforms.corpus.parsed_rows import (
     replace_undecodable,
 )
 from transforms.corpus.row_blocks import OTHER_WIDTH, Block, Columns
-from transforms.corpus.spans import Span
+from transforms.corpus.spans import MOST, Span, bytes_of_span
 
 BY_FIRST_ROW = "its columns, by its first row"
 
 
 class Csv(Format):
-    """Values with a delimiter; the file decides which, and whether there are quotes."""
+    """Values with a delimiter; the file decides which, and whether there are quotes.
+
+    A file is cut at rows, by bytes, unless it is compressed or its rows need parsing to be told
+    apart.
+    """
 
     name = "csv"
     endings: tuple[str, ...] = (".csv",)
@@ -39,8 +44,26 @@ class Csv(Format):
     def columns(self, file: InputFile) -> "HeaderColumns":
         return HeaderColumns(file)
 
+    def choose_cut(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> int:
+        """Return the bytes of rows that hold a unit's text, by the first of them."""
+        if file.compression:
+            return 0
+        rows = next(read_csv(file), [])
+        return bytes_of_span(
+            _row_bytes(rows), _text_bytes(file, rows, text), len(rows), unit_tokens
+        )
+
+    def spans(self, file: InputFile, text: str | tuple[str, ...], unit_tokens: int) -> list[Span]:
+        cut = file.cut or 0
+        if not cut or file.size <= MOST * cut:
+            return super().spans(file, text, unit_tokens)
+        places = find_places(file, cut)
+        if places is None or not places.rows:
+            return super().spans(file, text, unit_tokens)
+        return list(_parts(file, places, unit_tokens))
+
     def blocks(self, span: Span, columns: Columns) -> Iterator[Block]:
-        return until_stop(span, _blocks(span.file, columns))
+        return until_stop(span, _blocks(span, columns))
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return map(len, read_csv(file))
@@ -134,15 +157,46 @@ class HeaderColumns(FileColumns):
         return no_column(self.file, name, option, BY_FIRST_ROW, self.names())
 
 
-def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
+def _row_bytes(rows: list[list[str]]) -> int:
+    """The bytes of rows with their delimiters and line ends."""
+    return sum(len(_encoded(value)) + 1 for row in rows for value in row)
+
+
+def _text_bytes(file: InputFile, rows: list[list[str]], text: str | tuple[str, ...]) -> int:
+    """The bytes of the rows' values in the column of the text, or in those of its template."""
+    names = text
+    if isinstance(names, str):
+        names = (names,)
+    found = (dialect_of(file).place_of(name) for name in names)
+    places = [place for place in found if place is not None]
+    return sum(len(_encoded(row[p])) for row in rows for p in places if p < len(row))
+
+
+def _encoded(value: str) -> bytes:
+    return value.encode("utf8", "surrogateescape")
+
+
+def _parts(file: InputFile, places: Places, unit_tokens: int) -> Iterator[Span]:
+    """Yield the spans of a file that is cut at these places."""
+    starts = places.begins
+    stops = [place.row for place in starts[1:]] + [places.rows]
+    ends = [place.offset for place in starts[1:]] + [file.size]
+    for place, stop, end in zip(starts, stops, ends, strict=True):
+        rows = stop - place.row
+        tokens = (end - place.offset) * unit_tokens // (file.cut or 1)
+        yield Span(file, place.number, place.row, stop, (), rows, tokens, place.offset)
+
+
+def _blocks(span: Span, columns: Columns) -> Iterator[Block]:
+    file = span.file
     dialect = dialect_of(file)
-    position = 0
+    position = span.start
     places: dict[str, int] = {}
     for name in columns.wanted:
         place = dialect.place_of(name)
         if place is not None:
             places[name] = place
-    for rows in read_csv(file):
+    for rows in read_csv(file, dialect, span.offset, span.rows):
         parsed = []
         for number, row in enumerate(rows, position):
             default = make_id(file, columns, number)
@@ -188,3 +242,6 @@ def _kept(columns: Columns, name: str, value: str) -> str | None:
     if columns.kinds.get(name, STR) is STR:
         return value or None
     return value.strip() or None
+
+
+FORMATS = (Csv(), Tsv())

@@ -1,7 +1,7 @@
 """The end of a run: all facts about it, one conditional write, then the report."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from transforms import storage
@@ -19,6 +19,7 @@ from transforms.store.runs.answers import AnswerFigures, check_answers
 from transforms.store.runs.commit import Run, check_deletes, settle
 from transforms.store.runs.facts import RunFact
 from transforms.store.runs.finish import finish
+from transforms.store.runs.plan import shared_plan
 from transforms.store.runs.result import COMMITTED, Result
 from transforms.store.runs.settled import Settled
 
@@ -58,11 +59,27 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
     result = finish(run, found, entry, _duplicate_ids(facts, run), total(facts), measures, answers)
     if result.status == COMMITTED:
         report.bring_up_to_date(run.root)
-    if index is not None:
-        # the run is over, and a raise would repeat it; vacuum removes what stays
-        with contextlib.suppress(Exception):
-            storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
+    # the run is over, and a raise would repeat it; vacuum removes what stays
+    with contextlib.suppress(Exception):
+        for folder in _folders_over(run, index is not None):
+            storage.delete_below(storage.join(run.root, folder))
     return result
+
+
+def _folders_over(run: Run, has_index: bool) -> Iterator[str]:
+    """Yield the folders with files between steps that are not needed any more.
+
+    Another process may still work for a run with a name: the next run removes its folders.
+    """
+    if run.name and run.previous is not None:
+        yield layout.index_scratch(run.previous)
+        yield layout.units_scratch(run.previous)
+    if run.name:
+        return
+    if has_index:
+        yield layout.index_scratch(run.id)
+    if shared_plan(run.root, run.id).has_long_spans:
+        yield layout.units_scratch(run.id)
 
 
 def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:

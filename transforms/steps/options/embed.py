@@ -13,6 +13,7 @@ from transforms.options.common import (
     ACCEPT_ANSWERS,
     DEVICE,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
     KEY,
     MAX_ANSWER_CHANGE,
@@ -151,7 +152,7 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    allow_forgotten: Sequence[str] = option(
+    allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
         " none)",
         metavar="ID",
@@ -184,6 +185,15 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
+    job: str | None = option(
+        "name of the run; a restart under it goes on with an unfinished run, options being equal"
+        " (default: none)",
+        kind=values.filled,
+        metavar="NAME",
+        group=STORED,
+        advanced=True,
+        default=None,
+    )
     dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
@@ -203,6 +213,7 @@ class EmbedOptions(VectorOptions):
     index_accelerator: str | None = option(
         INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
     )
+    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}",
         kind=values.memory,

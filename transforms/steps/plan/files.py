@@ -29,7 +29,8 @@ from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.carried_ranges import CarriedRange, by_ranges
 from transforms.store.runs.carry import under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
@@ -201,6 +202,7 @@ class FilePlanner:
         """Return the file with its checksum, and its units in the last snapshot if the bytes are
         the same, else None.
         """
+        file = self._with_kept_cut(file)
         if not self._job.carry:
             return replace(file, checksum=checksum_of(file)), None
         old, units = self._before(file)
@@ -210,6 +212,18 @@ class FilePlanner:
         if old and same_content(file, old):
             return file, units
         return file, None
+
+    def _with_kept_cut(self, file: InputFile) -> InputFile:
+        """Return the file with the size of its spans in the last snapshot, if it has the file.
+
+        With --reembed, and for files that had no bytes, it is chosen anew.
+        """
+        if "reembed" in self._job.read_again:
+            return file
+        old, _ = self._before(file)
+        if old is None or not old.size:
+            return file
+        return replace(file, cut=old.cut)
 
     def _before(self, file: InputFile) -> tuple[InputEntry | None, list[UnitRecord]]:
         """Return the file and its units in the last snapshot; by content it has no units."""
@@ -229,8 +243,8 @@ class FilePlanner:
         )
 
     def _read_last(self) -> None:
-        """Read what the last snapshot has of these files, if they may be carried over."""
-        if not self._job.carry and not self._job.max_bad_files:
+        """Read what the last snapshot has of these files, unless all is embedded again."""
+        if "reembed" in self._job.read_again and not self._job.max_bad_files:
             return
         self.last = last_snapshot(self._job.run)
         if self.last is not None:
@@ -278,11 +292,11 @@ def file_batches(
 
 def record(
     found: list[Any], job: EmbedJob, slots: int | None
-) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
+) -> Iterator[list[AnySpan] | UnitRecord | CarriedRange | Problem]:
     """Check the whole plan, write it down and hand it out; or yield only its problems.
 
-    A plan that is already on record is handed out instead, because some of its units may be
-    finished.
+    Carried units are handed out by `by_ranges`. A plan that is already on record is handed out
+    instead, because some of its units may be finished.
     """
     try:
         with kept_alive(job.root, job.run.id):
@@ -296,7 +310,7 @@ def record(
         return
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
-    yield from map(carried, units)
+    yield from by_ranges(units, last)
     if not job.reuse:
         last = None
     spans = with_before(spans, last)

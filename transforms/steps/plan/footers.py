@@ -9,6 +9,7 @@ from transforms.base.errors import SentenceBeamError
 from transforms.corpus import InputFile, plan_file
 from transforms.corpus.files import BROKEN, broken_link
 from transforms.corpus.formats.registry import columns_of
+from transforms.corpus.reading import with_cut
 from transforms.corpus.rows import blocks_of
 from transforms.steps.options.job import EmbedJob
 from transforms.store.runs.plan import PlannedFile
@@ -46,7 +47,8 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
     text: str | tuple[str, ...] = columns.texts
     if columns.of_text is None:
         text = columns.text
-    spans = plan_file(item.file, text, job.run.unit_tokens)
+    file = with_cut(item.file, text, job.run.unit_tokens)
+    spans = plan_file(file, text, job.run.unit_tokens)
     keys = None
     if columns.keep or templates(job):
         keys = there.existing(columns.keep)
@@ -57,10 +59,8 @@ def read_footer(item: PlannedFile, job: EmbedJob) -> PlannedFile:
         else:
             keys = (*keys, *named)
     open_types = there.open_types(columns.keep, columns.kinds)
-    found = replace(
-        item, carried=(), spans=tuple(spans), kept=kept, keys=keys, open_types=open_types
-    )
-    return replace(found, is_rowless=not spans)
+    found = replace(item, file=file, carried=(), spans=tuple(spans), kept=kept, keys=keys)
+    return replace(found, open_types=open_types, is_rowless=not spans)
 
 
 def check_readable(item: PlannedFile, job: EmbedJob) -> None:

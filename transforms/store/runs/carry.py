@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from transforms.corpus import InputFile
 from transforms.corpus.formats.registry import compression_of
+from transforms.store.entries import InputEntry
 from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.carried import CarriedShards
@@ -22,13 +23,13 @@ def carry_renamed(
     """
     taken = {item.file.relative for item in planned if item.carried}
     found = list(planned)
-    free: dict[tuple[object, ...], list[Units]] = {}
+    free: dict[tuple[object, ...], list[tuple[InputEntry, Units]]] = {}
     for file in manifest.files:
         known = manifest.units_by_file.get(file.path, [])
         if known and file.path not in taken and all(map(shards, known)):
             free.setdefault(
                 content_of(file.path, file.format, file.size, file.checksum), []
-            ).append(known)
+            ).append((file, known))
     for place, item in enumerate(planned):
         if item.spans:
             found[place] = _renamed(item, free, shards)
@@ -44,16 +45,19 @@ def content_of(path: str, file_format: str, size: int, checksum: str) -> tuple[o
 
 
 def _renamed(
-    item: PlannedFile, free: dict[tuple[object, ...], list[Units]], shards: CarriedShards
+    item: PlannedFile,
+    free: dict[tuple[object, ...], list[tuple[InputEntry, Units]]],
+    shards: CarriedShards,
 ) -> PlannedFile:
     file = item.file
     known = free.get(content_of(file.relative, file.format, file.size, file.checksum))
     if not known:
         return item
-    units = known.pop(0)
+    entry, units = known.pop(0)
     carried = tuple(under(file, shards.current(unit)) for unit in units)
     checked = item.checked.merge(shards.check(units))
-    return replace(item, spans=(), carried=carried, checked=checked, was=units[0].file)
+    file = replace(file, cut=entry.cut)
+    return replace(item, file=file, spans=(), carried=carried, checked=checked, was=entry.path)
 
 
 def under(file: InputFile, unit: UnitRecord) -> UnitRecord:

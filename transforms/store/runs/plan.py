@@ -20,6 +20,7 @@ from transforms.corpus import InputFile, Span
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.formats.registry import compression_of
 from transforms.corpus.groups import AnySpan, GroupSpan
+from transforms.corpus.spans import BYTES_PER_TOKEN, CUT_BYTES
 from transforms.store import layout
 from transforms.store.entries import InputEntry
 from transforms.store.kept import Kept
@@ -48,11 +49,13 @@ SCHEMA = pa.schema(
         ("members", pa.string()),
         ("was", pa.string()),
         ("group", pa.string()),
+        ("cut", pa.int64()),
+        ("offset", pa.int64()),
     ]
 )
-ADDED = ("number", "row_groups", "members", "was", "group")
-FILE = ("file", "path", "format", "size", "checksum", "version", "group")
-MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens")
+ADDED = ("number", "row_groups", "members", "was", "group", "cut", "offset")
+FILE = ("file", "path", "format", "size", "checksum", "version", "group", "cut")
+MEMBER = ("number", "start", "stop", "row_groups", "rows", "tokens", "offset")
 Plan = TypeVar("Plan")
 ROWS_AT_ONCE = 20_000  # of a plan that are dicts, when it is written or read
 # in the file's metadata
@@ -147,6 +150,7 @@ def file_of(entry: InputEntry) -> InputFile:
         entry.size,
         entry.checksum,
         entry.version,
+        cut=entry.cut,
     )
 
 
@@ -241,6 +245,11 @@ class RecordedPlan:
     def tokens(self) -> int:
         """The estimated tokens of the spans to embed."""
         return pc.sum(self._table.column("tokens")).as_py() or 0
+
+    @property
+    def has_long_spans(self) -> bool:
+        """Whether a span to embed may have more text than one worker should read and embed."""
+        return (pc.max(self._table.column("tokens")).as_py() or 0) * BYTES_PER_TOKEN > CUT_BYTES
 
     @property
     def rows(self) -> int | None:
@@ -367,4 +376,6 @@ def read_as(root: str, run: str, read: Callable[[pa.Table], Plan]) -> Plan:
 def entry_of(row: dict[str, Any]) -> InputEntry:
     """Return the entry of the file of a row in a plan's table."""
     kept = {name: row[name] for name in ("format", "size", "checksum", "version")}
-    return InputEntry(row["file"], row["path"], **kept, group=row["group"] or "")
+    return InputEntry(
+        row["file"], row["path"], **kept, group=row["group"] or "", cut=row["cut"] or 0
+    )

@@ -88,6 +88,7 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
     f = planned.file
     file = {"file": f.relative, "path": f.path, "format": f.format, "size": f.size}
     file |= {"checksum": f.checksum, "version": f.version, "group": planned.in_group or None}
+    file |= {"cut": f.cut}
     spans = [
         {
             **file,
@@ -109,7 +110,7 @@ def _table_rows(planned: PlannedFile) -> list[dict[str, Any]]:
 def _work_of(span: AnySpan) -> dict[str, Any]:
     """Return the columns that tell what to read of a span."""
     if isinstance(span, Span):
-        return {"number": span.number, "row_groups": span.row_groups}
+        return {"number": span.number, "row_groups": span.row_groups, "offset": span.offset}
     members = [
         {"file": one.file.relative, **{name: getattr(one, name) for name in MEMBER}}
         for one in span.spans

@@ -80,7 +80,7 @@ def _work(table: pa.Table, delimiter: str | None) -> RecordedWork:
 
 
 def _span_of(file: InputFile, values: dict[str, Any]) -> Span:
-    return Span(
-        file,
-        **{name: values[name] for name in MEMBER} | {"row_groups": tuple(values["row_groups"])},
-    )
+    known = {name: values[name] for name in MEMBER if name != "offset"}
+    known["row_groups"] = tuple(values["row_groups"])
+    # earlier versions wrote none
+    return Span(file, **known, offset=values.get("offset") or 0)

@@ -1,0 +1,66 @@
+"""Units of a span that takes one worker long to read, each in a file for another worker.
+
+A file that cannot be cut, as a large `.csv.gz`, is read once by one worker; others embed its units
+meanwhile.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms.base.compact import by_values
+from transforms.corpus.blocks import COMPRESSION, filled, table_of_rows
+from transforms.corpus.files import InputFile
+from transforms.corpus.groups import AnySpan
+from transforms.corpus.rows import UnitRows
+from transforms.corpus.spans import BYTES_PER_TOKEN, CUT_BYTES, Span
+
+PREFIXES = "prefixes"  # the column of the prefixes of pieces, in documents that are not cut yet
+
+
+@by_values
+@dataclass(frozen=True, slots=True)
+class UnitFile:
+    """A unit that another worker has read: its name, the file and range that it is of.
+
+    `path` is that of its rows.
+    """
+
+    name: str
+    file: InputFile
+    start: int
+    stop: int | None
+    path: str
+
+
+def is_long(span: AnySpan) -> bool:
+    """Whether a span has more than CUT_BYTES of text, as estimated, and should be read once."""
+    return isinstance(span, Span) and BYTES_PER_TOKEN * span.tokens > CUT_BYTES
+
+
+def pack_rows(rows: UnitRows) -> bytes:
+    """Return the rows of a unit as Arrow IPC."""
+    table = table_of_rows(rows).drop_columns(["file"])
+    if rows.prefixes is not None:
+        prefixes = [list(prefix) for prefix in rows.prefixes] + [None] * len(rows.rejects)
+        table = table.append_column(PREFIXES, pa.array(prefixes, pa.list_(pa.string())))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=COMPRESSION) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack_rows(item: UnitFile, data: bytes) -> UnitRows:
+    """Return the unit whose rows `pack_rows` packed."""
+    table = pa.ipc.open_stream(data).read_all()
+    names = pa.array([item.file.relative] * len(table), pa.string())
+    table = table.append_column("file", names)
+    good = table.filter(pc.is_null(table.column("reason")))
+    prefixes = None
+    if PREFIXES in table.column_names:
+        prefixes = [tuple(prefix) for prefix in good.column(PREFIXES).to_pylist()]
+    unit = UnitRows(
+        item.name, item.file, item.start, item.stop, [], [], [], None, [], prefixes=prefixes
+    )
+    return filled(unit, table, good.column("text").to_pylist())

@@ -1,0 +1,49 @@
+"""Spans that take one worker long to read: it writes their units to files, others embed them."""
+
+from collections.abc import Iterator
+
+from transforms import storage
+from transforms.corpus import Span, UnitRows, read_span
+from transforms.corpus.unit_files import UnitFile, pack_rows, unpack_rows
+from transforms.steps.embed.cutting import pieces_of, read_units
+from transforms.steps.options.job import EmbedJob
+from transforms.store import layout
+
+UNITS_PER_ELEMENT = 4  # enough to overlap read, encode and write
+
+
+def cut_long(span: Span, job: EmbedJob) -> Iterator[list[UnitFile]]:
+    """Write the units of a span to files of the run, and yield these, a few at a time.
+
+    The units are those that `read_units` yields. Raises the errors of reading files.
+    """
+    found: list[UnitFile] = []
+    for rows in _units(span, job):
+        path = storage.join(job.root, layout.unit_rows(job.run.id, rows.name))
+        storage.storage_of(path).put_if_absent(path, pack_rows(rows))
+        found.append(UnitFile(rows.name, span.file, rows.start, rows.stop, path))
+        if len(found) == UNITS_PER_ELEMENT:
+            yield found
+            found = []
+    if found:
+        yield found
+
+
+def _units(span: Span, job: EmbedJob) -> Iterator[UnitRows]:
+    if _cuts_later(job):
+        return read_span(span, job.columns, job.run.unit_tokens)
+    return read_units([span], job)
+
+
+def _cuts_later(job: EmbedJob) -> bool:
+    """Whether documents are cut where they are embedded, each unit into one."""
+    return bool(job.chunks.in_pooled)
+
+
+def read_unit_files(files: list[UnitFile], job: EmbedJob) -> Iterator[UnitRows]:
+    """Yield the units of files that `cut_long` wrote."""
+    for item in files:
+        rows = unpack_rows(item, storage.read_bytes(item.path))
+        if _cuts_later(job):
+            rows = pieces_of(rows, job)
+        yield rows
