@@ -86,6 +86,7 @@ OPTIONS = {
     "--deterministic": "exactness.md#the-same-vectors-again",
     "--reembed": "embedding.md#another-model-pooler-or-prompt",
     "--require-space": "embedding.md#another-model-pooler-or-prompt",
+    "--job": "operations.md#a-run-with-a-name",
     "--price-per-hour": "nightly.md#report",
     "--currency": "nightly.md#report",
     "--accelerator": "deploy.md",

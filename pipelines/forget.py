@@ -21,6 +21,7 @@ from transforms.steps.options.store import ForgetOptions
 from transforms.store import layout, open_store
 from transforms.store.forgetting.hashes import read_key
 from transforms.store.runs import lease
+from transforms.store.runs.lease_file import Lease
 from transforms.store.runs.run_ids import new_run
 
 COMMAND = "forget"
@@ -56,7 +57,7 @@ def _forget(options: ForgetOptions) -> CommandOutput:
 def _leased(root: str) -> Iterator[str]:
     """Hold the store's lease; if the erasure has begun and fails, only `forget` may take it."""
     run = new_run(root)
-    own = lease.Lease.of_this_process(run, "none", COMMAND, in_process=True)
+    own = Lease.of_this_process(run, "none", COMMAND, in_process=True)
     own = lease.for_command(own, COMMAND)
     try:
         lease.acquire(root, own)

@@ -115,6 +115,7 @@ NO_ROW: Mapping[str, str] = {
     "--accept-answers": "ends no run and changes nothing",
     "--price-per-hour": "figures of the report",
     "--currency": "figures of the report",
+    "--job": "a restart writes what the run would have written",
     "--dry-run": "writes nothing",
     "--device": "where the model runs",
     "--tokens-per-batch": "how many rows go through the model together",
