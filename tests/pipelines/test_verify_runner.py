@@ -89,7 +89,10 @@ def test_rows_that_no_segment_has_and_those_that_two_have(nights: Nights) -> Non
     assert index is not None
     twice = replace(manifest, index=replace(index, segments=(*index.segments, *index.segments)))
     none = replace(manifest, index=replace(index, segments=()))
-    for changed, said in ((twice, "2 are there twice"), (none, "2 rows are not in the index")):
+    for changed, said in (
+        (twice, "2 rows are in the index twice"),
+        (none, "2 rows are not in the index"),
+    ):
         lines = faults(changed)
         assert len(lines) == sound + len(CORPUS)
         assert sum(said in line for line in lines) == len(CORPUS)

@@ -13,6 +13,7 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.base.errors import SentenceBeamError
+from transforms.storage.base import Entry
 from transforms.storage.local import LocalStorage
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.manifest import read_manifest
@@ -463,3 +464,22 @@ def test_what_the_steps_of_an_index_left_of_a_failed_run_goes(nights: Path) -> N
     assert layout.kind(str(scratch.relative_to(nights))) == "scratch"
     vacuum(nights, older_than=0, now=week)
     assert not scratch.exists()
+
+
+def test_a_storage_that_lists_ranges_of_names_gives_the_same(
+    nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = find_rubbish(str(nights), 1, None, time.time())
+    listed: list[str] = []
+    between = LocalStorage.between
+
+    def counted(self: LocalStorage, folder: str, low: str, high: str) -> list[Entry]:
+        found = between(self, folder, low, high)
+        listed.append(folder)
+        return found
+
+    monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
+    monkeypatch.setattr(LocalStorage, "between", counted)
+    assert find_rubbish(str(nights), 1, None, time.time()) == whole
+    assert whole.by_kind["shards"][0] > 1
+    assert len(listed) == 64
