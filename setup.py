@@ -79,6 +79,8 @@ setup(
             "lancedb>=0.34",  # metadata of columns
         ],
         "lance": ["lancedb>=0.34"],  # export --vectors lance
+        # embed --dtype int8: OpenVINO runs the model, its NNCF quantises it
+        "openvino": ["openvino>=2026.4", "nncf>=3.4"],
         # a store by HTTP: routes and answers, and the server itself
         "serve": ["starlette>=0.40", "uvicorn>=0.30"],
         "report": ["matplotlib>=3.8"],  # pictures

@@ -15,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -114,6 +115,19 @@ def seconds(work: Callable[[], Any]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """Result of the work, and its (wall, CPU) seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    return result, (time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def fastest(works: list[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:
+    """Least (wall, CPU) seconds of each work over rounds that take turns."""
+    costs = np.array([[timed(work)[1] for work in works] for _ in range(rounds)]).min(axis=0)
+    return [(float(wall), float(cpu)) for wall, cpu in costs]
 
 
 def interleaved(works: dict[str, Callable[[], Any]], runs: int) -> dict[str, list[float]]:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.index import BLOCK, choose_sample, synthetic, timed
+from benchmarks.common import timed
+from benchmarks.index import BLOCK, choose_sample, synthetic
 from transforms.index import (
     IndexPlan,
     SegmentedIndex,

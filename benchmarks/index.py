@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import multiprocessing
 import os
 import platform
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.common import fastest, timed
+from benchmarks.index_training import print_training
 from transforms.index import (
     Candidates,
     ExactNeighbours,
@@ -32,7 +32,6 @@ from transforms.index import (
     SegmentFile,
     SegmentWriter,
     TrainedIndex,
-    cells,
     choose_index,
     measure_recall,
     nprobe_grid,
@@ -43,12 +42,9 @@ from transforms.index import (
 )
 from transforms.index.choose import depth_for
 from transforms.index.faiss_module import use_threads
-from transforms.index.kmeans import kmeans
 from transforms.index.range_file import range_bytes
 from transforms.index.recall import segment_base
 from transforms.index.spec import IndexSpec
-from transforms.steps.index.files import Folder
-from transforms.steps.index.sample import leave_rows, read_rows
 
 BLOCK = 25_000
 QUERIES = 1000
@@ -139,13 +135,6 @@ def choose_sample(vectors: np.ndarray, plan: IndexPlan) -> np.ndarray:
     hashes = np.random.default_rng(1).integers(0, 256, (len(vectors), 16), dtype=np.uint8)
     keys = sample_keys(hashes, [str(number) for number in range(len(vectors))])
     return vectors[select(keys, sample_threshold(plan.train_rows, len(vectors)))]
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
-    """Result of the work, and its (wall, CPU) seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = work()
-    return result, (time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
@@ -288,102 +277,6 @@ def print_chosen(
     )
 
 
-def print_training(
-    vectors: np.ndarray, sample: np.ndarray, queries: np.ndarray, plan: IndexPlan
-) -> None:
-    """Lists by one k-means and in two levels: processor seconds, and rows that a search scans for
-    the same recall.
-    """
-    if not plan.nlist:
-        return
-    true = ExactNeighbours(queries, 10, plan.metric)
-    true.add(vectors, 0)
-    neighbours = true.lists()[1]
-    rows = np.random.default_rng(2).permutation(sample)
-    one, one_cost = timed(lambda: kmeans(rows, plan.nlist, plan.metric))
-    base = rows_scanned(vectors, queries, neighbours, one, plan.metric)
-    print(
-        "training         CPU s   of the largest cell   rows scanned at recall 0.9, 0.95 over one"
-        " k-means"
-    )
-    print(f"one k-means   {one_cost[1]:8.1f} {one_cost[1]:18.2f}         1.00 1.00")
-    for passes in range(1 + cells.PASSES):
-        (found, largest), cost = timed(lambda count=passes: two_levels(rows, plan, count))
-        ratios = rows_scanned(vectors, queries, neighbours, found, plan.metric) / base
-        print(
-            f"two levels +{passes} {cost[1]:8.1f} {largest:18.2f}         {ratios[0]:.2f}"
-            f" {ratios[1]:.2f}"
-        )
-    with tempfile.TemporaryDirectory() as folder:
-        leave_rows(Folder(folder, "run", "index", "ip"), "sample", rows)
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            grown = pool.apply(grown_by_training, (folder, len(rows), plan))
-    print(
-        f"memory of the element that trains: {grown / rows.nbytes:.2f} of the sample's bytes   bar"
-        " 1.3\n"
-    )
-
-
-def two_levels(sample: np.ndarray, plan: IndexPlan, passes: int) -> tuple[np.ndarray, float]:
-    """The centroids that a job's steps find with so many passes over all rows, and CPU seconds of
-    its largest cell.
-    """
-    count, metric = round(plan.nlist**0.5), plan.metric
-    coarse = kmeans(sample[: cells.COARSE_ROWS * count], count, metric)
-    cell = cells.nearest(sample, coarse, metric)[1][:, 0]
-    lists = cells.allotted(plan.nlist, np.bincount(cell, minlength=count))
-    made = [
-        timed(partial(cells.lists_of_cell, sample[cell == c], int(lists[c]), metric))
-        for c in range(count)
-    ]
-    found, bounds = (
-        np.concatenate([each for each, _ in made]),
-        np.concatenate([[0], np.cumsum(lists)]),
-    )
-    for _ in range(passes):
-        numbers = cells.nearest_of_cells(sample, coarse, found, bounds, metric)
-        found = cells.middles(sample, numbers, found, metric)
-    return found, max(cost[1] for _, cost in made)
-
-
-def rows_scanned(
-    vectors: np.ndarray,
-    queries: np.ndarray,
-    neighbours: np.ndarray,
-    centroids: np.ndarray,
-    metric: str,
-) -> np.ndarray:
-    """Rows in the lists that are searched, on average, when 0.9 and 0.95 of the neighbours are in
-    them.
-    """
-    of_row = cells.nearest(vectors, centroids, metric)[1][:, 0]
-    lists = cells.nearest(queries, centroids, metric, len(centroids))[1]
-    rank = np.argsort(lists, axis=1)[np.arange(len(queries))[:, None], of_row[neighbours]]
-    recall = np.cumsum(np.bincount(rank.ravel(), minlength=len(centroids))) / rank.size
-    scanned = np.cumsum(np.bincount(of_row, minlength=len(centroids))[lists], axis=1).mean(axis=0)
-    return np.interp([0.9, 0.95], recall, scanned)
-
-
-def grown_by_training(folder: str, rows: int, plan: IndexPlan) -> int:
-    """Bytes by which this process grows, at most, when it reads a sample and finds its lists."""
-    kmeans(
-        np.random.default_rng(0).standard_normal((1000, plan.dim)).astype(np.float32),
-        4,
-        plan.metric,
-    )
-    before = peak_bytes()
-    found = read_rows(Folder(folder, "run", "index", "ip"), [("sample", 0, rows)], plan.dim)
-    kmeans(found, plan.nlist, plan.metric)
-    return peak_bytes() - before
-
-
-def peak_bytes() -> int:
-    """Return the most bytes that this process has held; 0 if the system does not say."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
-
-
 def print_search(
     plain: Any,
     single: SegmentedIndex,
@@ -425,12 +318,6 @@ def print_search(
 def one_by_one(index: SegmentedIndex, queries: np.ndarray, nprobe: int) -> None:
     for query in queries:
         index.search(query[None], 10, nprobe=nprobe, threads=1)
-
-
-def fastest(works: list[Callable[[], Any]], rounds: int = 9) -> list[tuple[float, float]]:
-    """Least (wall, CPU) seconds of each work over rounds that take turns."""
-    costs = np.array([[timed(work)[1] for work in works] for _ in range(rounds)]).min(axis=0)
-    return [(float(wall), float(cpu)) for wall, cpu in costs]
 
 
 def search_plain(index: Any, queries: np.ndarray, nprobe: int, threads: int) -> Any:

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from benchmarks.common import report
-from benchmarks.index import synthetic, timed
+from benchmarks.common import report, timed
+from benchmarks.index import synthetic
 from benchmarks.index_nights import Nights
 from transforms.beam import IndexRequest, Neighbours, NeighboursJob
 from transforms.index.faiss_module import use_threads

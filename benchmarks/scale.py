@@ -1,8 +1,12 @@
 """A billion rows on paper: planning and committing 100,000 units over 20,000 files, without
 embedding them.
 
-    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--small]
+    python -m benchmarks.scale [--files 20000] [--groups 5] [--rows 10000] [--units N] [--small]
         [--no-pipeline] [--output FILE]
+
+--units N takes N units of 1,000 rows, ten to a file. The last table says which steps are one
+process, and up to which number of units: until one takes MOST_SECONDS or MOST_MEMORY, in
+proportion to what was measured.
 
 The files are real Parquet with real footers, of texts that compress to nothing; with --small they
 are text files of one line, which share units. Records of made-up shards replace the embedding;
@@ -43,6 +47,16 @@ DIM = 384
 SMALL_UNITS = 20_000
 PROCESSES = 200
 HOUR = 3600
+ONE, WORKERS = "one process", "workers"
+DONE_BY = {
+    "listing": ONE,
+    "looking at files": WORKERS,
+    "the plan put together": ONE,
+    "carried units read and packed": WORKERS,
+    "commit": WORKERS,
+}
+MOST_SECONDS = 600
+MOST_MEMORY = 2048  # MB, beside imported packages
 ON_THE_WAY = beam.coders.FastPrimitivesCoder()  # of what has no type that Beam knows
 
 
@@ -150,20 +164,42 @@ def look_night(where: Path, unit_tokens: int) -> dict[str, float]:
     from transforms.steps.plan.files import FilePlanner
     from transforms.store.runs.plan import PlannedFile
 
-    planner, looked = FilePlanner(resolved(where, unit_tokens).job), []
+    job, looked, held = resolved(where, unit_tokens).job, [], []
+    list_by_ranges(Path(job.root, "embeddings"))
     for batch in map(ON_THE_WAY.decode, ON_THE_WAY.decode((where / "listed").read_bytes())):
         if isinstance(batch, ListedFiles):
+            planner = FilePlanner(job, batch.keys)
+            held = [planner]  # as a worker does
             planned = [
                 item for item in planner.plan_all(batch.files) if isinstance(item, PlannedFile)
             ]
             looked.append(ON_THE_WAY.encode(planner.in_short(planned)))
     (where / "looked").write_bytes(ON_THE_WAY.encode(looked))
-    return {"elements": len(looked), "bytes": sum(map(len, looked))}
+    return {"elements": len(looked), "bytes": sum(map(len, looked)), "held": len(held)}
+
+
+def list_by_ranges(folder: Path) -> None:
+    """Let local stores list ranges of names, as gs:// and s3:// do."""
+    import numpy as np
+
+    from transforms.storage import Entry
+    from transforms.storage.local import LocalStorage
+
+    names = np.sort(np.array(os.listdir(folder) if folder.is_dir() else [], "S"))
+
+    def between(self: Any, place: str, low: str, high: str) -> list[Entry]:
+        start, stop = np.searchsorted(names, [low.encode(), (high or "~").encode()])
+        paths = [f"{place}/{name.decode()}" for name in names[start:stop]]
+        return [Entry(path, os.lstat(path).st_size, "", "") for path in paths]
+
+    LocalStorage.between = between
+    LocalStorage.lists_ranges = lambda self, place: True
 
 
 def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
     """Do the work of the process that gets all files: check, record and hand out the plan."""
     from transforms.steps.plan.files import record
+    from transforms.store.runs.carried_ranges import CarriedRange
 
     job, looked = (
         resolved(where, unit_tokens).job,
@@ -171,9 +207,27 @@ def record_night(where: Path, unit_tokens: int) -> dict[str, float]:
     )
     # whose bytes are its engine's memory
     found = [ON_THE_WAY.decode(looked.popleft()) for _ in range(len(looked))]
-    handed_out = [len(ON_THE_WAY.encode(item)) for item in record(found, job, None)]
+    handed_out, ranges = [], []
+    for item in record(found, job, None):
+        handed_out.append(len(ON_THE_WAY.encode(item)))
+        if isinstance(item, CarriedRange):
+            ranges.append(item)
     (where / "run").write_text(job.run.id)
-    return {"elements": len(handed_out), "bytes": sum(handed_out)}
+    (where / "ranges").write_bytes(ON_THE_WAY.encode(ranges))
+    return {"elements": len(handed_out), "bytes": sum(handed_out), "ranges": len(ranges)}
+
+
+def carry_night(where: Path, unit_tokens: int) -> dict[str, float]:
+    """Do the work of all workers in one: read and pack the units of the ranges carried over."""
+    from transforms.store.manifest import read_manifest
+    from transforms.store.runs.carried_ranges import units_of_range
+    from transforms.store.runs.record_bytes import pack
+
+    last = read_manifest(f"{where}/store")
+    packed = 0
+    for item in ON_THE_WAY.decode((where / "ranges").read_bytes()):
+        packed += sum(len(pack(unit)) for unit in units_of_range(item, last))
+    return {"bytes": packed}
 
 
 def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
@@ -187,12 +241,18 @@ def commit_night(where: Path, unit_tokens: int) -> dict[str, float]:
     job = resolved(where, unit_tokens).job
     run = replace(job.run, id=(where / "run").read_text())
     packed = packed_units(where, job)
-    units, start = sum(map(len, packed)), time.monotonic()
+    units = sum(map(len, packed))
     settler = Settler(run.root, run.id)
+    start = time.process_time()
     stretches = [settler.settle(number, found) for number, found in enumerate(packed)]
+    settled = time.process_time()
     result = finish(run, settle(run, stretches, []))
     assert result.status == "committed", result.message
-    return {"units": units, "finish alone": time.monotonic() - start}
+    return {
+        "units": units,
+        "settle": settled - start,
+        "commit alone": time.process_time() - settled,
+    }
 
 
 def packed_units(where: Path, job: Any) -> list[list[bytes]]:
@@ -212,7 +272,7 @@ def packed_units(where: Path, job: Any) -> list[list[bytes]]:
 
 def spans_again(where: Path, job: Any) -> Iterator[Any]:
     """The first night's records, from its plan."""
-    from transforms.store.runs.plan import read_work
+    from transforms.store.runs.plan_work import read_work
 
     run = (where / "run").read_text()
     yield from made_up(read_work(job.root, run).spans, job.root)
@@ -323,6 +383,7 @@ def main() -> None:
     p.add_argument("--files", type=int, default=20_000)
     p.add_argument("--groups", type=int, default=5, help="row groups a file, a unit each")
     p.add_argument("--rows", type=int, default=10_000, help="rows a row group")
+    p.add_argument("--units", type=int, help="units of 1,000 rows, ten to a file")
     p.add_argument("--small", action="store_true", help="text files of one line, which share units")
     p.add_argument(
         "--no-pipeline", dest="pipeline", action="store_false", help="plan step by step alone"
@@ -330,6 +391,8 @@ def main() -> None:
     p.add_argument("--folder", help="where to work (default: a temporary folder)")
     p.add_argument("--output")
     args = p.parse_args()
+    if args.units:
+        args.files, args.groups, args.rows = -(-args.units // 10), 10, 1000
     where = Path(tempfile.mkdtemp(dir=args.folder))
     try:
         found = steps(where, args)
@@ -358,11 +421,45 @@ def main() -> None:
     )
     title = f"{args.files:,} {kind}, {found['first night, commit']['units']:,} units"
     report(title, rows, args.output, {"steps": found})
+    print("\n".join(who_does_what(found)))
     print(
         json.dumps(
             {name: step.get("graph bytes") for name, step in found.items() if "graph bytes" in step}
         )
     )
+
+
+def who_does_what(found: dict[str, dict[str, float]]) -> list[str]:
+    """A table of the steps of two nights: who does them, and how far one process goes."""
+    units = found["first night, commit"]["units"]
+    imported = found["imports"]["peak"]
+    lines = ["| step | done by | seconds a million units | up to |", "|---|---|---|---|"]
+    for name, step in found.items():
+        who = DONE_BY.get(name.partition(", ")[2])
+        if who is None:
+            continue
+        seconds = step["seconds"]
+        if "commit alone" in step:
+            seconds = step["settle"]
+            lines.append(_row(f"{name}: the last step", ONE, step["commit alone"], 0.0, units))
+            name = f"{name}: settle"
+        memory = step["peak"] - imported
+        lines.append(_row(name, who, seconds, memory, units))
+    return lines
+
+
+def _row(name: str, who: str, seconds: float, memory: float, units: float) -> str:
+    up_to = "any size"
+    if who == ONE:
+        shares = [seconds / MOST_SECONDS, memory / MOST_MEMORY]
+        up_to = f"{units / max(*shares, 1e-9) / 1e6:,.1f} M units"
+    return f"| {name} | {who} | {seconds / units * 1e6:,.1f} | {up_to} |"
+
+
+def nothing(where: Path, _: int) -> dict[str, float]:
+    """Import what the other steps import."""
+    resolved(where, 1)
+    return {}
 
 
 def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -376,6 +473,7 @@ def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
     # a row group is larger than that, so that each is a unit
     unit_tokens = SMALL_UNITS if args.small else args.rows
     works = {
+        "imports": nothing,
         "first night, listing": list_night,
         "first night, looking at files": look_night,
         "first night, the plan put together": record_night,
@@ -384,6 +482,7 @@ def steps(where: Path, args: argparse.Namespace) -> dict[str, dict[str, float]]:
         "second night, listing": list_night,
         "second night, looking at files": look_night,
         "second night, the plan put together": record_night,
+        "second night, carried units read and packed": carry_night,
         **({"second night, plan as a pipeline in process": plan_night} if args.pipeline else {}),
         "second night, commit": commit_night,
         "manifest for search": open_for_search,

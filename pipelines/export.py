@@ -18,6 +18,7 @@ from transforms.base.errors import OptionError
 from transforms.base.lines import line
 from transforms.space import Recipe
 from transforms.space.exported import EXPORTED
+from transforms.space.int8_model import INT8
 from transforms.steps.joins.export_vectors import ABOUT, IDS, export_vectors
 from transforms.steps.options.store import ExportOptions
 from transforms.store import open_store
@@ -111,11 +112,17 @@ def check_output(path: str, marker: str) -> Path:
 def write_encoder(store: Store, folder: Path) -> str | None:
     """Write the export; the reason why sentence-transformers cannot load it, None if it can.
 
-    Raises SpaceMismatchError if the model is no longer the one of the store.
+    Raises SpaceMismatchError if the model is no longer the one of the store, OptionError for a
+    space in int8.
     """
     from transforms.encoder.export import Export, write_export
 
     space = store.space
+    if space.dtype == INT8:
+        raise OptionError(
+            f"{store.root}: an encoder in int8 is not portable, because its quantised model belongs"
+            " to the store; search or serve the store, or export --vectors"
+        )
     remembered = store.manifest.options
     calibration = kept_calibration(store.root, space)
     recipe = Recipe.of(remembered.to_json())

@@ -17,6 +17,7 @@ from transforms.report.history import RunSummary, known_summaries, run_summaries
 from transforms.steps.options.store import HistoryOptions
 from transforms.store import open_store
 from transforms.store.manifest import read_manifest, snapshots
+from transforms.store.runs.lease import unfinished
 from transforms.store.runs.result import COMMITTED
 
 PIECES_AT = 5  # behind the rows
@@ -69,7 +70,11 @@ def _history(options: HistoryOptions) -> CommandOutput:
         write_rows(options.output, runs)
         values = {"store": root, "output": options.output, "runs": len(runs)}
         return CommandOutput([f"{counted(len(runs), 'run')} in {options.output}"], values)
-    return CommandOutput(_table(summaries, states), {"store": root, "runs": runs}, always=True)
+    lines = _table(summaries, states)
+    left = unfinished(root)
+    if left is not None:
+        lines.append(f"forgetting, unfinished: run {left.run}; run sentence-beam forget again")
+    return CommandOutput(lines, {"store": root, "runs": runs}, always=True)
 
 
 def _table(summaries: list[RunSummary], states: list[str]) -> list[str]:

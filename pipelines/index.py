@@ -16,6 +16,7 @@ from transforms.base.errors import OptionError
 from transforms.base.lines import line
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle, with_watch
 from transforms.space import resolve_model
+from transforms.steps.index.choice import least_ram
 from transforms.steps.options.from_snapshot import carried_units, record_plan, run_like
 from transforms.steps.options.gates import with_answer_gates
 from transforms.steps.options.index import IndexOptions
@@ -54,7 +55,10 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
             options.max_bytes_per_row,
             options.max_latency_ms,
         )
-        hints = beam_flags.hints(accelerator=options.index_accelerator)
+        ram = least_ram(request, manifest.rows.written, manifest.space.dim)
+        hints = beam_flags.hints(
+            accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
+        )
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = (
                 pipeline

@@ -33,7 +33,7 @@ def _push(options: PushOptions) -> CommandOutput:
     since = None
     if options.since:
         since = named_run(root, options.since)
-    how = PushRequest(since, options.full, options.dry_run, options.max_deletes)
+    how = PushRequest(since, options.full, options.dry_run, options.max_deletes, options.parallel)
     with open_target(options.to) as target:
         pushed = push_changes(lambda: open_store(options.store).manifest, target, how)
     manifest = pushed.new
@@ -57,9 +57,12 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     if dry_run:
         numbers = f"{numbers} (nothing was written)"
         holds = "would hold"
+    since = pushed.held or "all rows: no snapshot was there"
+    if pushed.removed:
+        since = f"all {things} compared: vacuum removed the snapshot {', '.join(pushed.removed)}"
     return [
         line(things, numbers),
-        line("since", pushed.held or "all rows: no snapshot was there"),
+        line("since", since),
         line("table", f"{where} {holds} {pushed.rows:,} {things} of {pushed.new.run}"),
     ]
 

@@ -13,8 +13,10 @@ from pipelines.common.progress import aside
 from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.numbers import counted
+from transforms.steps.forget.check import forgotten_faults, unlisted
 from transforms.steps.options.store import VerifyOptions
 from transforms.store import layout, open_store
+from transforms.store.forgetting.hashes import read_key
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.verify import Extent, faults
 
@@ -44,6 +46,8 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ..
 
 def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     manifest = open_store(options.store, options.snapshot).manifest
+    if options.forgotten:
+        return _without_erased_rows(manifest, options.key)
     since = None
     if options.since:
         since = open_store(options.store, options.since).manifest
@@ -64,7 +68,32 @@ def _verify(options: VerifyOptions, beam_options: "PipelineOptions | None") -> C
         aside(fault)
     if found:
         raise SentenceBeamError(f"{manifest.root}: {len(found)} faults in snapshot {manifest.run}")
+    if extent.is_whole:
+        _name_unlisted(manifest.root)
     return _sound(manifest, extent)
+
+
+def _without_erased_rows(manifest: Manifest, key: str | None) -> CommandOutput:
+    """Check that no file of a store has an erased row.
+
+    Raises SentenceBeamError if one has.
+    """
+    given = read_key(key) if key else None
+    found = forgotten_faults(manifest, given)
+    for fault in found:
+        aside(fault)
+    if found:
+        raise SentenceBeamError(f"{manifest.root}: {counted(len(found), 'trace')} of erased rows")
+    _name_unlisted(manifest.root)
+    rows = manifest.forgotten.rows if manifest.forgotten else 0
+    text = f"{manifest.root}: no file has any of the {counted(rows, 'erased row')}"
+    return CommandOutput([text], {"store": manifest.root, "run": manifest.run, "forgotten": rows})
+
+
+def _name_unlisted(root: str) -> None:
+    """Name files that no command wrote, which nothing checks."""
+    for path in unlisted(root):
+        aside(f"{path} is none of a store's files, and was not checked")
 
 
 def _sound(manifest: Manifest, extent: Extent) -> CommandOutput:

@@ -80,6 +80,7 @@ ROOMS: dict[str, set[str]] = {
     "fit": {"options", "embed"},
     "watch": set(),
     "commit": {"options", "embed", "index"},
+    "forget": {"embed", "index", "watch"},
 }
 THIRD_PARTY = {
     "base": {"numpy", "pyarrow", "tokenizers", "torch"},

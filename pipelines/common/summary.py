@@ -17,6 +17,7 @@ from transforms.report.report import summary_of
 from transforms.space.chunks import LATE_TOKENS
 from transforms.steps.options.resolve import Resolved
 from transforms.store import layout
+from transforms.store.int8_models import kept_facts
 from transforms.store.runs.result import Result
 
 WHOLE_FILES = "if each file is one text, say --format file"
@@ -69,6 +70,7 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     found: list[tuple[str, str | None]] = []
     if n["unknown"]:
         found.append(("unknown", unknown_line(n)))
+    found.append(("int8", int8_note(resolved)))
     found.append(("device", unseen_note(resolved, result)))
     found.append(("late", late_note(resolved)))
     if result.limit:
@@ -82,6 +84,17 @@ def _noted(resolved: Resolved, result: Result) -> list[str]:
     deterministic = resolved.job.machine.deterministic
     found += [*_reembedded(resolved), *_rare(result, deterministic)]
     return [line(label, text) for label, text in found if text is not None]
+
+
+def int8_note(resolved: Resolved) -> str | None:
+    """The line about how near a quantised model is to float32; None for another dtype."""
+    facts = kept_facts(resolved.job.root, resolved.space)
+    if facts is None:
+        return None
+    return (
+        f"cosine with float32 {facts.cosine:.4f}, at worst {facts.worst:.4f} (texts of the canary);"
+        f" ranges fitted on {facts.texts:,} texts"
+    )
 
 
 def _path_lines(root: str, result: Result) -> list[str]:
@@ -272,6 +285,9 @@ def _rare(result: Result, deterministic: bool) -> list[tuple[str, str]]:
     if n["blank"]:
         blank = f"{n['blank']:,} of the rejected rows are blank lines; {WHOLE_FILES}"
         found.append(("blank", blank))
+    if n.get("forgotten"):
+        erased = f"{n['forgotten']:,} of the rejected rows were erased from the store before"
+        found.append(("erased", erased))
     if n["fallbacks"]:
         fallbacks = f"{n['fallbacks']:,} rows had no token to count; all their tokens were"
         found.append(("fallbacks", fallbacks))

@@ -4,139 +4,283 @@ The scan is an independent reader of all files (`helpers/store_scan.py`).
 """
 
 import json
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers.commands import Outcome, Run
-from helpers.corpora import rejects_of, rows_of, write_parquet
-from helpers.store_scan import PlantedRow, scan
+from helpers.commands import Outcome, Run, code_process
+from helpers.corpora import ids_of, manifest_of, rejects_of, sentences, write_parquet
+from helpers.nights import Files
+from helpers.store_scan import PlantedRow, codes_of, scan
+from helpers.watching import WatchedNights, watched_nights
 
-from transforms.store import open_store
+from transforms.beam import IndexRequest
+from transforms.index import choose, upkeep
 from transforms.store.manifest import read_manifest, snapshots
+from transforms.store.runs.lease import Lease
+from transforms.store.verify import faults
 
-IDS = ("--id-column", "id")
-
-
-def texts(n: int, start: int = 0) -> list[str]:
-    """Sentences that no two rows share."""
-    return [f"entry {i} speaks of {i * 31 % 97} boats, {i * 17 % 89} bees" for i in range(start, n)]
-
-
-def names(n: int, start: int = 0) -> list[str]:
-    """Ids that occur in no other text."""
-    return [f"person-{i:05d}" for i in range(start, n)]
+pytest.importorskip("faiss")
+FACTORIES = ["IVF8,SQ8", "IVF8,RaBitQ"]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("Flat", "IVF8,PQ4x4", "IVF8_HNSW4,Flat")
+]
+GONE = ["person-0-00003", "person-1-00017", "person-2-00031", "late-00005", "left-00002"]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """Where a store may be made."""
-    return tmp_path / "store"
+class KeptTexts(WatchedNights):
+    """A store that keeps its rows' texts; its runs are named as those of commands are."""
+
+    def kept(self, texts: list[str]) -> pa.Table:
+        return pa.table({"text": pa.array(texts, pa.string())})
+
+    def begin(self, files: Files) -> Any:
+        run, units = super().begin(files)
+        return run, units
 
 
-@pytest.fixture
-def inputs(tmp_path: Path) -> Path:
-    """A folder with an input of two files."""
-    folder = tmp_path / "in"
-    folder.mkdir()
-    write_files(folder, 40)
-    return folder
+def rows(name: str, n: int) -> list[tuple[str, str]]:
+    """Rows whose ids and texts occur nowhere else."""
+    return [(f"{name}-{i:05d}", f"{'abcd'[i % 4]} {name} wrote entry {i:05d}") for i in range(n)]
 
 
-def write_files(folder: Path, n: int, without: frozenset[str] = frozenset()) -> None:
-    """Write n rows in two files, and a language for each."""
-    rows = [
-        (name, text, ("en", "de")[i % 2])
-        for i, (name, text) in enumerate(zip(names(n), texts(n), strict=True))
-        if name not in without
-    ]
-    half = len(rows) // 2
-    for file, some in (("a", rows[:half]), ("b", rows[half:])):
-        ids, words, langs = (list(column) for column in zip(*some, strict=True))
-        write_parquet(folder / f"{file}.parquet", words, id=ids, lang=langs)
+def files(n: int = 80) -> dict[str, list[tuple[str, str]]]:
+    """Three files of a first night."""
+    return {f"f{i}": rows(f"person-{i}", n) for i in range(3)}
 
 
-@pytest.fixture
-def embed(run: Run, model: Path, store: Path, inputs: Path) -> Run:
-    """`embed` of the input into the test's store."""
+def three_nights(folder: Path, factory: str, n: int = 80) -> KeptTexts:
+    """A store with three snapshots, ranges of lists, deltas, deleted rows and watched queries."""
+    nights = KeptTexts(folder / "store", options=watched_nights(folder).options)
+    request = IndexRequest(factory)
+    first = {**files(n), "left": rows("left", 12)}
+    nights.commit(first, request)
+    nights.commit({**files(n), "late": rows("late", 12)}, request)
+    nights.watch([text for _, text in rows("person-1", 20)[15:]], **{"q": {}})
+    changed = files(n)
+    changed["f0"] = changed["f0"][1:]
+    nights.night({**changed, "late": rows("late", 14)}, request=request)
+    return nights
 
-    def call(*options: object) -> Outcome:
-        return run("embed", "--input", inputs / "*", "--store", store, "--model", model, *options)
 
-    return call
-
-
-def planted(store: Path, wanted: list[str]) -> list[PlantedRow]:
-    """Return rows of all kept snapshots, with every code that an index has of them."""
+def planted(store: Path, wanted: Iterable[str]) -> list[PlantedRow]:
+    """Return rows of all kept snapshots, with all that their shards have of them."""
+    names = set(wanted)
     found = []
-    for name in snapshots(str(store)):
-        manifest = read_manifest(str(store), name)
+    for run in snapshots(str(store)):
+        manifest = read_manifest(str(store), run)
         assert manifest is not None
+        codes = codes_of(store, manifest.data["index"], names) if manifest.index else {}
         for path in manifest.shard_paths:
-            table = pq.read_table(path)
-            text = table.column("text").to_pylist()
-            vectors = table.column("embedding").to_pylist()
-            hashes = table.column("row_hash").to_pylist()
-            for place, row in enumerate(table.column("id").to_pylist()):
-                if row in wanted:
-                    vector = np.array(vectors[place], np.float32)
-                    found.append(PlantedRow(row, text[place], hashes[place], vector))
+            for row in pq.read_table(path).to_pylist():
+                if row["id"] in names:
+                    own = tuple(codes.get(row["id"], ()))
+                    vector = np.array(row["embedding"], np.float32)
+                    found.append(PlantedRow(row["id"], row["text"], row["row_hash"], vector, own))
     return found
 
 
-def others(store: Path, gone: list[str]) -> dict[str, Any]:
-    """Return everything of the other rows, by id."""
-    return {
-        row["id"]: {**row, "embedding": np.asarray(row["embedding"]).tobytes()}
-        for row in rows_of(store)
-        if row["id"] not in gone
-    }
+def others(store: Path, gone: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return everything of the other rows of each snapshot, in order."""
+    found = {}
+    for run in snapshots(str(store)):
+        manifest = read_manifest(str(store), run)
+        assert manifest is not None
+        tables = [pq.read_table(path) for path in manifest.shard_paths]
+        found[run] = [row for one in tables for row in one.to_pylist() if row["id"] not in gone]
+    return found
 
 
-def hits(store: Path, gone: list[str], k: int = 40) -> list[list[tuple[str, float]]]:
-    """Return what a search of all rows gives, without some rows."""
-    found = open_store(str(store)).search(texts(3), k=k)
-    return [[(hit.id, hit.score) for hit in of if hit.id not in gone] for of in found]
+def hits(nights: KeptTexts, gone: Iterable[str]) -> list[list[tuple[float, str]]]:
+    """Return what a search gives, without some rows."""
+    texts = ["a question", "b person-1 wrote entry 00017", "c", "d late wrote entry 00005"]
+    found = nights.search(texts, 400, nprobe=8)
+    return [[hit for hit in of if hit[1] not in gone] for of in found]
 
 
-def forget(run: Run, store: Path, *rows: str, options: tuple[object, ...] = ()) -> Outcome:
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges of few rows, and deltas that stay."""
+    monkeypatch.setattr(choose, "RANGE_BYTES", 1500)
+    monkeypatch.setattr(upkeep, "MOST_DELTAS", 5)
+
+
+def forget(run: Run, store: Path, *names: str, options: tuple[object, ...] = ()) -> Outcome:
     """Erase rows by id."""
-    return run("forget", "--store", store, "--id", *rows, *options)
+    return run("forget", "--store", store, "--id", *names, *options)
+
+
+@pytest.mark.parametrize("factory", [*FACTORIES, *SLOW])
+def test_nothing_is_left_and_nobody_else_changes(
+    run: Run, tmp_path: Path, small: None, factory: str
+) -> None:
+    nights = three_nights(tmp_path, factory)
+    store = nights.root
+    traces = planted(store, GONE)
+    before = others(store, GONE)
+    found = hits(nights, GONE)
+    assert len(scan(store, traces)) > 20
+    out = forget(run, store, *GONE, options=("--json",)).ok().out
+    receipt = json.loads(out)
+    assert receipt["rows"] == 4  # one had left already
+    assert scan(store, traces) == []
+    after = others(store, GONE)
+    assert {name: after[name] for name in before} == before
+    assert not {row["id"] for some in after.values() for row in some} & set(GONE)
+    if "RaBitQ" not in factory:
+        assert hits(nights, GONE) == found
+    for name in snapshots(str(store)):
+        manifest = read_manifest(str(store), name)
+        assert manifest is not None
+        assert [line for line in faults(manifest) if "result of a run" not in line] == []
+    run("verify", "--store", store, "--forgotten").ok()
+    again = json.loads(forget(run, store, *GONE, options=("--json",)).ok().out)
+    assert again["erased"] is False
+    assert not list(store.glob("forgotten/unfinished.json"))
 
 
 @pytest.mark.parametrize("partition", ["file", "content"])
-@pytest.mark.parametrize("index", ["Flat", "IVF4,SQ8", "IVF4,RaBitQ"])
-def test_nothing_is_left_and_nobody_else_changes(
-    run: Run, embed: Run, store: Path, inputs: Path, partition: str, index: str
+def test_erased_rows_do_not_come_back(
+    run: Run, model: Path, tmp_path: Path, partition: str
 ) -> None:
-    write_files(inputs, 120)
-    embed(*IDS, "--keep-columns", "lang", "--partition", partition, "--index", index).ok()
-    write_files(inputs, 130, frozenset({"person-00003"}))
-    embed().ok()
-    gone = ["person-00003", "person-00017", "person-00061", "person-00125"]
-    rows = planted(store, gone)
-    before, found = others(store, gone), hits(store, gone, 130)
-    assert scan(store, rows)
-    receipt = json.loads(forget(run, store, *gone, options=("--json",)).ok().out)
-    assert receipt["rows"] == 3
-    assert scan(store, rows) == []
-    assert others(store, gone) == before
-    assert [row["id"] for row in rows_of(store) if row["id"] in gone] == []
-    if "RaBitQ" not in index:
-        assert hits(store, gone, 130) == found
+    store, folder = tmp_path / "store", tmp_path / "in"
+    folder.mkdir()
+    pair = [(f"person-{i:05d}", text) for i, text in enumerate(sentences(30))]
+    equal = (pair[0][0].replace("person", "other"), pair[3][1])  # another person's equal text
+    path = write_rows(folder / "a.parquet", [*pair, equal])
+    command = ("embed", "--input", folder / "*", "--store", store, "--model", model)
+    run(*command, "--id-column", "id", "--partition", partition).ok()
+    gone = ["person-00003", "person-00017"]
+    traces = planted(store, gone[1:])
+    run("forget", "--store", store, "--where", "text = 'nothing'").ok()
+    receipt = json.loads(forget(run, store, *gone, options=("--json", "--reason", "x")).ok().out)
+    assert (receipt["rows"], receipt["reason"]) == (2, "x")
+    path.unlink()
+    more = [(f"more-{i}", text) for i, text in enumerate(sentences(20, 30))]
+    write_rows(folder / "renamed.parquet", [*reversed(pair), equal, *more])
+    out = run(*command, "--max-rejects", 0).ok().out
+    assert "2 of the rejected rows were erased" in out
+    assert sorted(ids_of(store)) == sorted(
+        name for name, _ in [*pair, equal, *more] if name not in gone
+    )
+    assert scan(store, traces) == []
+    kept = [(row["file"], row["row"], row["reason"], row["excerpt"]) for row in rejects_of(store)]
+    assert kept == 2 * [("", 0, "forgotten", "")]
+    run("verify", "--store", store, "--forgotten").ok()
+    run("verify", "--store", store).ok()
+    first = manifest_of(store)["previous"]
+    run("rollback", first, "--store", store).ok()
+    assert manifest_of(store)["forgotten"]["rows"] == 2
+    run(*command, "--allow-forgotten", gone[0]).ok()
+    assert gone[0] in ids_of(store)
+    assert manifest_of(store)["forgotten"]["rows"] == 1
+
+
+def write_rows(path: Path, some: Iterable[tuple[str, str]]) -> Path:
+    """Write rows into a Parquet file with a column of ids."""
+    ids, words = (list(column) for column in zip(*some, strict=True))
+    return write_parquet(path, words, id=ids)
+
+
+KILLED = """
+import sys
+from helpers.faulty_disk import Disk, WRITING, die
+from pathlib import Path
+from pipelines.cli import main
+with Disk(Path({store!r}), {at}, WRITING | {{"delete"}}, die).used():
+    sys.exit(main(["forget", "--store", {store!r}, "--id", *{gone!r}, "--quiet"]))
+"""
+POINTS = [pytest.param(n, marks=pytest.mark.slow if n != 20 else ()) for n in range(30)]
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with three snapshots, to copy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose, "RANGE_BYTES", 1500)
+        patch.setattr(upkeep, "MOST_DELTAS", 5)
+        return three_nights(tmp_path_factory.mktemp("three"), "IVF8,SQ8", 40).root
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_and_run_again(run: Run, three: Path, tmp_path: Path, point: int) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(three, store)
+    names = GONE[:3]
+    traces, before = planted(store, names), others(store, names)
+    run_ids = set(snapshots(str(store)))
+    code = KILLED.format(store=str(store), at=40 + 23 * point, gone=names)
+    process = code_process(code, tmp_path / "err")
+    process.start()
+    process.join()
+    if process.exitcode == -9 and (store / "lease.json").exists():
+        run("rollback", "run1", "--store", store).failed(1, "forget")
+        assert "forgetting, unfinished" in run("history", "--store", store).ok().out
+    forget(run, store, *names).ok()
+    assert scan(store, traces) == []
+    after = others(store, names)
+    assert {name: after[name] for name in run_ids} == before
     for name in snapshots(str(store)):
-        run("verify", "--store", store, "--snapshot", name).ok()
+        manifest = read_manifest(str(store), name)
+        assert manifest is not None
+        assert [line for line in faults(manifest) if "result of a run" not in line] == []
+    forget(run, store, *names).ok()
+    assert not (store / "lease.json").exists()
     run("verify", "--store", store, "--forgotten").ok()
 
-    write_files(inputs, 135)
-    for file in inputs.iterdir():  # the same rows from other files
-        file.rename(file.with_name(f"renamed-{file.name}"))
-    out = embed().ok().out
-    assert "erased" in out
-    assert [row["id"] for row in rows_of(store) if row["id"] in gone] == []
-    assert {row["reason"] for row in rejects_of(store)} == {"forgotten"}
-    assert {(row["file"], row["row"], row["excerpt"]) for row in rejects_of(store)} == {("", 0, "")}
-    assert scan(store, rows) == []
+
+def test_what_is_refused(run: Run, three: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(three, store)
+    files = sorted(path for path in store.rglob("*") if not path.name.startswith("."))
+    forget(run, store, "nobody-1", GONE[0]).failed(2, "nobody-1", "--missing-ok")
+    run("forget", "--store", store, "--where", "text != 'x'").failed(3, "--max-deletes")
+    run("forget", "--store", store).failed(2, "--id", "--ids", "--where")
+    run("verify", "--store", store, "--forgotten").failed(2, "no row")
+    run("forget", "--store", store, "--id", GONE[0], "--dry-run").ok()
+    run("forget", "--store", store, "--id", "x", "--key", tmp_path / "no").failed(2, "--key")
+    holder = Lease.of_this_process("r", "none", "embed", in_process=True)
+    (store / "lease.json").write_bytes(holder.to_bytes())
+    forget(run, store, GONE[0]).failed(1, "is being written by run r")
+    (store / "lease.json").unlink()
+    assert sorted(path for path in store.rglob("*") if not path.name.startswith(".")) == files
+
+
+def test_a_key_that_is_kept_elsewhere(run: Run, three: Path, tmp_path: Path) -> None:
+    store, key = tmp_path / "store", tmp_path / "key"
+    shutil.copytree(three, store)
+    key.write_text("0123456789abcdef0123456789abcdef\n")
+    forget(run, store, GONE[0], options=("--key", key, "--drop-history")).ok()
+    assert len(snapshots(str(store))) == 2  # the one that was current, and the new one
+    assert not any(b"0123456789abcdef" in path.read_bytes() for path in store.rglob("*.json"))
+    forget(run, store, GONE[1]).failed(2, "--key FILE")
+    run("verify", "--store", store, "--forgotten", "--key", key).ok()
+    key.write_text("another key of another store\n")
+    forget(run, store, GONE[1], options=("--key", key)).failed(2, "is not the key")
+
+
+def test_a_damaged_shard_is_replaced_by_what_can_be_read(
+    run: Run, three: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    shutil.copytree(three, store)
+    manifest = read_manifest(str(store))
+    assert manifest is not None
+    shard = next(
+        Path(path)
+        for path in manifest.shard_paths
+        if GONE[1] in pq.read_table(path).column("id").to_pylist()
+    )
+    shard.write_bytes(shard.read_bytes()[:400])
+    outcome = forget(run, store, GONE[0])
+    assert outcome.status == 1
+    assert "40 rows of damaged shards could not be read" in outcome.err
+    assert GONE[0] not in ids_of(store)
+    assert len(ids_of(store)) == manifest.rows.written - 41
+    run("verify", "--store", store).ok()
     run("verify", "--store", store, "--forgotten").ok()

@@ -19,11 +19,12 @@ from transforms.corpus import InputFile, UnitRows
 from transforms.index.cells import PASSES
 from transforms.search import Searcher
 from transforms.space import Space, row_hashes
+from transforms.steps.commit import count_changes
 from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import find_lists
+from transforms.steps.index import exchange, find_lists
 from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
@@ -138,6 +139,19 @@ class Nights:
         run, units = self.begin(files)
         finish(run, units, [])
 
+    def commit_counted(self, files: Files) -> Manifest:
+        """Make a snapshot of these rows that has no index, and record what it changes."""
+        run, units = self.begin(files)
+        buckets: dict[count_changes.CountKey, list[Any]] = {}
+        for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
+            for key, value in count_changes.hashes_of(element, run.key):
+                buckets.setdefault(key, []).append(value)
+        facts = []
+        for bucket in buckets.items():
+            facts += count_changes.count_bucket(bucket, run.key)
+        assert commit_run(facts, run).exit_code == 0
+        return self.manifest
+
     def begin(self, files: Files) -> tuple[Run, list[UnitRecord]]:
         """A run with its plan and its shards, up to the index."""
         self.count += 1
@@ -206,9 +220,9 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
     """What BuildIndex gives, every step called once in order: a RunFact or None."""
     found = list(index_work.choose_work(settled(run, units), run, request, merge))
     if found and isinstance(found[0], tuple):
-        found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
+        found = list(index_work.buckets_to_match(_sending(index_update_rows.read, found)))
     if found and isinstance(found[0], tuple):
-        targets = index_update_decision.decide(_done(index_update_rows.match, found))
+        targets = index_update_decision.decide(_sending(index_update_rows.match, found))
         ranges = index_update_ranges.cut(_done(index_update_segments.build, targets))
         found = list(index_update_recall.conclude(_done(index_update_ranges.write, ranges)))
     if found and isinstance(found[0], index_build.TrainingGroup):
@@ -235,6 +249,18 @@ def train_steps(sampled: list[Any]) -> list[Any]:
 
 def _done(step: Any, works: Iterable[Any]) -> list[Any]:
     return [(work[0], step(*work)) for work in works]
+
+
+def _sending(step: Any, works: Iterable[Any]) -> list[Any]:
+    """What a step makes of each, once the rows that it sends have been written."""
+    made = _done(step, works)
+    rows: dict[exchange.Reader, list[exchange.SentRows]] = {}
+    for _, (_, sent) in made:
+        for one in sent:
+            rows.setdefault(one.reader, []).append(one)
+    for reader, found in rows.items():
+        exchange.gather(reader, found)
+    return [(job, result) for job, (result, _) in made]
 
 
 def nearest(files: Files, text: str, k: int) -> list[float]:

@@ -2,7 +2,7 @@
 model is needed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from transforms.store import open_store
 from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
 from transforms.store.records import Problem, UnitRecord
-from transforms.store.runs.commit import Run
+from transforms.store.runs.carried_ranges import CarriedRange, units_of_range
+from transforms.store.runs.commit import Run, last_snapshot
 from transforms.store.runs.gates import UsedGates
 from transforms.store.runs.plan import PlannedFile
 from transforms.store.runs.result import Result, now
@@ -69,7 +70,18 @@ def handed_out(job: EmbedJob) -> list[Any]:
     planned = planner.plan_all(files)
     short = planner.in_short([item for item in planned if not isinstance(item, Problem)])
     others = [item for item in [*found, *planned] if not isinstance(item, InputFile | PlannedFile)]
-    return list(record([*others, short], job, 1))
+    return in_full(record([*others, short], job, 1), job)
+
+
+def in_full(handed_out: Iterable[Any], job: EmbedJob) -> list[Any]:
+    """What a plan hands out, with the units of its ranges."""
+    found: list[Any] = []
+    for item in handed_out:
+        if isinstance(item, CarriedRange):
+            found += units_of_range(item, last_snapshot(job.run))
+        else:
+            found.append(item)
+    return found
 
 
 def night(root: Path | str, *globs: object, number: int = 0, **values: Any) -> Result:

@@ -5,9 +5,10 @@ It decodes what it can: pages of Parquet, lists and vectors of FAISS files, rang
 
 import io
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -42,6 +43,49 @@ class PlantedRow:
         if self.text:
             found["text"] = self.text.encode()
         return found | {f"code {n}": code for n, code in enumerate(self.codes)}
+
+
+def codes_of(store: Path, index: Mapping[str, Any], ids: Container[str]) -> dict[str, list[bytes]]:
+    """Return the codes that the segments of an index have of some rows, by id."""
+    found: dict[str, list[bytes]] = {}
+    for segment in index["segments"]:
+        names = pq.read_table(store / segment["locator"]).column("id").to_pylist()
+        codes = dict(_codes((store / segment["path"]).read_bytes()))
+        for row, name in enumerate(names):
+            if name in ids:
+                found.setdefault(name, []).append(codes[row])
+    return found
+
+
+def _codes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the code of each row of a segment's file."""
+    if data[:8] == b"SBRANGE1":
+        yield from _codes_of_range(data)
+        return
+    index = faiss.deserialize_index(np.frombuffer(data, np.uint8))
+    if not hasattr(index, "invlists"):
+        codes = faiss.vector_to_array(index.codes).reshape(index.ntotal, -1)
+        yield from ((row, code.tobytes()) for row, code in enumerate(codes))
+        return
+    for number in range(index.nlist):
+        size = index.invlists.list_size(number)
+        if size:
+            held = faiss.rev_swig_ptr(index.invlists.get_codes(number), size * index.code_size)
+            rows = faiss.rev_swig_ptr(index.invlists.get_ids(number), size)
+            for row, code in zip(rows.tolist(), held.reshape(size, -1), strict=True):
+                yield row, code.tobytes()
+
+
+def _codes_of_range(data: bytes) -> Iterator[tuple[int, bytes]]:
+    _, lists, code_size, first_id, _ = struct.unpack_from("<5q", data, 8)
+    sizes = np.frombuffer(data, "<u4", lists, 48)
+    place = -(-(48 + 8 * lists) // 64) * 64
+    for size in sizes.tolist():
+        ids = np.frombuffer(data, "<i8", size, place + size * code_size)
+        for row, number in enumerate(ids.tolist()):
+            start = place + row * code_size
+            yield number - first_id, data[start : start + code_size]
+        place += size * (code_size + 8)
 
 
 def scan(store: Path, rows: Iterable[PlantedRow]) -> list[str]:

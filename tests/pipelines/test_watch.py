@@ -1,6 +1,7 @@
 """watch: queries of a store are asked before each commit, and gate it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
+from pipelines.cli import main
 from transforms.report.history import RunSummary, recommended_answer_change
 from transforms.store import open_store
 from transforms.store.runs.result import COMMITTED
@@ -28,14 +30,24 @@ def write(inputs: Path, texts: list[str], name: str = "a.parquet") -> None:
     write_parquet(inputs / name, texts, id=[f"{name[0]}{n}" for n in range(len(texts))])
 
 
-@pytest.fixture
-def watched(run: Run, embed: Run, inputs: Path, store: Path) -> Path:
-    """A store of two files that watches ten queries."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A folder with a store of two files that watches ten queries; tests copy it."""
+    folder = tmp_path_factory.mktemp("made")
+    store, inputs = str(folder / "store"), folder / "in"
     write(inputs, sentences(20))
     write(inputs, sentences(20, 20), "b.parquet")
-    embed(inputs / "*", "--id-column", "id").ok()
-    write_lines(inputs.parent / "queries.txt", [*sentences(10, 5), "", sentences(1, 5)[0]])
-    run("watch", "--store", store, "--queries", inputs.parent / "queries.txt", "-k", "3").ok()
+    own = ["--store", store, "--model", str(model), "--id-column", "id"]
+    assert main(["embed", "--input", str(inputs / "*"), *own]) == 0
+    queries = write_lines(folder / "queries.txt", [*sentences(10, 5), "", sentences(1, 5)[0]])
+    assert main(["watch", "--store", store, "--queries", str(queries), "-k", "3"]) == 0
+    return folder
+
+
+@pytest.fixture
+def watched(made: Path, tmp_path: Path, inputs: Path, store: Path) -> Path:
+    """A store of two files that watches ten queries."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return store
 
 

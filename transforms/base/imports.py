@@ -31,11 +31,11 @@ class _Hidden:
     """A finder of Python's imports that finds one package missing."""
 
     def __init__(self, package: str) -> None:
-        self._package = package
+        self.package = package
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         """Raise ModuleNotFoundError for the package."""
-        if name == self._package:
+        if name == self.package:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
@@ -45,3 +45,12 @@ def hide(package: str) -> None:
     This is for a process that ends with one command: libraries remember whether a package is there.
     """
     sys.meta_path.insert(0, _Hidden(package))
+
+
+def unhide(package: str) -> None:
+    """Let imports of a package succeed again, for a library that cannot do without it."""
+    sys.meta_path[:] = [
+        finder
+        for finder in sys.meta_path
+        if not isinstance(finder, _Hidden) or finder.package != package
+    ]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import apache_beam as beam
+from apache_beam.pvalue import TaggedOutput
 from apache_beam.typehints import typehints
 
 from transforms.base.errors import SentenceBeamError
@@ -11,6 +12,7 @@ from transforms.beam.content import CountFn, OpenFilesFn
 from transforms.beam.graph import (
     CARRIED,
     PROBLEMS,
+    Merge,
     Spread,
     Together,
     check_worker,
@@ -29,12 +31,15 @@ from transforms.steps.plan.files import (
     file_batches,
     record,
 )
+from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.carried_ranges import CarriedRange, units_of_range
+from transforms.store.runs.commit import last_snapshot
 from transforms.store.runs.lease import Renewal, kept_alive
 from transforms.store.runs.plan import PlannedFile, Standing
 
 Passing = Beside | Problem | Standing
-OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED}
+OUTPUTS = {Problem: PROBLEMS, UnitRecord: CARRIED, CarriedRange: CARRIED}
 
 
 class Plan(beam.PTransform):
@@ -67,9 +72,18 @@ class Plan(beam.PTransform):
         if self._job.by_content:
             return self._by_content(together)
         slots = slots_of(globs.pipeline)
-        return together | "Record" >> flat_map(
+        recorded = together | "Record" >> flat_map(
             record, self._job, slots, outputs=OUTPUTS, main="spans"
         )
+        read = (
+            recorded.carried
+            # The process that makes the plan does not read and pack all records.
+            | "SpreadCarried" >> Spread()
+            | "ReadCarried"
+            >> beam.ParDo(ReadCarriedFn(self._job)).with_outputs(PROBLEMS, main="units")
+        )
+        problems = (recorded.problems, read.problems) | "Problems" >> Merge()
+        return Planned(recorded.spans, read.units, problems)
 
     def _by_content(self, together: beam.PCollection) -> "Planned":
         slots = slots_of(together.pipeline)
@@ -101,6 +115,31 @@ class Planned(NamedTuple):
     spans: beam.PCollection
     carried: beam.PCollection
     problems: beam.PCollection
+
+
+class ReadCarriedFn(beam.DoFn):
+    """Ranges of carried units -> their records; units pass."""
+
+    def __init__(self, job: EmbedJob):
+        self._job = job
+
+    def setup(self) -> None:
+        # held, so that the manifest is read once for all elements
+        self._last: Manifest | None = None
+
+    def process(self, found: UnitRecord | CarriedRange) -> Iterator[Any]:
+        """Yield the records of a range, or the problem with the last snapshot."""
+        if not isinstance(found, CarriedRange):
+            yield found
+            return
+        try:
+            with kept_alive(self._job.root, self._job.run.id):
+                self._last = last_snapshot(self._job.run)
+                assert self._last is not None, "a range is one of the last snapshot"
+                units = list(units_of_range(found, self._last))
+            yield from units
+        except SentenceBeamError as error:
+            yield TaggedOutput(PROBLEMS, Problem.of(error))
 
 
 class PlanFilesFn(beam.DoFn):

@@ -29,7 +29,7 @@ from transforms.corpus.blocks import PackedRows
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.keywords import WriteKeywords
-from transforms.steps.options.resolve import Resolved
+from transforms.steps.options.resolve import Resolved, index_ram
 from transforms.steps.options.rows import options_for_rows, resolve_for_rows
 from transforms.steps.plan.collection import (
     CollectionPacker,
@@ -126,9 +126,10 @@ class WriteStore(beam.PTransform):
         hints = _given(accelerator=asked.accelerator, min_ram=asked.min_ram)
         embedded = PackedBlocks(blocks, packed.problems) | "Embed" >> EmbedBlocks(job, hints)
         known = (embedded.units, begun[CARRIED], embedded.problems, begun[PROBLEMS])
-        result = finished(
-            known, embedded.ranges, resolved, _given(accelerator=asked.index_accelerator)
+        indexing = _given(
+            accelerator=asked.index_accelerator, min_ram=asked.index_min_ram or index_ram(resolved)
         )
+        result = finished(known, embedded.ranges, resolved, indexing)
         # A stage of its own: what raises is tried again, and the commit should not be.
         return result | "Recorded" >> beam.Reshuffle() | "Raise" >> beam.Map(result_or_error)
 

@@ -216,23 +216,31 @@ def resolve_devices(device: str) -> list[torch.device]:
     this process claims, so that processes spread over the GPUs; `cpu`. Raises `OptionError` for a
     device that this machine does not have.
     """
-    count = 0
-    if torch.cuda.is_available():
-        count = torch.cuda.device_count()
-    gpus = [torch.device("cuda", number) for number in range(count)]
+    gpus = _visible_gpus()
     if device == "cpu" or (device == "auto" and not gpus):
         return [torch.device("cpu")]
-    named = gpus
-    if device == OWN_GPU and gpus:
-        named = [_own_gpu(gpus)]
-    elif device not in ("auto", "cuda"):
-        named = [gpu for gpu in gpus if str(gpu) == device]
+    named = _select_gpus(gpus, device)
     if not named:
         raise OptionError(_describe_missing(device))
     _set_environment()
     for gpu in named:
         _try_growing(gpu)
     return named
+
+
+def _visible_gpus() -> list[torch.device]:
+    if not torch.cuda.is_available():
+        return []
+    return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+
+
+def _select_gpus(gpus: list[torch.device], device: str) -> list[torch.device]:
+    """Return those of the GPUs that an option names, none if they are missing."""
+    if device in ("auto", "cuda"):
+        return gpus
+    if device == OWN_GPU and gpus:
+        return [_own_gpu(gpus)]
+    return [gpu for gpu in gpus if str(gpu) == device]
 
 
 def _describe_missing(device: str) -> str:

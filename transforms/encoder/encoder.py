@@ -1,36 +1,29 @@
 """The encoder: a loaded model with its pooler and calibration, from texts to final vectors."""
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from transforms.base.cores import Cores
 from transforms.base.errors import OptionError, UnfitModelError
 from transforms.base.python_names import parameters_of, python_names
 from transforms.base.values import StrPath
 from transforms.calibration import Calibration, check_space, load_calibration
 from transforms.encoder.batches import Batch, UnitBatches, plan_alike, plan_batches
 from transforms.encoder.devices import (
-    Devices,
-    PassedBatch,
     Passing,
     PooledUnit,
     name_devices,
-    pass_through,
     pooled_unit,
     refuse_unseen_gpu,
     resolve_devices,
 )
+from transforms.encoder.lanes import Lanes, Progress
 from transforms.encoder.late import PiecesUnit, plan_pieces
 from transforms.encoder.load import load_tables
 from transforms.encoder.load_replica import load_replica
@@ -38,9 +31,7 @@ from transforms.encoder.memory import capability_of
 from transforms.encoder.output import Embedded, finish, weighted_means
 from transforms.encoder.probe import BatchSharing
 from transforms.encoder.replica import (
-    PooledBatch,
     Replica,
-    States,
     spread,
     tokens_per_alike_batch,
     tokens_per_batch,
@@ -51,12 +42,12 @@ from transforms.encoder.windows import Windows, make_windows
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.dtypes import describe_slow_dtype, resolve_dtype
 from transforms.space.identity import Space
+from transforms.space.int8_model import INT8, MISSING, Int8Model, on_cpu
 from transforms.space.model_files import DEFAULT_MODEL, ModelFiles
 from transforms.space.recipe import Machine, Recipe
 from transforms.space.st_modules import DOCUMENT
 
 _LOGGER = logging.getLogger(__name__)
-Progress = Callable[[int, int], None]
 # batches of windows whose token states are in memory together
 _WINDOW_BATCHES = {"cpu": 16, "cuda": 4}
 
@@ -78,6 +69,7 @@ class Encoder:
         tables: Mapping[str, TokenStatistics] | None = None,
         calibration: Calibration | None = None,
         routes: "Routes[Encoder] | None" = None,
+        int8: Int8Model | None = None,
     ) -> None:
         self.space = space
         self._routes = routes
@@ -86,7 +78,8 @@ class Encoder:
         pooler = space.pooler["parts"][0]
         self._tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, pooler)
         self.replicas = [
-            load_replica(files, space, self._tokenizer, tables or {}, device) for device in devices
+            load_replica(files, space, self._tokenizer, tables or {}, device, int8)
+            for device in devices
         ]
         _warn_of_slow_passes(files, space.dtype, self.replicas)
         self.deterministic = machine.deterministic
@@ -96,13 +89,8 @@ class Encoder:
             self.tokens_per_batch = tokens_per_alike_batch(requested, first, files.family)
         else:
             self.tokens_per_batch = tokens_per_batch(requested, self.replicas)
-        on_cores = len(self.replicas) == 1 and self.device.type == "cpu"
-        self._cores = Cores()
-        self._spreads = on_cores and requested is None
-        self._devices = None if on_cores else Devices(self.replicas)
-        # on a CPU: documents in windows, one unit after the other
-        self._late = ThreadPoolExecutor(1, "late")
-        self._one_at_a_time = threading.RLock()
+        self._lanes = Lanes(self.replicas, machine.deterministic)
+        self._spreads = self._lanes.on_cores and requested is None
         self._ended = 0.0  # time (perf_counter) at which the devices had finished their work
 
     @classmethod
@@ -163,18 +151,23 @@ class Encoder:
         machine: Machine | None = None,
         calibration: Calibration | None = None,
         route: str = DOCUMENT,
+        int8: Int8Model | None = None,
     ) -> "Encoder":
         """Load the encoder of a recipe, whose folder has the calibration if none is given.
 
-        Raises as `load` does.
+        `int8` is the quantised model of a recipe of that dtype. Raises as `load` does.
         """
         machine = machine or Machine()
+        files = recipe.files(route)
+        exported = recipe.as_exported(files)
+        if exported.dtype == INT8 and int8 is None:
+            raise OptionError(MISSING)
+        if exported.dtype == INT8:
+            machine = on_cpu(machine)
         if machine.refuses_unseen_gpu:
             refuse_unseen_gpu()
         devices = resolve_devices(machine.device)
-        files = recipe.files(route)
         routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
-        exported = recipe.as_exported(files)
         fitted = calibration
         if exported.calibration and calibration is None:
             fitted = load_calibration(exported.calibration)
@@ -183,10 +176,12 @@ class Encoder:
         def make(dtype: str) -> "Encoder":
             digest, width = (fitted.digest, fitted.dim) if fitted else (None, None)
             space = replace(exported, dtype=dtype, precision="float32").space(files, digest, width)
+            if int8 is not None:
+                space = int8.applied(space)
             if fitted is not None:
                 prompt = fitted.info["fitted_on"]["space"]["prompt"]
                 check_space(fitted.info, replace(space, prompt=prompt), fitted.info["method"])
-            return cls(files, space, devices, machine, tables, fitted, routes)
+            return cls(files, space, devices, machine, tables, fitted, routes, int8)
 
         native = resolve_dtype(exported.dtype, devices[0].type, files.family)
         try:
@@ -269,21 +264,7 @@ class Encoder:
 
         A single batch on a CPU runs at once, on all cores.
         """
-        begun = perf_counter()
-
-        def report(batch: Batch) -> None:
-            if progress is not None:
-                progress(len(batch.rows) - batch.fill, batch.stats(False).real)
-
-        if self._devices is not None:
-            passed = self._devices.map(Replica.__call__, unit.batches, report)
-            return Passing(unit.rows, passed, len(self.replicas), begun)
-        work = partial(_run_batch, self.replicas[0], report)
-        if self._on_many_cores(unit.batches):
-            passed = self._cores.map(work, unit.batches)
-            return Passing(unit.rows, passed, torch.get_num_threads(), begun)
-        with self._one_at_a_time, torch.inference_mode():
-            return Passing(unit.rows, iter([work(batch) for batch in unit.batches]), 1, begun)
+        return self._lanes.start(unit, progress)
 
     @torch.inference_mode()
     def finish(self, passing: Passing) -> Embedded:
@@ -337,39 +318,11 @@ class Encoder:
         if wanted is None:
             wanted = np.arange(len(windows.pieces))
         at_once = _WINDOW_BATCHES[self.device.type] * self.tokens_per_batch
-        return plan_pieces(windows, wanted, self._plan, at_once, apart=self._devices is not None)
+        return plan_pieces(windows, wanted, self._plan, at_once, apart=not self._lanes.on_cores)
 
     def start_pieces(self, unit: PiecesUnit) -> Passing:
         """Queue the pieces behind the devices' earlier work; waits for nothing."""
-        begun = perf_counter()
-        if self._devices is None:
-            future = self._late.submit(self._pass_pieces, unit)
-            return Passing(unit.rows, (each.result() for each in (future,)), 1, begun)
-        whole = self.start(unit.whole).passed
-        others = self._devices.map(Replica.pieces, unit.jobs)
-        return Passing(unit.rows, chain(whole, others), len(self.replicas), begun)
-
-    def _pass_pieces(self, unit: PiecesUnit) -> PassedBatch:
-        """Pass pieces through a CPU, several windows in parallel, one a core."""
-
-        def map_batches(work: Callable[[Batch], States], batches: list[Batch]) -> Iterator[States]:
-            if self._on_many_cores(batches):
-                return self._cores.map(work, batches)
-            return map(work, batches)
-
-        def work(unit: PiecesUnit) -> list[PooledBatch]:
-            parts: list[PooledBatch] = []
-            for batch in self.start(unit.whole).passed:
-                parts += batch.parts
-            for job in unit.jobs:
-                parts += self.replicas[0].pieces(job, map_batches)
-            return parts
-
-        with self._one_at_a_time, torch.inference_mode():
-            return pass_through(work, unit)
-
-    def _on_many_cores(self, batches: Sequence[Batch]) -> bool:
-        return self.deterministic or len(batches) > 1
+        return self._lanes.start_pieces(unit)
 
     def _finish(self, unit: PooledUnit, passing: Passing) -> Embedded:
         if self.deterministic and self.device.type == "cuda" and unit.stats.oom_splits:
@@ -421,9 +374,3 @@ def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Repli
             found.append(describe_slow_dtype(dtype, files.family, capability))
     for warning in dict.fromkeys(filter(None, found)):
         _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
-
-
-def _run_batch(replica: Replica, report: Callable[[Batch], None], batch: Batch) -> PassedBatch:
-    passed = pass_through(replica, batch)
-    report(batch)
-    return passed

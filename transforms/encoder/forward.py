@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,6 +26,25 @@ from transforms.pooling.transfer import to_device
 from transforms.space.model_files import ModelFiles
 
 _LONGEST = 512  # assumed tokens of a text, to estimate memory, if the model has no limit
+
+
+class ForwardPass(Protocol):
+    """A pass up to the layers that a pooler needs, on any engine.
+
+    `together`: which texts may share a batch; `objection`: why texts are padded, if they need not
+    be; `token_bytes`: about the memory of a token.
+    """
+
+    together: BatchSharing
+    objection: str
+    token_bytes: int
+
+    def __call__(self, batch: Batch) -> TokenStates:
+        """Return the token states of the batch's texts, in its order."""
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether a token's state does not depend on the tokens after it."""
 
 
 class Forward:

@@ -13,6 +13,7 @@ from transforms.encoder.load import (
     load_model,
     load_token_layers,
 )
+from transforms.encoder.openvino_pass import OpenVinoForward
 from transforms.encoder.replica import Replica
 from transforms.encoder.tokenize import TextTokenizer
 from transforms.pooling.build import Lexicon, build_pooler
@@ -20,6 +21,7 @@ from transforms.pooling.pooler import MixedLayers, OverTokenLayers, Pooler
 from transforms.pooling.states import ModelShape
 from transforms.pooling.token_statistics import TokenStatistics
 from transforms.space.identity import Space
+from transforms.space.int8_model import Int8Model
 from transforms.space.model_files import ModelFiles
 from transforms.space.spec import PoolerSpec
 from transforms.space.st_layers import StLayer
@@ -31,8 +33,11 @@ def load_replica(
     tokenizer: TextTokenizer,
     tables: Mapping[str, TokenStatistics],
     device: torch.device,
+    int8: Int8Model | None = None,
 ) -> Replica:
     """Load the model of a space; `tables` are token statistics by digest.
+
+    `int8` is the quantised model of a space of that dtype.
 
     Raises OptionError if its files are damaged, UnfitModelError if it cannot run so.
     """
@@ -42,6 +47,9 @@ def load_replica(
         if "then" in space.pooler:
             layers = files.modules.layers
         pooler = load_pooler(files, space, tokenizer, tables, device)
+        if int8 is not None:
+            quantised = OpenVinoForward(int8, tokenizer, pooler.needs)
+            return Replica(device, quantised, pooler, load_layers(layers, device))
         states_alone = not pooler.needs.heads and not pooler.needs.bare_mask
         model = load_model(files, space.dtype, device, states_alone)
         forward = Forward(files, model, tokenizer, pooler.needs)

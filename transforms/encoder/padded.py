@@ -74,6 +74,16 @@ class PaddedRunner:
         return moved, to_device(real, self._device)
 
 
+def padded_inputs(
+    batch: Batch, tokenizer: TextTokenizer
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray | None]:
+    """Return ids and mask int64 [B, T], and the places of real tokens (None: all are real)."""
+    shape = (len(batch.rows), batch.width)
+    real = _real_places(batch.lengths)
+    ids = _spread(batch.ids, real, shape, tokenizer.pad_id)
+    return (ids, _spread(np.ones_like(batch.ids), real, shape, 0)), real
+
+
 class ByLength:
     """The model for texts of a length; all lengths have the same one except in BigBird.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from transforms.base.errors import OptionError
 from transforms.encoder.batches import Batch, BatchStats
-from transforms.encoder.forward import Forward
+from transforms.encoder.forward import ForwardPass
 from transforms.encoder.late import PiecesJob, ReadyPieces, WindowRun, ready_pieces, text_states
 from transforms.encoder.layer_hooks import TIME_FIRST
 from transforms.encoder.memory import (
@@ -58,7 +58,7 @@ class Replica:
     """
 
     device: torch.device
-    forward: Forward
+    forward: ForwardPass
     pooler: Pooler
     layers: Callable[[Tensor], Tensor]
     limit: MemoryLimit = field(default_factory=MemoryLimit)

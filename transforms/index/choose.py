@@ -16,6 +16,7 @@ from transforms.index.vectors import check_metric, faiss_metric
 FLAT_BELOW = 20_000
 TRAIN_PER_LIST = 64
 TRAIN_FLOOR = 39  # below this many training rows a list, recall falls; fewer lists are better then
+MOST_SAMPLED = 10_000_000  # more rows improve lists by less than they cost
 RANGE_BYTES = 1_000_000_000  # most bytes of a range of lists, if it has more than one list
 _SEGMENT_BYTES = 1_000_000_000
 _SEGMENT_ROWS = 5_000_000
@@ -25,7 +26,7 @@ OVER = 4  # candidates for each row that is wanted
 
 @dataclass(frozen=True)
 class IndexPlan:
-    """The index to train and build; JSON-able with `dataclasses.asdict`."""
+    """The index to train and build."""
 
     spec: IndexSpec  # by its factory string
     metric: str  # of faiss: ip or l2
@@ -129,7 +130,7 @@ def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
     """The plan of a factory string, even if there are not enough rows to train it."""
     train_rows = 0
     if index.is_trained:
-        train_rows = min(n_rows, max(TRAIN_PER_LIST * index.lists, 10_000))
+        train_rows = min(n_rows, max(_sampled(index.lists), 10_000))
     return IndexPlan(
         spec=index,
         metric=metric,
@@ -140,6 +141,11 @@ def plan_for(index: IndexSpec, n_rows: int, dim: int, metric: str) -> IndexPlan:
         rerank=RERANK if index.is_rough else 0,
         segment_rows=min(_SEGMENT_ROWS, _SEGMENT_BYTES // index.row_bytes(dim)),
     )
+
+
+def _sampled(lists: int) -> int:
+    """The rows on which so many lists are trained; more than `MOST_SAMPLED` only for the floor."""
+    return max(min(TRAIN_PER_LIST * lists, MOST_SAMPLED), TRAIN_FLOOR * lists)
 
 
 def depth_for(k: int, rerank: int) -> int:

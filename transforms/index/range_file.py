@@ -130,15 +130,24 @@ def range_bytes(
     return b"".join([header.to_bytes(), *parts]), header
 
 
-def blocks_of(header: RangeHeader, lists: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield the places of some ascending lists of a range, cut into runs that are adjacent.
+def blocks_of(
+    header: RangeHeader, lists: np.ndarray, spare: float = 0.0
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of some ascending lists of a range, cut into runs to read at once.
 
-    Empty lists between two others do not part them. A run is its first and its last place.
+    A run is its first and its last place. Empty lists between two others do not part them. Other
+    lists between two are read too, smallest first, up to the share `spare` of the wanted bytes: a
+    request takes longer than some more bytes.
     """
     having = lists[header.sizes[lists] > 0]
     if not len(having):
         return
-    gaps = np.flatnonzero(header.offsets[having[1:]] != header.offsets[having[:-1] + 1])
+    between = header.offsets[having[1:]] - header.offsets[having[:-1] + 1]
+    wanted = int((header.offsets[having + 1] - header.offsets[having]).sum())
+    order = np.argsort(between, kind="stable")
+    parting = np.ones(len(between), bool)
+    parting[order[np.cumsum(between[order]) <= spare * wanted]] = False
+    gaps = np.flatnonzero(parting)
     firsts = np.concatenate([[0], gaps + 1])
     lasts = np.concatenate([gaps, [len(having) - 1]])
     yield from zip(having[firsts].tolist(), having[lasts].tolist(), strict=True)

@@ -7,7 +7,6 @@ from hashlib import blake2b
 
 import numpy as np
 
-MOST_SAMPLED = 10_000_000  # rows; more improve lists by less than they cost
 _SAMPLE = b"sentence-beam/train"
 _HELD_OUT = b"sentence-beam/held-out"
 _ALL = 1 << 64

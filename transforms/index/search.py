@@ -14,7 +14,8 @@ from transforms.index.exact import best_first, gains_to_scores, no_results, pair
 from transforms.index.faiss_module import load_faiss, use_threads
 from transforms.index.parts import Coarse, OpenSegment, TopK, coarse_marks, open_segment
 from transforms.index.range_file import FIRST_BYTES, is_range
-from transforms.index.ranges import OpenRanges, Part, RangeFile, check_keep
+from transforms.index.range_readers import RangeFile, check_keep
+from transforms.index.ranges import OpenRanges, Part
 from transforms.index.segment import SegmentFile, nearest_lists
 from transforms.index.trained import TrainedIndex
 from transforms.index.vectors import as_vectors, metric_name

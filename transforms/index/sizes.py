@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from transforms.index.budgets import GRAPH_LINKS, held_bytes
 from transforms.index.cells import ONE_LEVEL
-from transforms.index.choose import IndexPlan
+from transforms.index.choose import RANGE_BYTES, IndexPlan
 from transforms.index.kmeans import ITERATIONS
-from transforms.index.sample import MOST_SAMPLED
 from transforms.index.spec import refine_bytes
 
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
 HELD_OUT = 1000  # rows, as exact vectors
 _LINK_BYTES = 4 * 2 * 32  # of a centroid in a graph
-_CELL_PASSES = 27  # comparisons with all lists of a cell, for each row of the sample
+_CELL_PASSES = 19  # comparisons with all lists of a cell, for each row of the sample
+_PROCESS = 800_000_000  # of a worker's process before it reads anything
 _FLOPS = 6e10  # of one core, in products of float32 matrices
 
 
@@ -33,19 +33,39 @@ class IndexSize:
 
 def size_of(plan: IndexPlan, rows: int) -> IndexSize:
     """The estimated size of an index of so many rows."""
-    lists = plan.nlist * 4 * plan.dim
-    if plan.spec.graph:
-        lists += plan.nlist * _LINK_BYTES
     held_out = 0
     if plan.nlist:
         held_out = min(HELD_OUT, rows // 10) * 4 * plan.dim
-    memory = rows * held_bytes(plan) + lists + held_out
+    memory = rows * held_bytes(plan) + _list_bytes(plan) + held_out
     refine = rows * refine_bytes(plan.dim) if plan.rerank else 0
     return IndexSize(
         bytes=memory + refine + rows * LOCATOR_BYTES,
         memory=memory,
         cpu_hours=2 * plan.dim * _comparisons(plan, rows) / _FLOPS / 3600,
     )
+
+
+def step_bytes(plan: IndexPlan, rows: int) -> int:
+    """The estimated memory of a process for the largest step of an index of so many rows.
+
+    A step holds the lists, in the index and in its bytes, beside the rows of a segment or a range
+    with its bytes, or beside the sample if one k-means finds all lists.
+    """
+    row = plan.spec.row_bytes(plan.dim)
+    segment = min(rows, plan.segment_rows) * row
+    sample = 0
+    if plan.nlist <= ONE_LEVEL:
+        sample = plan.train_rows * 4 * plan.dim
+    lists = _list_bytes(plan)
+    return _PROCESS + 2 * lists + max(2 * min(segment, RANGE_BYTES), sample)
+
+
+def _list_bytes(plan: IndexPlan) -> int:
+    """Bytes of the centroids, with the links of a graph."""
+    size = plan.nlist * 4 * plan.dim
+    if plan.spec.graph:
+        size += plan.nlist * _LINK_BYTES
+    return size
 
 
 def _comparisons(plan: IndexPlan, rows: int) -> float:
@@ -56,4 +76,4 @@ def _comparisons(plan: IndexPlan, rows: int) -> float:
         to_train = _CELL_PASSES * plan.nlist**0.5
     to_add = GRAPH_LINKS * 64 if plan.spec.graph else plan.nlist
     to_measure = min(HELD_OUT, rows // 10)
-    return min(plan.train_rows, MOST_SAMPLED) * to_train + rows * (to_add + to_measure)
+    return plan.train_rows * to_train + rows * (to_add + to_measure)

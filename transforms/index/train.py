@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,51 +36,58 @@ def train(
     """
     with use_threads(threads):
         if not plan.spec.is_trained:
-            return assembled(plan, np.empty((0, plan.dim), np.float32), [])
+            return assembled(plan, [], [])
         sample = as_vectors(sample, plan.dim, "training sample")
         if len(sample) < max(plan.nlist, 1):
             raise OptionError(
                 f"--index {plan.factory}: only {len(sample)} rows to train on; use auto or fewer"
                 " lists"
             )
+        lists = []
         if plan.nlist:
-            centroids = kmeans(sample, plan.nlist, plan.metric, seed=seed)
-        else:
-            centroids = sample[:0]
+            lists.append(kmeans(sample, plan.nlist, plan.metric, seed=seed))
         step = -(-len(sample) // CODEC_ROWS)
         blocks = (sample[start :: step * 16] for start in range(0, step * 16, step))
-        return assembled(plan, centroids, blocks)
+        return assembled(plan, lists, blocks)
 
 
-def assembled(plan: IndexPlan, centroids: np.ndarray, blocks: Iterable[np.ndarray]) -> bytes:
-    """The trained index of some centroids, float32 [nlist, dim], as bytes.
+def assembled(plan: IndexPlan, lists: Iterable[np.ndarray], blocks: Iterable[np.ndarray]) -> bytes:
+    """The trained index of some centroids, as bytes.
 
-    `blocks` are rows for training the codec. If there are fewer centroids than lists, some are
-    repeated, and the second of their lists stays empty. Raises OptionError if faiss cannot train
-    the codec on these rows.
+    `lists` are the centroids, float32 [n, dim] in blocks, none of which is held twice. `blocks` are
+    rows for training the codec. If there are fewer centroids than lists, some are repeated, and the
+    second of their lists stays empty. Raises OptionError if faiss cannot train the codec on these
+    rows.
     """
     with use_threads(None) as faiss:
         index = faiss.index_factory(plan.dim, plan.factory, faiss_metric(faiss, plan.metric))
         if plan.nlist:
-            _fill_quantizer(faiss, index.quantizer, np.resize(centroids, (plan.nlist, plan.dim)))
+            _fill_quantizer(faiss, index.quantizer, lists, plan.nlist)
         if plan.spec.is_trained:
             blocks = (as_vectors(block, plan.dim, "training sample") for block in blocks)
             _train_codec(faiss, index, plan, blocks)
         if plan.spec.is_rotated:
             index = turn_lists(faiss, index, centroids_of(faiss, index))
-        return faiss.serialize_index(index).tobytes()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trained"
+            faiss.write_index(index, str(path))
+            del index  # before its bytes are read
+            return path.read_bytes()
 
 
-def _fill_quantizer(faiss: Any, quantizer: Any, centroids: np.ndarray) -> None:
+def _fill_quantizer(faiss: Any, quantizer: Any, lists: Iterable[np.ndarray], count: int) -> None:
+    """Give a quantizer its centroids; the first ones again if there are fewer than `count`."""
     quantizer = faiss.downcast_index(quantizer)
-    if not hasattr(quantizer, "hnsw"):
-        quantizer.add(centroids)
-        return
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)  # a graph grown by several threads differs from run to run
-    quantizer.add(centroids)
+    for block in lists:
+        quantizer.add(np.ascontiguousarray(block))
+    found = quantizer.ntotal
+    for first in range(found, count, found):
+        quantizer.add(quantizer.reconstruct_n(0, min(found, count - first)))
     faiss.omp_set_num_threads(threads)
-    quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH
+    if hasattr(quantizer, "hnsw"):
+        quantizer.hnsw.efSearch = _ASSIGN_EF_SEARCH
 
 
 def _train_codec(faiss: Any, index: Any, plan: IndexPlan, blocks: Iterable[np.ndarray]) -> None:

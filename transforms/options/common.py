@@ -9,6 +9,7 @@ from transforms.space.dtypes import DTYPES
 from transforms.store.entries import RememberedOptions
 
 DTYPES_ASKED = ("auto", *DTYPES)
+FLOATS_ASKED = tuple(name for name in DTYPES_ASKED if name != "int8")
 METRICS = ("auto", "cosine", "ip", "l2")
 TABLE_FILE = "write .parquet, .csv, .json or .jsonl"
 NO_CALIBRATION = "none"
@@ -186,6 +187,12 @@ MAX_LATENCY_MS = Declared(
 INDEX_ACCELERATOR = Declared(
     "Beam's accelerator hint for the steps that find the lists of an index (default: none)",
     metavar="HINT",
+)
+INDEX_MIN_RAM = Declared(
+    "Beam's memory hint for all steps of an index (default: what the index of the store's rows"
+    " needs, above 3 GB)",
+    kind=values.memory,
+    metavar="SIZE",
 )
 CHECK_CARRIED = Declared(
     "share of the snapshot's shards to read, if listings have no checksums (default: all that the"

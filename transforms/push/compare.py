@@ -3,7 +3,8 @@
 A database may hold rows of several snapshots: the one that its last complete push left, and those
 of pushes that did not end. A row is written unless all of these have the same row. Units that all
 of these have, byte for byte, are not read. Rows are cut into buckets by their ids, so that memory
-does not grow with the number of rows.
+does not grow with the number of rows. If the runs between the snapshots recorded what they changed,
+only that is read (`recorded`).
 """
 
 import os
@@ -19,6 +20,7 @@ import pyarrow as pa
 from transforms.base import progress
 from transforms.base.errors import DataGateError
 from transforms.corpus.buckets import in_buckets
+from transforms.push.recorded import REPEATED, RecordedDifference, compare_recorded
 from transforms.push.rows import columns_of, digests, read_rows
 from transforms.push.target import KEYS, keys_of
 from transforms.store.manifest import Manifest
@@ -27,10 +29,6 @@ from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.changes import BUCKETS, LISTED_ROWS
 from transforms.store.shards.id_hashes import hash_ids
 
-REPEATED = (
-    "is that of several rows, and a database has one for each id; "
-    "give the rows ids of their own (--id-column) and embed again"
-)
 _NEW = 0  # the side of the snapshot that is pushed
 _SPILLED = pa.schema(
     [("id", pa.string()), ("piece", pa.int32()), ("digest", pa.binary(16)), ("side", pa.int32())]
@@ -78,13 +76,19 @@ def compare(
     keys is given, that is what it was left with, and any row may be in it. `folder` takes temporary
     files. Raises DataGateError if two rows have one id.
     """
-    sides = _sides(new, columns, old, listing is None)
-    spill = _spill_sides(sides, folder)
     difference = Difference(keys_of(columns.names), os.path.join(folder, "deleted.arrow"))
-    left_with = 1
-    old_sides = len(old)
     if old:
         difference.before = old[0].rows.stored
+    recorded = None
+    if listing is None:
+        recorded = compare_recorded(new, columns, old)
+    if recorded is not None:
+        _take_recorded(difference, recorded)
+        return difference
+    sides = _sides(new, columns, old, listing is None)
+    spill = _spill_sides(sides, folder)
+    left_with = 1
+    old_sides = len(old)
     if listing is not None:
         left_with = len(sides)
         old_sides = len(sides)
@@ -100,6 +104,15 @@ def compare(
                 deleted.write_table(_compare(rows, old_sides, left_with, difference))
             os.unlink(path)
     return difference
+
+
+def _take_recorded(difference: Difference, recorded: RecordedDifference) -> None:
+    """Add the difference that the runs recorded, and write the keys to delete."""
+    difference.rows = recorded.rows
+    difference.counts = recorded.counts
+    difference.deletable = len(recorded.deleted)
+    with pa.ipc.new_file(difference.deleted, _DELETED) as deleted:
+        deleted.write_table(_keys_to_delete([(row_id, 0) for row_id in recorded.deleted]))
 
 
 @dataclass(frozen=True)
@@ -252,8 +265,12 @@ def _compare(rows: pa.Table, old_sides: int, left_with: int, difference: Differe
     deleted = sum(key in old.left_with and key not in wanted for key in old.deleted)
     difference.counts += Changes(len(written) - changed, changed, deleted)
     difference.deletable += len(old.deleted)
-    ids = pa.array([row_id for row_id, _ in old.deleted], pa.string())
-    pieces = pa.array([piece for _, piece in old.deleted], pa.int32())
+    return _keys_to_delete(old.deleted)
+
+
+def _keys_to_delete(keys: list[_Key]) -> pa.Table:
+    ids = pa.array([row_id for row_id, _ in keys], pa.string())
+    pieces = pa.array([piece for _, piece in keys], pa.int32())
     return pa.table([ids, pieces], schema=_DELETED)
 
 

@@ -1,19 +1,23 @@
 """Push a snapshot into a database: write the rows that differ, record which snapshot it holds."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from transforms.base import progress
 from transforms.base.errors import DataGateError, LedgerError, OptionError
-from transforms.push.compare import REPEATED, Difference, Listing, compare
+from transforms.push.compare import Difference, Listing, compare
+from transforms.push.recorded import REPEATED
 from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
+from transforms.store.forgetting.receipts import was_erased_since
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.result import has_committed, read_result
@@ -25,13 +29,15 @@ class PushRequest:
 
     `since` names a run whose differences are written too, whatever the target claims to hold.
     `full` writes all rows and compares with the target's ids. `dry_run` writes nothing.
-    `max_deletes` is the fraction of the target's rows that may be deleted.
+    `max_deletes` is the fraction of the target's rows that may be deleted. `parallel` is how many
+    requests write at once.
     """
 
     since: str | None = None
     full: bool = False
     dry_run: bool = False
     max_deletes: float = RememberedOptions.max_deletes
+    parallel: int = 1
 
 
 @dataclass(frozen=True)
@@ -39,13 +45,15 @@ class Pushed:
     """The result of a push.
 
     `held` is the snapshot that the database held before (None: none, or not known). `changes`
-    counts the rows that were written and deleted, `rows` the rows in the database.
+    counts the rows that were written and deleted, `rows` the rows in the database. `removed` are
+    snapshots to compare with that vacuum removed, so that all rows were compared.
     """
 
     new: Manifest
     held: str | None
     changes: Changes
     rows: int
+    removed: tuple[str, ...] = ()
 
 
 def push(
@@ -54,11 +62,13 @@ def push(
     """Make the target hold the rows of the store's current snapshot and no others.
 
     The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
-    Raises SpaceMismatchError if the target is of another space, OptionError if it holds rows of
-    another store or of a removed snapshot, DataGateError if ids repeat or too many rows would be
-    deleted, LedgerError if counts differ at the end.
+    If vacuum removed a snapshot to compare with, all rows are written and compared with the ids of
+    the target, as with `full`. Raises SpaceMismatchError if the target is of another space,
+    OptionError if it holds rows of another store, DataGateError if ids repeat or too many rows
+    would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
+    _check_parallel(target, options.parallel)
     state = target.state()
     new = current()
     table = Table(_columns(new, state), new.space, new.metric)
@@ -66,10 +76,12 @@ def push(
         _check(state, new, table, target.where)
     _check_ids(new)
     held = _held_run(state)
-    whole = state is not None and (held is None or options.full)
     snapshots = _read_snapshots(new, state, options.since)
     if state is not None and not options.full:
-        _check_store(snapshots, new, whole, target.where)
+        _check_store(snapshots, new, target.where)
+    removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
+    erased = held is not None and was_erased_since(new, held)
+    whole = state is not None and (held is None or options.full or erased or bool(removed))
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
@@ -77,13 +89,13 @@ def push(
     with tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
-            return Pushed(new, held, difference.counts, new.rows.stored)
+            return Pushed(new, held, difference.counts, new.rows.stored, removed)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
-        _write(target, new, table.columns, difference)
+        _write(target, new, table.columns, difference, options.parallel)
     rows = _counted(target, new)
     target.finish()
-    return Pushed(new, held, difference.counts, rows)
+    return Pushed(new, held, difference.counts, rows, removed)
 
 
 def _held_run(state: State | None) -> str | None:
@@ -158,19 +170,14 @@ def _read_snapshots(
     return {run: read_manifest(new.root, run) for run in dict.fromkeys(runs)}
 
 
-def _check_store(
-    snapshots: Mapping[str, Manifest | None], new: Manifest, whole: bool, where: str
-) -> None:
-    """Raise OptionError for rows of another store or, unless all are written, a lost snapshot."""
+def _check_store(snapshots: Mapping[str, Manifest | None], new: Manifest, where: str) -> None:
+    """Raise OptionError for rows of another store."""
     for run, manifest in snapshots.items():
-        if manifest is not None:
-            continue
-        rows = f"--to {where}: it holds rows of {run}"
-        if not has_committed(new.root, run):
-            what = "so it is another store's; name another table, or push with --full"
-            raise OptionError(f"{rows}, which is no snapshot of {new.root}, {what}")
-        if not whole:
-            raise OptionError(f"{rows}, which vacuum removed from {new.root}; push with --full")
+        if manifest is None and not has_committed(new.root, run):
+            raise OptionError(
+                f"--to {where}: it holds rows of {run}, which is no snapshot of {new.root}, so it"
+                " is another store's; name another table, or push with --full"
+            )
 
 
 def _compared(
@@ -205,21 +212,49 @@ def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None
     return lambda: target.listing(table.keys)
 
 
-def _write(target: Target, new: Manifest, columns: pa.Schema, difference: Difference) -> None:
-    """Delete and write the rows of the difference."""
+def _check_parallel(target: Target, parallel: int) -> None:
+    """Raise OptionError if a target takes one request at a time, and more are to be sent."""
+    if parallel > 1 and not target.takes_parallel:
+        raise OptionError(
+            f"--to {target.where}: --parallel is for a server of Qdrant; other tables are written"
+            " by one connection, so that a push is one transaction; leave it out"
+        )
+
+
+def _write(
+    target: Target, new: Manifest, columns: pa.Schema, difference: Difference, parallel: int
+) -> None:
+    """Delete and write the rows of the difference, of so many units at once."""
     with progress.stage("writing", difference.written + difference.deletable, "rows"):
         for keys in difference.deletions():
             target.delete(keys)
             progress.step(keys.num_rows)
-        for place in sorted(difference.rows):
-            unit_rows = np.sort(np.array(difference.rows[place]))
-            _write_unit(target, new, place, columns, unit_rows)
+        units = [
+            partial(_write_unit, target, new, place, columns, difference.rows[place])
+            for place in sorted(difference.rows)
+        ]
+        if parallel == 1:
+            for write in units:
+                write()
+        else:
+            _side_by_side(units, parallel)
+
+
+def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
+    """Do the work in threads; the first error ends it."""
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            for future in as_completed([pool.submit(one) for one in work]):
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _write_unit(
-    target: Target, new: Manifest, place: int, columns: pa.Schema, rows: np.ndarray
+    target: Target, new: Manifest, place: int, columns: pa.Schema, wanted: Sequence[int]
 ) -> None:
-    """Write these rows (ascending) of the unit with the index `place`."""
+    """Write these rows of the unit with the index `place`."""
+    rows = np.sort(np.array(wanted))
     start = 0
     for batch in read_rows(new, new.units[place], columns):
         chosen = rows[(rows >= start) & (rows < start + batch.num_rows)] - start

@@ -58,8 +58,9 @@ def _of_rejected(last: RunSummary, manifest: Manifest | None) -> list[str]:
         allowed = manifest.options.max_rejects
     threshold = NEARLY_TOO_MANY * allowed
     blank = last.blank or 0  # --max-rejects does not count blank lines of text files
-    rejected = (last.rejected or 0) - blank
-    read = (last.read or 0) - blank
+    expected = blank + (last.forgotten or 0)
+    rejected = (last.rejected or 0) - expected
+    read = (last.read or 0) - expected
     if not rejected or rejected <= threshold * read:
         return []
     return [

@@ -35,7 +35,8 @@ class RunSummary(ShownOptions):
     version.
 
     Rows: `rows` are those of the run's snapshot, `rejected` and `truncated` rows too; `blank` are
-    the rejected rows that are blank lines of text files. `embedded`, `reused`, `duplicates` and
+    the rejected rows that are blank lines of text files, `forgotten` those that were erased.
+    `embedded`, `reused`, `duplicates` and
     `carried` are the rows by the origin of their vectors. `added`, `changed` and `deleted` compare
     with the previous snapshot. If rows are documents, `pieces` counts the pieces they were cut
     into, and the counts of vectors, truncation and changes are of pieces.
@@ -67,6 +68,7 @@ class RunSummary(ShownOptions):
     read: int | None = None
     rejected: int | None = None
     blank: int | None = None
+    forgotten: int | None = None
     embedded: int | None = None
     reused: int | None = None
     duplicates: int | None = None
@@ -271,6 +273,7 @@ def _counts(result: Result) -> dict[str, Any]:
     values |= {
         "rows": ledger["written"],
         "blank": ledger.get("blank"),
+        "forgotten": ledger.get("forgotten"),
         "pieces": ledger.get("pieces"),
         "duplicate_ids": result.duplicate_ids,
         "damaged": len(result.damaged),

@@ -13,7 +13,7 @@ from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentChecks, SegmentedIndex, SegmentFile, TrainedIndex, rerank
 from transforms.index.choose import depth_for
 from transforms.index.filtered import FilteredIndex
-from transforms.index.ranges import MappedRange, RangeFile, RangeReader
+from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from transforms.index.vectors import prepared, scored_by
 from transforms.search.hits import Hits
 from transforms.storage.bounded_cache import BoundedCache

@@ -15,6 +15,7 @@ from transforms.space import Recipe
 from transforms.space.identity import OUTPUT_FIELDS
 from transforms.space.st_modules import QUERY
 from transforms.store.calibrations import kept_calibration
+from transforms.store.int8_models import kept_int8
 from transforms.store.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class QueryEncoder:
             from transforms.encoder import Encoder
 
             asked = replace(recipe, prompt=self.prompt or "", calibration="")
-            encoder = Encoder.of(asked, calibration=calibration)
+            int8 = kept_int8(self._manifest.root, self._manifest.space)
+            encoder = Encoder.of(asked, calibration=calibration, int8=int8)
         what = f"{recipe.model} is not the model of {self._manifest.root}"
         self._manifest.space.check(
             encoder.space, what, "name the same one with --model", ignoring=ignoring

@@ -11,7 +11,9 @@ from pathlib import Path
 from transforms.base import nvidia
 from transforms.base.errors import OptionError
 
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+# Families that are quantised: others were not measured.
+INT8_FAMILIES = frozenset(("bert", "roberta", "xlm-roberta", "camembert", "electra"))
 # Families whose masks, positions or transforms are float32 for any dtype of weights.
 FLOAT32_ONLY = frozenset(("xlnet", "deberta", "mra", "fnet", "xlstm", "static-embedding"))
 _DRIVER = nvidia.NODE
@@ -59,6 +61,11 @@ def resolve_dtype(dtype: str, device: str = "auto", family: str = "") -> str:
         raise OptionError(f"dtype {dtype!r} is not known; allowed: auto, {', '.join(DTYPES)}")
     if dtype != "float32" and family in FLOAT32_ONLY:
         raise OptionError(f"dtype {dtype}: {family} computes in float32 alone; say --dtype float32")
+    if dtype == "int8" and family and family not in INT8_FAMILIES:
+        known = ", ".join(sorted(INT8_FAMILIES))
+        raise OptionError(
+            f"dtype int8: {family} is not quantised, only {known}; say --dtype float32"
+        )
     return dtype
 
 

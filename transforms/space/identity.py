@@ -12,7 +12,7 @@ from transforms.base.errors import OptionError, SpaceMismatchError
 from transforms.space.dtypes import resolve_dtype
 from transforms.space.hashing import canonical_json, sha256_file, sha256_text
 from transforms.space.model_files import ModelFiles, find_safetensors
-from transforms.space.poolers import resolve_pooler
+from transforms.space.poolers import check_int8_pooler, resolve_pooler
 from transforms.space.spec import AUTO, PoolerSpec
 
 PRECISIONS = ("float32", "float16", "int8", "uint8", "binary", "ubinary")
@@ -209,6 +209,8 @@ def resolve_space(
     auto = pooler.is_auto
     tokenizer = tokenizer_digest(files)
     spec = resolve_pooler(files, pooler, tokenizer)
+    if dtype == "int8":
+        check_int8_pooler(files, spec, auto)
     prompt = _resolve_prompt(files, prompt, prompt_name)
     if prompt and spec.parts[0].name == "prompt":
         raise OptionError(

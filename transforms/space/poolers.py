@@ -9,6 +9,9 @@ from transforms.space.spec import PoolerPart, PoolerSpec, make_part
 from transforms.space.token_table import read_table
 
 TEXT = "{text}"
+INT8_POOLERS = (
+    "mean", "cls", "max", "mean-sqrt-len", "last-token", "weighted-mean", "first-last", "last2",
+)  # fmt: skip
 WK_START = 4
 WK_LAYERS = 3
 # Families that were not trained to fill a mask: they detect replacements, fill spans or permute.
@@ -31,6 +34,19 @@ def resolve_pooler(files: ModelFiles, spec: PoolerSpec, tokenizer: str) -> Poole
             f"pooler '{spec}': {files.folder} is a table of token embeddings; use auto or static"
         )
     return PoolerSpec(tuple(_resolve_part(files, part, tokenizer) for part in spec.parts))
+
+
+def check_int8_pooler(files: ModelFiles, spec: PoolerSpec, auto: bool) -> None:
+    """Raise `OptionError` for a pooler that reads more than the last two or the outer layers.
+
+    Quantised models return no attention, no rows of the embedding matrix and few layers.
+    """
+    others = [part.name for part in spec.parts if part.name not in INT8_POOLERS]
+    if auto and files.modules.mix is not None:
+        others.append("of mixed layers")
+    if others:
+        known = ", ".join(INT8_POOLERS)
+        raise OptionError(f"pooler {others[0]}: dtype int8 has only {known}; say --dtype float32")
 
 
 def _own_part(mode: str, count: str) -> PoolerPart:

@@ -56,6 +56,8 @@ CHANGED = 412
 OUTSIDE = 416
 NOT_IMPLEMENTED = 501
 TRIES = 5
+MOST_PUT = 5 << 30  # bytes of one request, as the service has it
+PART = 256 << 20  # bytes of a part of a larger object; the service takes 10,000 parts
 BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 CREDENTIALS_MISSING = (
     CredentialRetrievalError, NoCredentialsError, PartialCredentialsError, ProfileNotFound,
@@ -173,7 +175,7 @@ class S3Storage:
         for attempt in range(TRIES):
             with _refusals_explained(path):
                 try:
-                    _client().client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
+                    _write(_client().client, bucket, key, data, condition)
                     return True
                 except ClientError as error:
                     status = _status(error)
@@ -189,6 +191,31 @@ class S3Storage:
                     raise
         current = self.read_versioned(path)
         return current is not None and current[0] == data
+
+
+def _write(client: Any, bucket: str, key: str, data: bytes, condition: dict[str, str]) -> None:
+    """Write an object on condition: by one request, or in parts if it is too large for one."""
+    if len(data) <= MOST_PUT:
+        client.put_object(Bucket=bucket, Key=key, Body=data, **condition)
+        return
+    upload = {
+        "Bucket": bucket,
+        "Key": key,
+        "UploadId": client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"],
+    }
+    view = memoryview(data)
+    parts = []
+    try:
+        for number, start in enumerate(range(0, len(data), PART), 1):
+            body = bytes(view[start : start + PART])
+            answer = client.upload_part(**upload, PartNumber=number, Body=body)
+            parts.append({"ETag": answer["ETag"], "PartNumber": number})
+        client.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, **condition)
+    except (BotoCoreError, ClientError):
+        # parts of an upload that never ends are paid for
+        with contextlib.suppress(BotoCoreError, ClientError):
+            client.abort_multipart_upload(**upload)
+        raise
 
 
 def _part(path: str, client: Any, start: int, stop: int) -> bytes:

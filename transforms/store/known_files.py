@@ -19,13 +19,18 @@ class KnownFiles:
     units_by_file: dict[str, list[UnitRecord]]
 
 
+def has_ranges(last: Manifest) -> bool:
+    """Return whether a manifest is in parts that say which files they have."""
+    return bool(last.parts) and all(part.files is not None for part in last.parts)
+
+
 def known_files(last: Manifest, keys: KeyRange) -> KnownFiles:
     """Return the files of a snapshot with these keys; other parts of its manifest are not read.
 
     A manifest in one file, or by an earlier version, is read as a whole. Raises SentenceBeamError
     for an entry that is no unit's record, and for a missing or damaged part.
     """
-    if keys.is_all or not last.parts or any(part.files is None for part in last.parts):
+    if keys.is_all or not has_ranges(last):
         return KnownFiles(last.files_by_path, last.units_by_file)
     files: dict[str, InputEntry] = {}
     units: list[UnitRecord] = []

@@ -9,11 +9,14 @@ ids/<unit>-<digest>.xxh3            hashes of its rows' ids, once they were coun
 rejects/<unit>-<digest>.parquet     rows that could not be embedded
 ranges/<digest>.json                bounds of the components of int8 and uint8 vectors
 calibrations/<digest>/              copies of the calibrations of snapshots
+int8/<digest>/                      the model that OpenVINO runs in int8
+int8/<pooled id>-<n>.json           its digest, until the first commit
 canary/<pooled id>-<n>.parquet      texts and vectors, to notice a changed model
 watch/<sha256>.parquet              watched queries, their judgements, a snapshot's answers
 index/<sha256>.faiss .parquet       trained quantizer, segments by rows, locators
 index/<sha256>.lists                ranges of lists
 index/<sha256>.answers              what a range answers to the queries that measure recall
+index/<sha256>.trained              the file of the quantizer that was trained on some rows
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 forgotten/<sha256>.json             keyed hashes of the rows that were erased
 forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
@@ -33,14 +36,15 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
-UNFINISHED = "forgotten/unfinished.json"
+FORGOTTEN = "forgotten"
+UNFINISHED = f"{FORGOTTEN}/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
 RUNS = "runs"
 
 RUN_ID = r"[0-9]{8}T[0-9]{6}(?:_[0-9]{3})?Z-[0-9a-f]{6}"
-INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine")
+INDEX_SUFFIXES = ("answers", "faiss", "lists", "parquet", "refine", "trained")
 _UNIT = r"[0-9a-f]+-[0-9a-f]+(?:\.[0-9]+)?-[0-9a-f]{16}"
 _KINDS = {
     "snapshots": rf"manifests/{RUN_ID}\.json",
@@ -52,6 +56,7 @@ _KINDS = {
     "index": rf"index/[0-9a-f]{{64}}\.(?:{'|'.join(INDEX_SUFFIXES)})",
     "ranges": r"ranges/[0-9a-f]+\.json",
     "calibrations": r"calibrations/[0-9a-f]+/[a-z.]+",
+    "int8": r"int8/(?:[0-9a-f]{64}/[a-z.]+|[0-9a-f]{16}-[0-9]+\.json)",
     "watch": r"watch/[0-9a-f]{64}\.parquet",
     "forgotten": r"forgotten/[0-9a-f]{64}\.json",
     "receipts": rf"forgotten/{RUN_ID}\.json",
@@ -64,6 +69,10 @@ _KINDS = {
     "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
+FOLDERS_OF_UNITS = (EMBEDDINGS, "sidecars", "ids", "rejects")
+FOLDERS_BESIDE_UNITS = tuple(
+    sorted({pattern.partition("/")[0] for pattern in _KINDS.values()} - {*FOLDERS_OF_UNITS})
+)
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")
@@ -104,6 +113,16 @@ def rejects(unit: str, digest: str) -> str:
 def calibration(digest: str) -> str:
     """The path of the folder with a calibration's copy."""
     return f"calibrations/{digest}"
+
+
+def int8_model(digest: str) -> str:
+    """The path of the folder with the model of an int8 space."""
+    return f"int8/{digest}"
+
+
+def int8_claim(pooled_id: str, generation: int) -> str:
+    """Return the path of the digest of the model that is made for a space; see `canary`."""
+    return f"int8/{pooled_id[:16]}-{generation}.json"
 
 
 def canary(pooled_id: str, generation: int) -> str:

@@ -3,12 +3,14 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.corpus.buckets import parse_name
+from transforms.space.int8_model import INT8
 from transforms.storage.base import Entry
 from transforms.store import layout
 from transforms.store.ledger import span_name
@@ -18,6 +20,7 @@ from transforms.store.runs.result import timestamp
 from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
+RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
@@ -89,30 +92,50 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 class _StoreFiles:
-    """The files of a store, as they were listed: `others` by relative path, and those of units.
+    """The files of a store: `others` by relative path, and those of units.
 
     Iteration gives all. Of units' files, of which there may be millions, only path, size and age
-    are kept.
+    are kept. If the storage lists ranges of names, they are listed during the iteration, a
+    sixteenth of a folder at a time.
     """
 
     def __init__(self, root: str):
+        self._root = root
+        self._place = storage.storage_of(root)
+        self._lists_ranges = self._place.lists_ranges(root)
         self.others: dict[str, Entry] = {}
         self._of_units: list[Entry] = []
+        folders = [root]
+        if self._lists_ranges:
+            folders = [storage.join(root, name) for name in layout.FOLDERS_BESIDE_UNITS]
         with progress.stage("listing the store's files"):
-            entries = storage.storage_of(root).below(root)
+            for folder in folders:
+                self._add(self._place.below(folder))
+
+    def _add(self, entries: list[Entry]) -> None:
         while entries:
             entry = entries.pop()
-            self._add(_relative(root, entry), entry)
-
-    def _add(self, path: str, entry: Entry) -> None:
-        if layout.kind(path) in layout.OF_UNITS:
-            self._of_units.append(Entry(entry.path, entry.size, "", "", entry.modified))
-        else:
-            self.others[path] = entry
+            path = _relative(self._root, entry)
+            if layout.kind(path) in layout.OF_UNITS:
+                self._of_units.append(_without_checksum(entry))
+            else:
+                self.others[path] = entry
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self.others.values()
         yield from self._of_units
+        if not self._lists_ranges:
+            return
+        for name in progress.over(layout.FOLDERS_OF_UNITS, "listing the units' files", "folders"):
+            folder = storage.join(self._root, name)
+            for low, high in pairwise(RANGES):
+                entries = self._place.between(folder, low, high)
+                while entries:
+                    yield _without_checksum(entries.pop())
+
+
+def _without_checksum(entry: Entry) -> Entry:
+    return Entry(entry.path, entry.size, "", "", entry.modified)
 
 
 def remove(rubbish: Rubbish) -> None:
@@ -212,7 +235,7 @@ def _read(root: str, run: str) -> Manifest:
 
 
 class _Named:
-    """The files that the kept snapshots name, and their sidecars and calibrations.
+    """The files that the kept snapshots name, their sidecars, calibrations and int8 models.
 
     For runs that did not end: everything in their folders, and the files of the units that they
     planned. Of the files with changed rows those since a kept snapshot stay.
@@ -235,6 +258,8 @@ class _Named:
             layout.plan(manifest.run),
             *_words(_but_changes(manifest.content)),
         }
+        if manifest.space.dtype == INT8:
+            self._paths.add(layout.int8_model(manifest.space.weights))
         if manifest.changes is not None:
             self._changes[manifest.changes.since] = {file.path for file in manifest.changes.files}
         self._stems |= {
@@ -260,9 +285,11 @@ class _Named:
             return True
         if kind in ("sidecars", "ids"):
             return layout.stem(path) in self._stems
+        if kind == "int8" and self._unfinished:  # their first steps make one
+            return True
         if kind == "changes":
             return any(path in self._changes.get(run, ()) for run in self.runs)
-        if kind == "calibrations":  # named by its folder
+        if kind in ("calibrations", "int8"):  # named by its folder
             return path.rpartition("/")[0] in self._paths
         return path in self._paths
 

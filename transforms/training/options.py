@@ -5,7 +5,7 @@ from transforms.base.errors import OptionError
 from transforms.base.option import Exclusive, option, options
 from transforms.options.common import (
     DEVICE,
-    DTYPES_ASKED,
+    FLOATS_ASKED,
     MAX_REJECTS,
     MAX_TOKENS,
     MODEL,
@@ -251,7 +251,7 @@ class TrainOptions:
     )
     dtype: str = option(
         "type of the computation (default: auto, which is float32)",
-        choices=DTYPES_ASKED,
+        choices=FLOATS_ASKED,
         group=TRAINING,
         default="auto",
     )

@@ -20,6 +20,7 @@ from transforms.space import AUTO, resolve_model, resolve_space
 
 LONG = [*TEXTS, "  a dog  ", "the " * 60, "A Dog IS Riding"]
 PROMPTS = {"query": "a red dog ", "empty": ""}
+OTHERS = ("roberta", "mpnet", "xlnet")
 
 
 def _save(folder: Path, base: Path, *after: torch.nn.Module, **model: object) -> Path:
@@ -65,21 +66,36 @@ STACKS = {
 
 
 @pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "xlnet"])
+@pytest.mark.parametrize(
+    "family", ["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_modules(tiny, tmp_path, family, stack):
     _same(_save(tmp_path / "model", tiny[family], *STACKS[stack]()))
 
 
-@pytest.mark.parametrize("family", ["bert", "xlnet"])
+@pytest.mark.parametrize("family", OTHERS)
+def test_modules_of_another_family(tiny, tmp_path, family):
+    _same(_save(tmp_path / "model", tiny[family], *STACKS["all-modes"](), st.Normalize()))
+
+
+@pytest.mark.parametrize("include", [True, False])
 @pytest.mark.parametrize(
-    "mode", ["cls", "mean", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
+    ("family", "mode"),
+    [
+        ("bert", "cls"),
+        ("bert", "mean"),
+        ("bert", "max"),
+        ("bert", "weightedmean"),
+        ("xlnet", "mean_sqrt_len_tokens"),
+        ("xlnet", "lasttoken"),
+    ],
 )
-def test_prompts_counted_or_not(tiny, tmp_path, family, mode):
-    for include in (True, False):
-        folder = tmp_path / str(include)
-        _save(folder, tiny[family], _pooling(mode, include_prompt=include), prompts=PROMPTS)
+def test_prompts_counted_or_not(tiny, tmp_path, family, mode, include):
+    folder = tmp_path / "model"
+    _save(folder, tiny[family], _pooling(mode, include_prompt=include), prompts=PROMPTS)
+    _same(folder, prompt_name="query")
+    if mode == "mean":
         _same(folder)
-        _same(folder, prompt_name="query")
         _same(folder, prompt="the big ")
 
 

@@ -71,7 +71,17 @@ IN_ONE_ROW = ("cls", "static", "first-last", "ditto:1-2", "sbert-wk:start=1")
 
 
 # the others run with `pytest -m slow`
-QUICK = ("bert", "gemma3_text", "gemma2", "mpnet", "t5", "ditto:1-2", "static", "cls-tanh")
+QUICK = (
+    "bert",
+    "modernbert",
+    "gemma3_text",
+    "gemma2",
+    "mpnet",
+    "t5",
+    "ditto:1-2",
+    "static",
+    "cls-tanh",
+)
 QUICK += ("last-token", "sbert-wk:start=1,window=1", "remove-biases", "mean+max", POOLERS[-1])
 
 
@@ -110,7 +120,7 @@ def run(encoder: Encoder, record: GpuRecord, texts: list[str]) -> None:
         assert (part.status.device, part.status.dtype) == (GPU, torch.uint8)
 
 
-@pytest.mark.parametrize("family", PACKED)
+@pytest.mark.parametrize("family", each(PACKED))
 def test_a_family_without_padding(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

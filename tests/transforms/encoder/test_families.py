@@ -25,11 +25,19 @@ REPRESENTATIVE = {
     "yoso": "texts of one length",
     "big_bird": "texts of one length",
 }
+# one of each kind: a decoder, state space, local attention, texts of one length
+QUICK = ("gpt2", "mamba", "longformer", "yoso")
 SURVEY = Path(__file__).with_name("families.md")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 
 
-@pytest.mark.parametrize("family", REPRESENTATIVE)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow)
+        for name in REPRESENTATIVE
+    ],
+)
 def test_a_family_is_equal_whatever_the_batch_and_the_padding_side(family):
     verdict = survey(family)
     assert (verdict.result, verdict.detail) == ("equal", REPRESENTATIVE[family])

@@ -1,6 +1,3 @@
-import dataclasses
-import json
-
 import pytest
 from helpers import index_data  # noqa: F401  (skips where faiss is missing)
 
@@ -52,11 +49,6 @@ def test_deeper_codes_are_ranked_by_themselves() -> None:
     for index in ("IVF64,RaBitQ1", "IVF64,RaBitQ9", "RaBitQ4"):
         with pytest.raises(OptionError, match="use auto, compact, Flat"):
             choose_index(100_000, 384, IndexSpec.parse(index))
-
-
-def test_a_plan_survives_json() -> None:
-    plan = choose_index(200_000, 384, IndexSpec.parse("IVF64,SQfp16"), metric="l2")
-    assert type(plan)(**json.loads(json.dumps(dataclasses.asdict(plan)))) == plan
 
 
 @pytest.mark.parametrize(

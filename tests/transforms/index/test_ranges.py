@@ -16,7 +16,7 @@ from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.filtered import FilteredIndex
 from transforms.index.range_file import RangeHeader, header_bytes, range_bytes
-from transforms.index.ranges import MappedRange, RangeFile
+from transforms.index.range_readers import MappedRange, RangeFile
 from transforms.index.segment import ListedRows, SegmentWriter
 
 DIM = 16

@@ -143,16 +143,17 @@ def test_full_deletes_what_the_store_has_not(store: Kept) -> None:
     assert (done.changes.deleted, done.rows) == (1, 9)
 
 
-def test_a_snapshot_that_is_gone_is_named(store: Kept) -> None:
+def test_all_rows_are_compared_if_the_snapshot_is_gone(store: Kept) -> None:
     database = Aliased()
     bring(store, database)
     store.commit_without_index(files_of({"i1": "one"}))
     (store.root / "manifests" / "run1.json").unlink()
-    with pytest.raises(
-        OptionError, match="rows of run1, which vacuum removed from .*; push with --full"
-    ):
-        bring(store, database)
-    assert bring(store, database, full=True).rows == 1
+    with pytest.raises(DataGateError, match="8 of its 9 rows would be deleted"):
+        bring(store, database, max_deletes=0.5)
+    done = bring(store, database)
+    assert (done.rows, done.removed) == (1, ("run1",))
+    assert list(database.held()) == ["i1"]
+    assert bring(store, database).removed == ()
 
 
 class Bare(Kept):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from helpers import s3 as s3_server
 from helpers.corpora import write_jsonl
-from helpers.plans import handed_out, job_of, night
+from helpers.plans import handed_out, in_full, job_of, night
 
 from transforms import storage
 from transforms.corpus.files import key_of
@@ -21,7 +21,9 @@ from transforms.store import manifest_parts
 from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
-from transforms.store.records import Problem, UnitRecord
+from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.runs import carried_ranges
+from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
 
 FILES = 24
 SLOTS = 2  # so many batches of files that a range has several
@@ -69,7 +71,7 @@ def large(root: str, glob: Path) -> Manifest:
     return manifest
 
 
-def by_ranges(job: Any) -> list[Any]:
+def planned_by_ranges(job: Any) -> list[Any]:
     """What a plan hands out if its files are planned by ranges of their keys."""
     found: list[Any] = []
     for listed in file_batches(job.run.globs[0], job, SLOTS):
@@ -80,7 +82,7 @@ def by_ranges(job: Any) -> list[Any]:
         planned = planner.plan_all(listed.files)
         found += [item for item in planned if isinstance(item, Problem)]
         found.append(planner.in_short([item for item in planned if not isinstance(item, Problem)]))
-    return list(record(found, job, 1))
+    return in_full(record(found, job, 1), job)
 
 
 def of_ranges(last: Manifest, *bounds: str) -> list[KnownFiles]:
@@ -112,6 +114,29 @@ def test_a_range_reads_only_parts_that_may_have_it(
     assert 0 < len(set(read)) <= 2 < len(last.parts)
 
 
+def test_carried_units_travel_as_ranges_of_the_last_snapshot(
+    tmp_path: Path, glob: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carried_ranges, "UNITS_IN_A_RANGE", 5)
+    last = large(str(tmp_path / "store"), glob)
+    moved = replace(last.units[3], checksum="of a listing")
+    changed = last.units_by_file["8.jsonl"]
+    units = [unit for unit in last.units if unit not in (last.units[3], *changed)]
+    found = list(by_ranges([moved, *units], last))
+    ranges = [item for item in found if isinstance(item, CarriedRange)]
+    assert 2 < len(ranges) <= len(units) / 5 + 1
+    alone = [item for item in found if isinstance(item, UnitRecord)]
+    siblings = [unit for unit in units if unit.file == moved.file]
+    assert alone == [carried(unit) for unit in (moved, *siblings)]
+    read.clear()
+    again = read_manifest(last.root)
+    carried_over = [unit for item in ranges for unit in units_of_range(item, again)]
+    expected = [carried(unit) for unit in units if unit.file != moved.file]
+    assert sorted(carried_over, key=str) == sorted(expected, key=str)
+    assert len(read) < len(last.parts) + 2 * len(ranges)
+    assert list(by_ranges(units, None)) == [carried(unit) for unit in units]
+
+
 def test_a_manifest_of_an_earlier_version_is_read_as_a_whole(
     tmp_path: Path, glob: Path, read: list[str]
 ) -> None:
@@ -130,7 +155,7 @@ def test_a_plan_by_ranges_is_the_plan_of_all(tmp_path: Path, glob: Path, read: l
     (glob.parent / "4.jsonl").unlink()
     (glob.parent / "5.jsonl").rename(glob.parent / "renamed.jsonl")
     whole = handed_out(job_of(root, glob, number=1, unit_tokens=200))
-    found = by_ranges(job_of(root, glob, number=2, unit_tokens=200))
+    found = planned_by_ranges(job_of(root, glob, number=2, unit_tokens=200))
     for kind in (UnitRecord, Problem):
         assert sorted((item for item in found if isinstance(item, kind)), key=str) == sorted(
             (item for item in whole if isinstance(item, kind)), key=str

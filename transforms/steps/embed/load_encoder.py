@@ -8,9 +8,11 @@ from transforms.base.errors import DataGateError
 from transforms.calibration import Calibration
 from transforms.space import Machine, Recipe, Space
 from transforms.space.chunks import ChunksSpec
+from transforms.space.int8_model import Int8Model
 from transforms.steps.embed.inputs import encoded
 from transforms.steps.options.job import EmbedJob
 from transforms.store.calibrations import kept_calibration, read_calibration
+from transforms.store.int8_models import kept_int8
 from transforms.store.runs.canary import TEXTS, Canary
 from transforms.store.shards.precision import of_floats
 from transforms.store.shards.vectors import pooled_of
@@ -56,21 +58,26 @@ def load_encoder(job: EmbedJob) -> "Encoder":
         calibration: Calibration | None = read_calibration(job.calibration)
     else:
         calibration = kept_calibration(job.root, job.run.space)
-    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space))
+    int8 = kept_int8(job.root, job.run.space)
+    encoder = encoder_of(job.recipe, job.machine, calibration, of_floats(job.run.space), int8)
     check_chunks(encoder, job.chunks)
     return encoder
 
 
 def encoder_of(
-    recipe: Recipe, machine: Machine, calibration: Calibration | None, space: Space
+    recipe: Recipe,
+    machine: Machine,
+    calibration: Calibration | None,
+    space: Space,
+    int8: Int8Model | None = None,
 ) -> "Encoder":
-    """Return a recipe's encoder with this calibration.
+    """Return a recipe's encoder with this calibration, and this quantised model if it is in int8.
 
     Raises SpaceMismatchError if its space is another one.
     """
     from transforms.encoder import Encoder
 
-    encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration)
+    encoder = Encoder.of(replace(recipe, calibration=""), machine, calibration, int8=int8)
     what = f"{recipe.model} on this worker makes another space than the run's"
     space.check(encoder.space, what, "install the same files")
     return encoder

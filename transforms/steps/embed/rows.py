@@ -20,6 +20,7 @@ from transforms.corpus.spans import UNIT_TOKENS
 from transforms.corpus.template import Template, parse
 from transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
+from transforms.space.int8_model import INT8, MISSING
 from transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
 from transforms.steps.embed.inputs import Finish, Inputs, hashes_of, inputs_of
 from transforms.steps.embed.load_encoder import check_chunks, encoder_of
@@ -75,6 +76,8 @@ class RowsJob:
             recipe = replace(recipe, model=os.path.abspath(recipe.model))
         files = recipe.files()
         exported = recipe.as_exported(files)
+        if exported.dtype == INT8:
+            raise OptionError(MISSING)
         has_own_dtype = exported.dtype == "auto" and files.family not in FLOAT32_ONLY
         exported = replace(
             exported, dtype=resolve_dtype(exported.dtype, machine.device, files.family)

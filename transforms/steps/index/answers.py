@@ -13,7 +13,7 @@ from transforms.base.arrow import as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError, refuse_damage
 from transforms.index import Candidates, ExactNeighbours, SegmentedIndex, TrainedIndex
 from transforms.index.array_bytes import pack, unpack
-from transforms.index.ranges import MappedRange, RangeFile, RangeReader
+from transforms.index.range_readers import MappedRange, RangeFile, RangeReader
 from transforms.steps.index import scratch
 from transforms.steps.index.files import Folder
 from transforms.storage.bounded_cache import BoundedCache

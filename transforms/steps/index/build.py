@@ -20,7 +20,6 @@ from transforms.index.budgets import MOST_LISTS
 from transforms.index.choose import depth_for
 from transforms.index.recall import tuned
 from transforms.index.refine import RefineWriter
-from transforms.index.sample import MOST_SAMPLED
 from transforms.index.segment import SegmentWriter
 from transforms.index.upkeep import imbalance
 from transforms.index.vectors import scored_by
@@ -109,7 +108,7 @@ class IndexJob:
 
         It allows some more rows, because held-out ones are left out.
         """
-        wanted = min(self.plan.train_rows, MOST_SAMPLED)
+        wanted = self.plan.train_rows
         if wanted:
             return sample_threshold(wanted + wanted // 5 + 1, self.rows)
         return 0

@@ -17,8 +17,11 @@ from transforms.index.budgets import (
     query_bytes,
     try_kinds,
 )
+from transforms.index.sizes import step_bytes
 from transforms.index.spec import AUTO
 from transforms.store.index_entries import ChoiceEntry, IndexEntry, IndexRequest, TriedEntry
+
+ORDINARY_RAM = 3_000_000_000  # of a worker without a hint
 
 
 def budgets_of(request: IndexRequest) -> Budgets:
@@ -45,6 +48,19 @@ def largest(request: IndexRequest, rows: int, dim: int) -> IndexPlan:
     if request.index == AUTO and not budgets.choose:
         return choose_index(rows, dim)
     return kinds(request.spec, rows, dim, "ip", True, budgets)[0]
+
+
+def least_ram(request: IndexRequest, rows: int, dim: int) -> str | None:
+    """Return the memory that the steps of an index need, for Beam; None if any worker has it.
+
+    A store without rows, or with too few for the index, needs none.
+    """
+    if not rows or request.spec.lack_of_rows(rows):
+        return None
+    needed = step_bytes(largest(request, rows, dim), rows)
+    if needed <= ORDINARY_RAM:
+        return None
+    return f"{-(-needed // 10**9)}GB"
 
 
 def as_asked(request: IndexRequest, plan: IndexPlan, rows: int) -> ChoiceEntry:

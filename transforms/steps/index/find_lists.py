@@ -9,7 +9,7 @@ import numpy as np
 from transforms.base import progress
 from transforms.index import cells
 from transforms.index.kmeans import kmeans
-from transforms.steps.index import scratch
+from transforms.steps.index import kept_lists, scratch
 from transforms.steps.index.files import Folder
 from transforms.steps.index.sample import any_rows, known_parts, leave_rows, parts_of, read_rows
 from transforms.steps.index.training_items import (
@@ -29,6 +29,8 @@ def divide(sampled: list[TrainingItem]) -> Iterator[TrainingItem]:
     groups = groups_of(sampled)
     job = groups[0].job
     if any(group.problem for group in groups) or not job.plan.nlist:
+        return
+    if kept_lists.take(job, groups) is not None:
         return
     parts = parts_of(groups)
     count = cells.cells_for(job.plan.nlist)
@@ -84,7 +86,7 @@ def _by_nearest_list(
     name = scratch.sorted_part(before, work.part.name)
     rows = np.ascontiguousarray(read_rows(folder, [(name, 0, count)], plan.dim + 1)[:, :-1])
     bounds = folder.take(scratch.BOUNDS)
-    lists = lists_after(folder, before)
+    lists = lists_after(folder, before, plan.dim)
     numbers = cells.nearest_of_cells(rows, coarse, lists, bounds, plan.metric)
     return rows, numbers, np.searchsorted(bounds, numbers, side="right") - 1
 
@@ -163,19 +165,18 @@ def again(clustered: list[TrainingItem]) -> Iterator[TrainingItem]:
     if turn is None:
         yield from clustered
         return
-    job.folder.leave(scratch.lists_after(turn), gathered(found))
     for part in known_parts(job.folder):
         yield TrainingItem(part=PartWork(job, part, turn + 1))
 
 
-def gathered(found: list[CellWork]) -> np.ndarray:
-    """Return the centroids of all lists, cell by cell."""
-    return np.concatenate(
-        [work.job.folder.take(scratch.lists_of_cell(work.number, work.turn)) for work in found]
-    )
-
-
 @functools.lru_cache(maxsize=1)
-def lists_after(folder: Folder, turn: int) -> np.ndarray:
-    """Return the centroids of all lists after a pass, kept for the next part."""
-    return folder.take(scratch.lists_after(turn))
+def lists_after(folder: Folder, turn: int, dim: int) -> np.ndarray:
+    """Return the centroids of all lists after a pass, kept for the next part.
+
+    Those of a cell are read into their place, so that no list is held twice.
+    """
+    bounds = folder.take(scratch.BOUNDS)
+    found = np.empty((bounds[-1], dim), np.float32)
+    for cell in np.flatnonzero(np.diff(bounds)).tolist():
+        found[bounds[cell] : bounds[cell + 1]] = folder.take(scratch.lists_of_cell(cell, turn))
+    return found

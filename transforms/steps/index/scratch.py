@@ -115,31 +115,11 @@ def places(turn: int) -> str:
     return f"places-{turn}"
 
 
-def lists_after(turn: int) -> str:
-    """Return the name of the centroids of all lists after a pass."""
-    return f"lists-after-{turn}.npy"
-
-
 def lists_of_cell(cell: int, turn: int | None) -> str:
     """Return the name of the centroids of a cell's lists after a pass; None is the only pass."""
     return f"lists-{cell}-{turn or 0}.npy"
 
 
-def rows(kind: str, number: int) -> str:
-    """Return the name of rows by bucket: added ones of a group, removed ones of a segment."""
+def gathered(kind: str, number: int) -> str:
+    """Return the name of all rows of a kind for a bucket, a segment or a group of new rows."""
     return f"{kind}-{number}.arrow"
-
-
-def moved(bucket: int) -> str:
-    """Return the name of the new places of a bucket's rows, by segment."""
-    return f"moved-{bucket}.arrow"
-
-
-def new(bucket: int) -> str:
-    """Return the name of the new rows of a bucket for the lists, by group."""
-    return f"new-{bucket}.arrow"
-
-
-def held(bucket: int) -> str:
-    """Return the name of the new rows of a bucket that are held out."""
-    return f"held-{bucket}.arrow"

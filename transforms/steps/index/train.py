@@ -27,9 +27,9 @@ from transforms.index.budgets import SAMPLE
 from transforms.index.train import CODEC_ROWS, assembled
 from transforms.index.walk import walk
 from transforms.steps.index import choice as index_choice
-from transforms.steps.index import held_out, scratch
+from transforms.steps.index import held_out, kept_lists, scratch
 from transforms.steps.index.build import BuildWork, IndexJob, Trained
-from transforms.steps.index.find_lists import gathered, lists_after
+from transforms.steps.index.find_lists import lists_after
 from transforms.steps.index.sample import any_rows, parts_of, read_rows
 from transforms.steps.index.training_items import (
     CellWork,
@@ -68,12 +68,11 @@ def _trained(
     The latter are a Flat segment, written. Raises DataGateError if no index serves the request.
     """
     parts = parts_of(sampled)
-    if clustered:
-        lists = _in_order(job, clustered)
-    else:
-        lists = np.empty((0, job.plan.dim), np.float32)
-    data = assembled(job.plan, lists, any_rows(job, parts, CODEC_ROWS))
     lists_after.cache_clear()
+    data = kept_lists.take(job, sampled)
+    if data is None:
+        data = assembled(job.plan, _in_order(job, clustered), any_rows(job, parts, CODEC_ROWS))
+        kept_lists.keep(job, sampled, data)
     vectors, locator = _held_out(job, sampled)
     job, data = _chosen(job, data, parts)
     segment = None
@@ -88,20 +87,18 @@ def _trained(
     return job, Trained(path, sha256, sum(part.rows for part in parts), segment)
 
 
-def _in_order(job: IndexJob, clustered: list[CellWork]) -> np.ndarray:
-    """Return the centroids of all lists, float32 [lists, dim], near ones next to each other.
+def _in_order(job: IndexJob, clustered: list[CellWork]) -> Iterator[np.ndarray]:
+    """Yield the centroids of all lists, float32 [n, dim], near ones next to each other.
 
     The cells are in the order of a walk over them, and the lists of each cell too.
     """
-    cells = [clustered[0]]
+    cells = clustered
     if len(clustered) > 1:
         order = walk(job.folder.take(scratch.COARSE)[[cell.number for cell in clustered]])
         cells = [clustered[place] for place in order.tolist()]
-    found = []
     for cell in cells:
-        lists = gathered([cell])
-        found.append(lists[walk(lists)])
-    return np.concatenate(found)
+        lists = job.folder.take(scratch.lists_of_cell(cell.number, cell.turn))
+        yield lists[walk(lists)]
 
 
 def _chosen(job: IndexJob, trained: bytes, parts: list[SamplePart]) -> tuple[IndexJob, bytes]:

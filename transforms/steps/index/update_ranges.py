@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -38,24 +39,26 @@ def cut(
     """
     job = found[0][0]
     builds = [build for _, build in found]
+    targets = [RangeTarget(build) for build in builds if build.listed is None]
+    if not any(build.damaged for build in builds):
+        targets += _ranges_to_write(job, builds)
+    # the last step needs an element, also if no row is left
+    yield from ((job, target) for target in targets or [RangeTarget(SegmentBuild())])
+
+
+def _ranges_to_write(job: IndexUpdateJob, builds: list[SegmentBuild]) -> list[RangeTarget]:
+    """Return the ranges of the rows that were left by list."""
     sources = [build.listed for build in builds if build.listed is not None]
-    for build in builds:
-        if build.listed is None:
-            yield job, RangeTarget(build)
     if not sources:
-        return
-    if any(build.damaged for build in builds):
-        return
+        return []
     update = job.update()
+    sources.sort(key=attrgetter("number"))
+    leave_exact(job.folder, sources, update.metric)
     kept = [build.built.segment for build in builds if build.built is not None]
     ranges = [segment for segment in kept if segment.lists]
-    used = [*update.segments, *(segment.number for segment in kept)]
-    sources = sorted(sources, key=lambda source: source.number)
-    leave_exact(job.folder, sources, update.metric)
-    targets = spans(job.folder, job.plan(update), sources, ranges, itertools.count(1 + max(used)))
-    if not targets:
-        yield job, RangeTarget(SegmentBuild())
-    yield from ((job, RangeTarget(span=span)) for span in targets)
+    used = max([*update.segments, *(segment.number for segment in kept)])
+    found = spans(job.folder, job.plan(update), sources, ranges, itertools.count(1 + used))
+    return [RangeTarget(span=span) for span in found]
 
 
 @progress.stage("index: writing ranges")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.base.pairs import group_by_size
-from transforms.index.choose import FLAT_BELOW
+from transforms.index import choose as index_choice
 from transforms.index.spec import AUTO
 from transforms.index.upkeep import resized
 from transforms.space import Space
@@ -50,34 +50,40 @@ def choose_work(
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup]:
-    shards = sorted(
-        (unit.path, unit.rows, unit.sha256) for unit in settled.units(run.root) if unit.path
-    )
-    space = run.space
-    before = last_with_index(run)
-    metric = metric_of(request, run, before)
-    unit = space.normalize or metric == "cosine"
-    job = IndexUpdateJob(run.root, run.id, space.dim, metric)
+    shards: list[ShardRows] = []
+    checksums: dict[str, str] = {}
+    for record in settled.units(run.root):
+        if record.path:
+            shards.append((record.path, record.rows, record.sha256))
+            checksums[record.path] = record.checksum or ""
+    shards.sort()
     rows = sum(rows for _, rows, _ in shards)
-    last: IndexEntry | None = None
-    if before is not None:
-        last = before.index
+    before = last_with_index(run)
     required = not remembered and request.target_recall is not None
-    lack: str | None = None
-    if remembered:
-        lack = request.spec.lack_of_rows(rows)
-    if lack is not None:
-        request = replace(request, index=AUTO)
-        why: str | None = f"{lack}; from now on it is as auto chooses"
-    else:
-        why = why_retrain(run, before, request, rows)
-    if why is not None or before is None or last is None:
-        yield from index_build.begin(
-            job, shards, request, last, why or "", unit=unit, required=required
-        )
+    request, lack = _buildable(request, rows, remembered)
+    metric = metric_of(request, run, before)
+    unit = run.space.normalize or metric == "cosine"
+    job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
+    last = before.index if before else None
+    why = lack or why_retrain(run, before, request, rows)
+    if why is None and before is not None and last is not None:
+        update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
+        update = replace(update, checksums={path: checksums[path] for path in update.added_shards})
+        yield from ((job, *read) for read in index_update.begin(job, update))
         return
-    update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
-    yield from ((job, *read) for read in index_update.begin(job, update))
+    yield from index_build.begin(
+        job, shards, request, last, why or "", unit=unit, required=required
+    )
+
+
+def _buildable(
+    request: IndexRequest, rows: int, remembered: bool
+) -> tuple[IndexRequest, str | None]:
+    """Return the request, and why a remembered one became `auto`: it needs more rows."""
+    lack = request.spec.lack_of_rows(rows)
+    if lack is None or not remembered:
+        return request, None
+    return replace(request, index=AUTO), f"{lack}; from now on it is as auto chooses"
 
 
 def _renamed(index: IndexEntry, metric: str, request: IndexRequest) -> IndexEntry:
@@ -213,8 +219,8 @@ def _other_index(
         return "another index was asked for"
     if not current.queries.path:
         return "the last one was built by an earlier version"
-    if request.spec.is_automatic and current.factory == "Flat" and rows >= FLAT_BELOW:
-        return f"{rows:,} rows; Flat is for less than {FLAT_BELOW:,}"
+    if request.spec.is_automatic and current.factory == "Flat" and rows >= index_choice.FLAT_BELOW:
+        return f"{rows:,} rows; Flat is for less than {index_choice.FLAT_BELOW:,}"
     return None
 
 

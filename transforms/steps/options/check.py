@@ -5,6 +5,7 @@ from transforms.calibration import check_space
 from transforms.corpus.find import overlaps
 from transforms.corpus.lakes import is_table
 from transforms.index.budgets import check_row_bytes
+from transforms.space.int8_model import INT8
 from transforms.steps.index.choice import budgets_of
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.choose import Choice
@@ -24,6 +25,7 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
             "--tokens-per-batch: deterministic batches have a size of their own; leave it out"
         )
     check_kept(choice.options)
+    _check_int8(options, choice, previous)
     _check_chunks(choice)
     if previous is not None and not options.reembed:
         _check_same_chunks(choice, previous)
@@ -40,6 +42,21 @@ def check(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> N
         raise OptionError(
             "--append: --partition content has no units of single files; name all files, without"
             " --append"
+        )
+
+
+def _check_int8(options: EmbedOptions, choice: Choice, previous: Manifest | None) -> None:
+    """Raise OptionError for options that do not fit a model that OpenVINO quantises."""
+    if choice.space.dtype != INT8:
+        return
+    if options.accelerator is not None or options.device.startswith("cuda"):
+        raise OptionError(
+            "--dtype int8 runs on the CPU; leave --accelerator and --device out, or say --dtype"
+            " bfloat16"
+        )
+    if options.require_space is not None and (previous is None or options.reembed):
+        raise OptionError(
+            "--require-space: with --dtype int8 the first run makes the space; leave it out"
         )
 
 

@@ -9,6 +9,7 @@ from transforms.base.option import Remembered, declared_in
 from transforms.calibration import Calibration
 from transforms.space import AUTO, PoolerSpec, Recipe, Space, parse_pooler, resolve_model
 from transforms.space.chunks import ChunksSpec
+from transforms.space.int8_model import INT8
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.auto import (
     AUTOMATIC,
@@ -22,6 +23,7 @@ from transforms.steps.options.gates import gates_of
 from transforms.store.calibrations import kept_calibration, read_calibration
 from transforms.store.entries import RememberedOptions
 from transforms.store.index_entries import IndexRequest
+from transforms.store.int8_models import with_kept_int8
 from transforms.store.manifest import Manifest
 from transforms.store.runs.gates import UsedGates
 
@@ -78,6 +80,8 @@ def choose(options: EmbedOptions, previous: Manifest | None, local: bool) -> Cho
     if calibration is not None:
         applied = (calibration.digest, calibration.dim)
     space = recipe.space(files, *applied)
+    if previous is not None and space.dtype == INT8 and not options.reembed:
+        space = with_kept_int8(space, previous.root, previous.space)
     gates = gates_of(options, stored.options, space.dtype)
     chosen |= {"pooler": str(recipe.pooler), "chunks": str(recipe.chunks)}
     chosen |= {"prompt": space.prompt, "truncate_dim": recipe.truncate_dim, **gates.remembered}

@@ -13,6 +13,7 @@ from transforms.options.common import (
     ACCEPT_ANSWERS,
     DEVICE,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
     KEY,
     MAX_ANSWER_CHANGE,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:  # the module is written from the classes below
 PARTITIONS = ("file", "content")
 MAX_UNKNOWN = 0.3
 # Cosine distances beyond what processors and libraries differ by: those of other dtypes are larger.
-MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3}
+MAX_DRIFT = {"float32": 1e-7, "float16": 2e-5, "bfloat16": 1e-3, "int8": 1e-2}
 STORED = "store"
 MACHINE = "machine"
 HINT = "hint, for the embedding step alone (default: none)"
@@ -122,7 +123,7 @@ class EmbedOptions(VectorOptions):
     max_drift: float | None = option(
         "cosine distance by which the model may have moved since the store was begun (default:"
         f" {MAX_DRIFT['float32']:g}, {MAX_DRIFT['float16']:g} for float16,"
-        f" {MAX_DRIFT['bfloat16']:g} for bfloat16)",
+        f" {MAX_DRIFT['bfloat16']:g} for bfloat16, {MAX_DRIFT['int8']:g} for int8)",
         kind=values.distance,
         metavar="X",
         group=STORED,
@@ -151,7 +152,7 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
-    allow_forgotten: Sequence[str] = option(
+    allow_forgotten: tuple[str, ...] = option(
         "take rows that were erased with `forget` in again, by id; several, or repeated (default:"
         " none)",
         metavar="ID",
@@ -184,6 +185,15 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
+    job: str | None = option(
+        "name of the run; a restart under it goes on with an unfinished run, options being equal"
+        " (default: none)",
+        kind=values.filled,
+        metavar="NAME",
+        group=STORED,
+        advanced=True,
+        default=None,
+    )
     dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(
@@ -203,6 +213,7 @@ class EmbedOptions(VectorOptions):
     index_accelerator: str | None = option(
         INDEX_ACCELERATOR, group=MACHINE, advanced=True, default=None
     )
+    index_min_ram: str | None = option(INDEX_MIN_RAM, group=MACHINE, advanced=True, default=None)
     min_ram: str | None = option(
         f"Beam's memory {HINT}",
         kind=values.memory,

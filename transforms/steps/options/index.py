@@ -10,6 +10,7 @@ from transforms.options.common import (
     DELIMITER,
     FORMAT,
     INDEX_ACCELERATOR,
+    INDEX_MIN_RAM,
     INDEXES,
     MAX_ANSWER_CHANGE,
     MAX_BYTES_PER_ROW,
@@ -55,6 +56,7 @@ class IndexOptions:
     max_ndcg_drop: float | None = option(MAX_NDCG_DROP, default=None)
     accept_answers: bool = option(ACCEPT_ANSWERS, default=False)
     index_accelerator: str | None = option(INDEX_ACCELERATOR, default=None)
+    index_min_ram: str | None = option(INDEX_MIN_RAM, default=None)
     beam_flags: Sequence[str] = ()
 
 

@@ -57,14 +57,18 @@ class PlanKeywords(TypedDict, total=False):
     accept_answers: bool
     append: bool
     require_space: str | None
+    allow_forgotten: Sequence[str]
+    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None
+    job: str | None
     device: str
     tokens_per_batch: int | None
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 
@@ -117,6 +121,8 @@ class WriteKeywords(TypedDict, total=False):
     max_ndcg_drop: float | None
     accept_answers: bool
     require_space: str | None
+    allow_forgotten: Sequence[str]
+    key: StrPath | None
     reembed: bool
     price_per_hour: float | None
     currency: str | None
@@ -125,6 +131,7 @@ class WriteKeywords(TypedDict, total=False):
     deterministic: bool | None
     accelerator: str | None
     index_accelerator: str | None
+    index_min_ram: str | None
     min_ram: str | None
     worker_model: StrPath | None
 

@@ -12,6 +12,7 @@ from transforms.corpus import Columns
 from transforms.corpus.buckets import Buckets
 from transforms.corpus.lakes import absolute_input, is_table, version_of
 from transforms.space import Machine, Space
+from transforms.steps.index.choice import least_ram
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
@@ -277,3 +278,11 @@ def _memory() -> int:
         with contextlib.suppress(OSError, ValueError):  # no container, or one without a limit
             found.append(int(Path(path).read_text()))
     return min(found)
+
+
+def index_ram(resolved: Resolved) -> str | None:
+    """Return the memory that the steps of a run's index need, by the rows of the last snapshot."""
+    if resolved.index is None:
+        return None
+    run = resolved.job.run
+    return least_ram(resolved.index, run.previous_rows, run.space.dim)

@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from transforms.base.errors import OptionError
 from transforms.corpus import InputFile, Span
 from transforms.corpus.beside import Beside, merged
 from transforms.corpus.groups import AnySpan, spans_of
+from transforms.space.int8_model import INT8
 from transforms.steps.options.job import EmbedJob
 from transforms.steps.options.resolve import Resolved
 from transforms.steps.plan import content
@@ -83,6 +85,11 @@ def predict(resolved: Resolved, calibration: str | None) -> Prediction:
     `calibration` is the folder of a calibration that is given now: the store has no copy yet.
     """
     job = resolved.job
+    if job.run.space.dtype == INT8 and not job.reuse:
+        raise OptionError(
+            "--dtype int8: the first run makes the model, so that a plan cannot measure it; plan"
+            " with --dtype float32"
+        )
     planned, beside = plan_files(job)
     same = None
     if job.by_content:

@@ -29,7 +29,8 @@ from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.ledger import span_name
 from transforms.store.manifest import Manifest
-from transforms.store.records import Problem, UnitRecord, carried
+from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs.carried_ranges import CarriedRange, by_ranges
 from transforms.store.runs.carry import under
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.lease import kept_alive
@@ -291,11 +292,11 @@ def file_batches(
 
 def record(
     found: list[Any], job: EmbedJob, slots: int | None
-) -> Iterator[list[AnySpan] | UnitRecord | Problem]:
+) -> Iterator[list[AnySpan] | UnitRecord | CarriedRange | Problem]:
     """Check the whole plan, write it down and hand it out; or yield only its problems.
 
-    A plan that is already on record is handed out instead, because some of its units may be
-    finished.
+    Carried units are handed out by `by_ranges`. A plan that is already on record is handed out
+    instead, because some of its units may be finished.
     """
     try:
         with kept_alive(job.root, job.run.id):
@@ -309,7 +310,7 @@ def record(
         return
     yield from problems
     progress.planned(sum(span.tokens for span in spans))
-    yield from map(carried, units)
+    yield from by_ranges(units, last)
     if not job.reuse:
         last = None
     spans = with_before(spans, last)

@@ -7,7 +7,7 @@ import numpy as np
 
 from transforms.base.errors import DamagedIndexError
 from transforms.index.range_file import RangeHeader, header_bytes
-from transforms.index.ranges import check_lists, shared_header
+from transforms.index.range_readers import check_lists, shared_header
 from transforms.storage.bounded_cache import BoundedCache
 from transforms.store.index_entries import SegmentEntry
 from transforms.store.index_files import files as index_files

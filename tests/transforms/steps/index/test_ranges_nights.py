@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from transforms.beam import IndexRequest
 from transforms.index import choose, upkeep
-from transforms.index.ranges import MappedRange
+from transforms.index.range_readers import MappedRange
 from transforms.steps.index import update_segments
 from transforms.store.manifest import WATCHED_FORMAT
 from transforms.store.verify import faults

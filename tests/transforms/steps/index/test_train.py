@@ -11,6 +11,7 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.common_urns import resource_hints
 from helpers.nights import Nights, nearest, train_steps, vector_of
 from helpers.settled import settled
 
@@ -31,6 +32,7 @@ from transforms.steps.index import (
 from transforms.steps.index import (
     work as index_work,
 )
+from transforms.steps.index.choice import least_ram
 from transforms.steps.index.sample import sample
 from transforms.steps.index.training_items import (
     CellWork,
@@ -161,12 +163,15 @@ def test_the_whole_sample_is_held_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert peak < 1.3 * 200_000 * dim * 4
 
 
-def test_the_sample_ends_at_ten_million_rows(tmp_path: Path) -> None:
-    assert len(sampled(Nights(tmp_path / "store"), {"x": FILES["x"]})) == 1
-    plan = choose_index(10**9, 16, IndexSpec.parse("IVF1048576_HNSW32,SQ8"))
+@pytest.mark.parametrize(
+    ("lists", "wanted"), [(131_072, 64 * 131_072), (1_048_576, 39 * 1_048_576)]
+)
+def test_a_list_has_39_rows_of_the_sample_or_more(lists: int, wanted: int) -> None:
+    plan = choose_index(10**9, 16, IndexSpec.parse(f"IVF{lists}_HNSW32,SQ8"))
     job = index_build.IndexJob("s", "r", plan, 10**9, REQUEST, "ip", "")
+    assert plan.train_rows == wanted
     # some are held out
-    assert job.sample_below * 10**9 // 2**64 == pytest.approx(12_000_000, rel=0.01)
+    assert job.sample_below * 10**9 // 2**64 == pytest.approx(1.2 * wanted, rel=0.01)
 
 
 def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -> None:
@@ -192,6 +197,39 @@ def test_only_the_steps_that_find_lists_ask_for_an_accelerator(tmp_path: Path) -
     assert {name.split("/")[2] for name in hinted} == {"Lists"}
 
 
+def test_every_step_asks_for_the_memory_that_is_named(tmp_path: Path) -> None:
+    run, units = Nights(tmp_path / "store").begin(FILES)
+    pipeline = beam.Pipeline("FnApiRunner")
+    given = pipeline | "Settled" >> beam.Create([settled(run, units)])
+    _ = given | "Index" >> BuildIndex(run, REQUEST, hints={"min_ram": "7GB"})
+    components = pipeline.to_runner_api().components
+    of_index = [
+        each
+        for each in components.transforms.values()
+        if each.unique_name.startswith("Index/") and each.environment_id and not each.subtransforms
+    ]
+    assert len(of_index) > 20
+    for each in of_index:
+        hints = components.environments[each.environment_id].resource_hints
+        assert hints[resource_hints.MIN_RAM_BYTES.urn] == b"7000000000", each.unique_name
+
+
+@pytest.mark.parametrize(
+    ("index", "rows", "ram"),
+    [
+        ("auto", 0, None),
+        ("auto", 100_000, None),
+        ("IVF64,Flat", 10, None),
+        ("IVF65536_HNSW32,SQ8", 10**7, "4GB"),
+        ("auto", 10**9, "7GB"),
+    ],
+)
+def test_the_memory_that_a_large_index_needs_is_asked_for(
+    index: str, rows: int, ram: str | None
+) -> None:
+    assert least_ram(IndexRequest(index), rows, 384) == ram
+
+
 def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     nights = Nights(tmp_path / "store")
     groups = groups_of(sampled(nights, {"x": FILES["x"][:100]}, IndexRequest("IVF4,Flat")))
@@ -202,3 +240,40 @@ def test_vectors_come_back_as_they_were_left(tmp_path: Path) -> None:
     known = {vector_of(text).tobytes() for _, text in FILES["x"][:100]}
     assert {row.tobytes() for row in rows} <= known
     assert len(rows) > 50
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    """A step that a run does not reach, or in which it is killed."""
+    raise RuntimeError("killed")
+
+
+def test_a_run_that_fails_after_training_leaves_its_lists_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nights = Nights(tmp_path / "store")
+    with monkeypatch.context() as killed:
+        killed.setattr(index_build, "build", refuse)
+        with pytest.raises(RuntimeError, match="killed"):
+            nights.commit(FILES, REQUEST)
+    with monkeypatch.context() as trained:
+        trained.setattr(cells, "kmeans", refuse)
+        trained.setattr(find_lists, "kmeans", refuse)
+        found = nights.commit(FILES, REQUEST)
+    other = Nights(tmp_path / "other").commit(FILES, REQUEST)
+    assert found["trained"] == other["trained"]
+    assert found["segments"] == other["segments"]
+
+
+@pytest.mark.parametrize("suffix", ["trained", "faiss"])
+def test_damaged_lists_of_a_failed_run_are_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    nights = Nights(tmp_path / "store")
+    with monkeypatch.context() as killed:
+        killed.setattr(index_build, "build", refuse)
+        with pytest.raises(RuntimeError, match="killed"):
+            nights.commit(FILES, REQUEST)
+    for path in (nights.root / "index").glob(f"*.{suffix}"):
+        path.write_bytes(path.read_bytes()[:-9])
+    found = nights.commit(FILES, REQUEST)
+    assert found["trained"] == Nights(tmp_path / "other").commit(FILES, REQUEST)["trained"]

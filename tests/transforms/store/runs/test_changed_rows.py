@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transforms.steps.commit import count_changes
-from transforms.steps.commit.commit_run import commit_run
 from transforms.store import open_store
 from transforms.store.manifest import Manifest
 from transforms.store.runs import changed_rows, changes
@@ -24,18 +23,6 @@ from transforms.store.verify import faults
 FIRST = {"a": [("1", "x"), ("2", "y"), ("3", "z")], "b": [("4", "u")]}
 SECOND = {"a": [("1", "x"), ("2", "other"), ("5", "v")], "b": [("4", "u")]}
 THIRD = {"a": [("1", "x"), ("2", "y"), ("5", "w")], "c": [("4", "u"), ("6", "x")]}
-
-
-def commit(nights: Nights, files: Files) -> Manifest:
-    """Make a snapshot as the steps of a graph do, counting what it changes."""
-    run, units = nights.begin(files)
-    buckets: dict = {}
-    for element in count_changes.rows_to_count(settled(run, units), run, ids=False):
-        for key, value in count_changes.hashes_of(element, run.key):
-            buckets.setdefault(key, []).append(value)
-    facts = [fact for item in buckets.items() for fact in count_changes.count_bucket(item, run.key)]
-    assert commit_run(facts, run).exit_code == 0
-    return nights.manifest
 
 
 def listed(old: Manifest, new: Manifest) -> list[dict]:
@@ -63,7 +50,7 @@ def test_recorded_changes_are_those_of_the_shards(
     tmp_path_factory: pytest.TempPathFactory, history: list[Files]
 ) -> None:
     nights = Nights(tmp_path_factory.mktemp("store"))
-    made = [commit(nights, files) for files in history]
+    made = [nights.commit_counted(files) for files in history]
     for old in made:
         for new in made:
             assert listed(old, new) == of_shards(old, new)
@@ -73,7 +60,7 @@ def test_recorded_changes_are_those_of_the_shards(
 def nights(tmp_path: Path) -> Nights:
     nights = Nights(tmp_path / "store", run_name=run_name)
     for files in (FIRST, SECOND, THIRD):
-        commit(nights, files)
+        nights.commit_counted(files)
     return nights
 
 

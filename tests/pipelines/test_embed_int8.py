@@ -1,0 +1,93 @@
+"""`--dtype int8`: which options it goes with, and one model for all runs of a store."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.commands import Run
+from helpers.corpora import manifest_of, sentences, vectors_of, write_lines
+
+from transforms.base.errors import OptionError
+from transforms.encoder import Encoder
+from transforms.space import Machine, Recipe
+from transforms.space.int8_model import Int8Model
+from transforms.steps.embed.rows import RowsJob
+from transforms.store import open_store
+
+
+@pytest.fixture
+def corpus(inputs: Path) -> Path:
+    """A file with twenty rows."""
+    return write_lines(inputs / "a.txt", sentences(20))
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (("--pooler", "static"), ("pooler static", "first-last", "--dtype float32")),
+        (("--pooler", "mean+ditto:1-1"), ("pooler ditto", "--dtype float32")),
+        (("--device", "cuda"), ("--dtype int8 runs on the CPU",)),
+        (("--accelerator", "type:nvidia-l4;count:1"), ("--dtype int8 runs on the CPU",)),
+        (("--require-space", "abcdef"), ("--require-space", "leave it out")),
+        (("--dry-run",), ("--dtype float32",)),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(
+    embed: Run, corpus: Path, store: Path, options: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    embed(corpus, "--dtype", "int8", *options).failed(2, *names)
+    assert not (store / "manifest.json").exists()
+
+
+def test_only_embed_quantises(model: Path) -> None:
+    with pytest.raises(OptionError, match="embed quantises a model for one store"):
+        Encoder.load(str(model), dtype="int8")
+    with pytest.raises(OptionError, match="embed quantises a model for one store"):
+        RowsJob.of(Recipe(model=str(model), dtype="int8"), Machine(), "text")
+
+
+def test_a_store_stays_in_its_dtype(embed: Run, corpus: Path) -> None:
+    embed(corpus, "--dtype", "float32", "--quiet").ok()
+    embed(corpus, "--dtype", "int8").failed(2, "dtype would change", "--reembed")
+
+
+def test_all_runs_have_one_model_until_reembed(
+    run: Run, embed: Run, corpus: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for library in ("openvino", "nncf"):
+        pytest.importorskip(library, reason=f"{library} of the extra openvino is not installed")
+    from transforms.encoder import quantise as module
+
+    made = []
+    quantise = module.quantise
+
+    def counted(*arguments: Any) -> Int8Model:
+        made.append(quantise(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(module, "quantise", counted)
+    embed(corpus, "--dtype", "int8", "--pooler", "first-last").ok()
+    assert "cosine with float32" in run("embed", "--input", corpus, "--store", store).ok().out
+    space = manifest_of(store)["space"]
+    assert (space["dtype"], [space["weights"]]) == ("int8", [model.digest for model in made])
+    vectors = np.array(list(vectors_of(store).values()))
+    exact = Encoder.of(Recipe.of({**manifest_of(store)["options"], "dtype": "float32"}))
+    cosines = np.einsum("nd,nd->n", exact.encode(sentences(20)), vectors)
+    assert cosines.min() > 0.9  # the tiny model's weights are random
+    first = sentences(20)[0]
+    hits = open_store(str(store)).search([first], 1)[0]
+    assert hits[0]["score"] == pytest.approx(1, abs=1e-3)
+    run("verify", "--store", store).ok()
+    write_lines(corpus.with_name("b.txt"), sentences(10, 20))
+    embed(corpus.with_name("*"), "--dtype", "auto").ok()
+    assert manifest_of(store)["space"] == space
+    run("vacuum", "--store", store, "--keep", "1", "--older-than", "0s").ok()
+    run("verify", "--store", store).ok()
+    run("export", "--store", store, "--output", store / "x").failed(2, "int8 is not portable")
+    assert len(made) == 1
+    embed(corpus.with_name("*"), "--reembed").ok()
+    assert len(made) == 2
+    weights = store / "int8" / manifest_of(store)["space"]["weights"] / "model.bin"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert run("verify", "--store", store).status != 0

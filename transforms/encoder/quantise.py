@@ -1,0 +1,119 @@
+"""Quantise a model to int8 with OpenVINO's own library, on a sample of texts."""
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from transforms.base.errors import MissingExtraError, OptionError, first_line
+from transforms.base.extras import pip_line
+from transforms.base.imports import unhide
+from transforms.encoder.batches import plan_batches
+from transforms.encoder.encoder import Encoder
+from transforms.encoder.load import load_model, quiet_transformers
+from transforms.encoder.openvino_pass import INPUTS, openvino_module
+from transforms.encoder.padded import padded_inputs
+from transforms.encoder.tokenize import TextTokenizer
+from transforms.space.int8_model import GRAPH, WEIGHTS, Int8Facts, Int8Model
+from transforms.space.model_files import ModelFiles
+
+TOKENS_PER_BATCH = 512  # of the sample
+LIBRARIES = ("openvino", "nncf")
+
+
+class _States(nn.Module):
+    """A model that returns the states of some layers for ids and mask."""
+
+    def __init__(self, model: nn.Module, layers: Sequence[int]) -> None:
+        super().__init__()
+        self.model = model
+        self.layers = layers
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
+        found = self.model(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=True
+        )
+        return tuple(found.hidden_states[layer] for layer in self.layers)
+
+
+def quantise(files: ModelFiles, encoder: Encoder, source: str, texts: Sequence[str]) -> Int8Model:
+    """Return an encoder's model with weights and activations in int8, ranges fitted on `texts`.
+
+    `source` is the digest of its float weights. The cosine with float32 is not known yet. Raises
+    `MissingExtraError` without OpenVINO, `OptionError` if OpenVINO cannot trace the model.
+    """
+    openvino = openvino_module()
+    nncf = _nncf_module()
+    space = encoder.space
+    tokenizer = TextTokenizer(files, space.prompt, space.max_tokens, space.pooler["parts"][0])
+    layers = tuple(sorted(encoder.replicas[0].pooler.needs.layers))
+    batches = list(_inputs(tokenizer, texts))
+    with _quiet():
+        model = load_model(files, "float32", torch.device("cpu"))
+        quantised = nncf.quantize(
+            _traced(openvino, model, layers, files),
+            nncf.Dataset(batches),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(batches),
+        )
+    versions = {name: metadata.version(name) for name in LIBRARIES}
+    facts = Int8Facts(source, layers, 0.0, 0.0, len(texts), versions)
+    return Int8Model(*_saved(openvino, quantised), facts)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warnings of a trace and NNCF's bars, which it draws on standard output."""
+    with quiet_transformers(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _nncf_module() -> Any:
+    unhide("pandas")
+    try:
+        import nncf
+    except ImportError:
+        raise MissingExtraError(
+            f"dtype int8 needs NNCF to quantise, which is not installed: {pip_line('openvino')}"
+        ) from None
+    logging.getLogger("nncf").setLevel(logging.ERROR)
+    return nncf
+
+
+def _traced(openvino: Any, model: nn.Module, layers: Sequence[int], files: ModelFiles) -> Any:
+    ids = torch.ones(2, 8, dtype=torch.long)
+    mask = ids.clone()
+    mask[1, 5:] = 0  # so that the trace holds the code for padding
+    try:
+        return openvino.convert_model(
+            _States(model, layers), example_input=dict(zip(INPUTS, (ids, mask), strict=True))
+        )
+    except Exception as error:  # a trace raises whatever the model's code does
+        raise OptionError(
+            f"{files.folder}: OpenVINO cannot trace {files.family} ({first_line(error)}); say"
+            " --dtype float32"
+        ) from None
+
+
+def _inputs(tokenizer: TextTokenizer, texts: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
+    for batch in plan_batches(tokenizer(texts), TOKENS_PER_BATCH):
+        inputs, _ = padded_inputs(batch, tokenizer)
+        yield dict(zip(INPUTS, inputs, strict=True))
+
+
+def _saved(openvino: Any, model: Any) -> tuple[bytes, bytes]:
+    """Return the bytes of a model's graph and weights."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / GRAPH
+        openvino.save_model(model, path, compress_to_fp16=False)
+        return path.read_bytes(), (Path(folder) / WEIGHTS).read_bytes()

@@ -1,0 +1,169 @@
+"""Compare snapshots by the changed rows that the runs between them recorded.
+
+Only shards that have a changed row are read, and of these the ids alone.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from transforms import storage
+from transforms.base import progress
+from transforms.base.errors import DataGateError, SentenceBeamError
+from transforms.push.rows import columns_of
+from transforms.push.target import KEYS
+from transforms.store.manifest import Manifest
+from transforms.store.runs.changed_rows import Changes, Step, read_changes, steps_between
+from transforms.store.runs.changes import differing
+from transforms.store.runs.result import read_result
+from transforms.store.shards.reading import read_shard
+
+REPEATED = (
+    "is that of several rows, and a database has one for each id; "
+    "give the rows ids of their own (--id-column) and embed again"
+)
+MOST_ROWS = 5_000_000  # of files that are held in memory; a comparison of shards is bounded
+
+
+@dataclass(frozen=True)
+class Touched:
+    """An id that some run changed: its shard after the last change, None if it is deleted.
+
+    `was_there` says whether the old snapshot has it.
+    """
+
+    shard: str | None
+    was_there: bool
+
+
+@dataclass(frozen=True)
+class RecordedDifference:
+    """The rows to write, by the index of their unit, the ids to delete, and the counts."""
+
+    rows: "dict[int, array[int]]"
+    deleted: list[str]
+    counts: Changes
+
+
+def compare_recorded(
+    new: Manifest, columns: pa.Schema, old: Sequence[Manifest]
+) -> RecordedDifference | None:
+    """Compare a snapshot with earlier ones, of which the last complete push left the first.
+
+    Returns None if the recorded changes do not tell the difference: some are missing, rows are
+    pieces of documents, ids repeat, or vectors or columns differ otherwise. Raises DataGateError if
+    two rows have one id.
+    """
+    if not old or KEYS[1] in columns.names:
+        return None
+    chains = []
+    for manifest in old:
+        steps = steps_between(manifest, new)
+        if steps is None or not _tell(manifest, new, columns, steps):
+            return None
+        chains.append(steps)
+    try:
+        touched = [_touched(steps) for steps in chains]
+    except SentenceBeamError:  # the shards themselves are compared
+        return None
+    return _difference(new, old, touched)
+
+
+def _tell(old: Manifest, new: Manifest, columns: pa.Schema, steps: list[Step]) -> bool:
+    """Return whether the recorded rows are all that differ, and few enough to be held."""
+    same = all(_decides_rows(step.manifest) == _decides_rows(old) for step in steps)
+    same = same and all(_has_own_ids(step.manifest) for step in steps)
+    rows = sum(file.rows for step in steps for file in step.changes.files)
+    return same and rows <= MOST_ROWS and columns_of(old).equals(columns)
+
+
+def _decides_rows(manifest: Manifest) -> tuple[object, ...]:
+    """Return what decides a row's vector and columns, beside its text and kept values."""
+    options = manifest.options
+    kept = (options.keep_columns, options.kept_text)
+    return (manifest.space.id, manifest.generation, manifest.ranges, *kept)
+
+
+def _has_own_ids(manifest: Manifest) -> bool:
+    """Return whether each row of a snapshot is known to have an id of its own."""
+    result = read_result(manifest.root, manifest.run)
+    return result is not None and result.duplicate_ids == 0
+
+
+def _touched(steps: list[Step]) -> dict[str, Touched]:
+    """Return the ids that some runs changed, the latest run first."""
+    found: dict[str, Touched] = {}
+    for step in progress.over(steps, "comparing", "runs"):
+        for file in step.changes.files:
+            table = read_changes(step.manifest.root, file)
+            there = pc.is_valid(table.column("old_row_hash")).to_pylist()
+            gone = pc.is_null(table.column("new_row_hash")).to_pylist()
+            ids, shards = (table.column(name).to_pylist() for name in ("id", "shard"))
+            for row_id, was_there, is_gone, shard in zip(ids, there, gone, shards, strict=True):
+                now = None if is_gone else shard
+                if row_id in found:
+                    now = found[row_id].shard
+                found[row_id] = Touched(now, was_there)
+    return found
+
+
+def _difference(
+    new: Manifest, old: Sequence[Manifest], touched: list[dict[str, Touched]]
+) -> RecordedDifference | None:
+    every = {row_id: one for ids in reversed(touched) for row_id, one in ids.items()}
+    wanted = {row_id: one.shard for row_id, one in every.items() if one.shard is not None}
+    rows = _places(new, old, wanted)
+    if rows is None:
+        return None
+    first = touched[0]
+    # an id that did not change since the first snapshot is there if it is in the new one
+    was_there = {row_id for row_id in every if row_id not in first or first[row_id].was_there}
+    deleted = sorted(every.keys() - wanted.keys())
+    changed = len(was_there & wanted.keys())
+    left = sum(row_id in first and first[row_id].was_there for row_id in deleted)
+    return RecordedDifference(rows, deleted, Changes(len(wanted) - changed, changed, left))
+
+
+def _places(
+    new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]
+) -> "dict[int, array[int]] | None":
+    """Return the rows of wanted ids by the index of their unit; None if they are not found.
+
+    `wanted` are their shards. Some of these may have been rewritten since; then all shards are read
+    that an old snapshot lacks. Raises DataGateError if two rows have one id.
+    """
+    shards = set(wanted.values())
+    known = {unit.path for unit in new.units}
+    if not shards <= known:
+        others = (differing(new.units, manifest.units) for manifest in old)
+        shards = {unit.path for units in others for unit in units if unit.path}
+    ids = pa.array(list(wanted), pa.string())
+    found: dict[int, array[int]] = {}
+    seen: list[pa.Array] = []
+    units = [(place, unit) for place, unit in enumerate(new.units) if unit.path in shards]
+    for place, unit in progress.over(units, "comparing", "shards"):
+        start = 0
+        rows = array("i")
+        for batch in read_shard(storage.join(new.root, unit.path or ""), ["id"], unit.bytes):
+            here = np.flatnonzero(pc.is_in(batch.column(0), value_set=ids).to_numpy(False))
+            seen.append(batch.column(0).take(pa.array(here)))
+            rows.extend((here + start).tolist())
+            start += batch.num_rows
+        if rows:
+            found[place] = rows
+    _check_once(seen)
+    if sum(map(len, seen)) != len(wanted):
+        return None
+    return found
+
+
+def _check_once(ids: list[pa.Array]) -> None:
+    """Raise DataGateError if two rows have one id."""
+    counted = pc.value_counts(pa.chunked_array(ids, pa.string()))
+    repeated = counted.filter(pc.greater(counted.field("counts"), 1))
+    if len(repeated):
+        raise DataGateError(f"the id {repeated.field('values')[0].as_py()!r} {REPEATED}")

@@ -1,0 +1,91 @@
+"""Quantise the model of a store's first run in int8, before its plan, on a sample of the corpus."""
+
+import heapq
+from dataclasses import replace
+
+import numpy as np
+
+from transforms.base import progress
+from transforms.corpus import Span, read_span
+from transforms.corpus.groups import spans_of
+from transforms.space.hashing import row_hash, sha256_text
+from transforms.space.int8_model import INT8, Int8Model
+from transforms.space.recipe import Machine
+from transforms.steps.embed.cutting import texts_of_pieces
+from transforms.steps.options.job import EmbedJob
+from transforms.steps.options.resolve import Resolved
+from transforms.steps.plan import content
+from transforms.steps.plan.estimate import plan_files
+from transforms.steps.plan.footers import read_footers
+from transforms.store.int8_models import claimed_int8, keep_int8
+from transforms.store.runs.canary import TEXTS
+
+_CPU = Machine("cpu")
+SAMPLE_SPANS = 16
+SAMPLE_TEXTS = 512
+
+
+def with_int8_model(resolved: Resolved) -> Resolved:
+    """Return the run in the space of its quantised model, which is made and kept if there is none.
+
+    Only the first run of a store, or one with `--reembed`, makes one. A restart of it finds it.
+    """
+    job = resolved.job
+    run = job.run
+    if not needs_int8_model(resolved):
+        return resolved
+    model = claimed_int8(run.root, run.space, run.generation)
+    if model is None:
+        with progress.stage("quantising the model to int8"):
+            made = _quantised(job)
+        model = keep_int8(run.root, run.space, run.generation, made)
+    space = model.applied(run.space)
+    return replace(resolved, job=replace(job, run=replace(run, space=space)))
+
+
+def needs_int8_model(resolved: Resolved) -> bool:
+    """Whether the run's model is to be quantised before its plan."""
+    return resolved.space.dtype == INT8 and not resolved.job.reuse
+
+
+def _quantised(job: EmbedJob) -> Int8Model:
+    """Return the job's model in int8, compared with float32."""
+    from transforms.encoder import Encoder
+    from transforms.encoder.quantise import quantise
+
+    options = job.run.options
+    # workers may have the model elsewhere
+    recipe = replace(job.recipe, model=options.model, revision=options.revision, calibration="")
+    exact = Encoder.of(replace(recipe, dtype="float32"), _CPU)
+    model = quantise(recipe.files(), exact, job.run.space.weights, _sample(job))
+    other = Encoder.of(recipe, _CPU, int8=model)
+    cosines = _cosines(exact.encode(TEXTS), other.encode(TEXTS))
+    facts = replace(model.facts, cosine=float(cosines.mean()), worst=float(cosines.min()))
+    return replace(model, facts=facts)
+
+
+def _sample(job: EmbedJob) -> list[str]:
+    """Return texts of the corpus, those with the lowest hashes in spans with the lowest hashes.
+
+    The texts are pieces if documents are cut. A corpus without rows has those of the canary.
+    """
+    spans = heapq.nsmallest(SAMPLE_SPANS, _spans(job), key=lambda span: sha256_text(span.name))
+    texts: dict[str, None] = {}
+    for span in spans:
+        unit = next(iter(read_span(span, job.columns, job.run.unit_tokens)), None)
+        if unit is not None:
+            texts |= dict.fromkeys(texts_of_pieces(unit.texts, job))
+    return heapq.nsmallest(SAMPLE_TEXTS, texts, key=row_hash) or list(TEXTS)
+
+
+def _spans(job: EmbedJob) -> list[Span]:
+    planned, _ = plan_files(job)
+    if job.by_content:
+        planned = content.checked_opened(read_footers(planned, job), job)
+    return [part for item in planned for span in item.work for part in spans_of(span)]
+
+
+def _cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the cosines [n] of vectors [n, d], row by row."""
+    lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+    return np.einsum("nd,nd->n", one, other, dtype=np.float64) / lengths

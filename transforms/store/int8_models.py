@@ -1,0 +1,91 @@
+"""Quantised models in a store: made once, before the first plan, and loaded by every later run."""
+
+import json
+
+from transforms import storage
+from transforms.base.errors import SentenceBeamError
+from transforms.space import Space
+from transforms.space.int8_model import (
+    ABOUT,
+    GRAPH,
+    INT8,
+    WEIGHTS,
+    Int8Facts,
+    Int8Model,
+    quantised,
+)
+from transforms.store import layout
+
+_MEND = "restore it, or embed everything again with --reembed"
+
+
+def keep_int8(root: str, space: Space, generation: int, model: Int8Model) -> Int8Model:
+    """Write a model that was made for a float space; return the one that the store has for it.
+
+    A run that was interrupted after this finds the model again.
+    """
+    folder = storage.join(root, layout.int8_model(model.digest))
+    for name, data in model.to_files().items():
+        storage.replace(storage.join(folder, name), data)
+    path = _claim(root, space, generation)
+    storage.storage_of(path).put_if_absent(path, json.dumps({"digest": model.digest}).encode())
+    return claimed_int8(root, space, generation) or model
+
+
+def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
+    """Return the model that an earlier start of this run made for a float space, None without."""
+    path = _claim(root, space, generation)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None
+    try:
+        return _read(root, json.loads(found[0])["digest"])
+    except (ValueError, KeyError, SentenceBeamError):
+        return None
+
+
+def kept_int8(root: str, space: Space) -> Int8Model | None:
+    """Return the quantised model of a space; None for a space of another dtype.
+
+    Raises SentenceBeamError that names the file if it is missing or damaged.
+    """
+    if space.dtype != INT8:
+        return None
+    return _read(root, space.weights)
+
+
+def kept_facts(root: str, space: Space) -> Int8Facts | None:
+    """Return the facts of a space's quantised model; None for another dtype. Raises as above."""
+    if space.dtype != INT8:
+        return None
+    path = storage.join(root, layout.int8_model(space.weights), ABOUT)
+    return Int8Facts.from_bytes(_bytes(path), path)
+
+
+def with_kept_int8(space: Space, root: str, kept: Space) -> Space:
+    """Return a float space of dtype int8 with the quantised model of the store's space `kept`."""
+    facts = kept_facts(root, kept)
+    if facts is None:
+        return space
+    return quantised(space, facts, kept.weights)
+
+
+def _claim(root: str, space: Space, generation: int) -> str:
+    return storage.join(root, layout.int8_claim(space.pooled_id, generation))
+
+
+def _read(root: str, digest: str) -> Int8Model:
+    folder = storage.join(root, layout.int8_model(digest))
+    files = {name: _bytes(storage.join(folder, name)) for name in (GRAPH, WEIGHTS, ABOUT)}
+    facts = Int8Facts.from_bytes(files[ABOUT], storage.join(folder, ABOUT))
+    model = Int8Model(files[GRAPH], files[WEIGHTS], facts)
+    if model.digest != digest:
+        raise SentenceBeamError(f"{folder} was changed after it was written; {_MEND}")
+    return model
+
+
+def _bytes(path: str) -> bytes:
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        raise SentenceBeamError(f"{path} is missing; {_MEND}")
+    return found[0]
