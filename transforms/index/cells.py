@@ -18,7 +18,9 @@ from transforms.index.vectors import faiss_metric, squared_lengths
 ONE_LEVEL = 8192
 COARSE_ROWS = 256  # rows for each cell, by which coarse cells are found
 PASSES = 2  # over all rows, after each cell has its lists
-_NEAR = 8  # cells whose lists a row is compared with in such a pass
+# cells whose lists a row is compared with in such a pass; eight take 1.4 times the processor's time
+# for all and give the same recall to a hundredth of the rows scanned
+_NEAR = 4
 
 
 def cells_for(lists: int) -> int:

@@ -31,6 +31,7 @@ from transforms.index.vectors import as_vectors, metric_name
 # up to this many rows a matrix product is about as fast as visiting many lists, and exact
 FEW = 50_000
 _NPROBE = 16
+_AHEAD = 4  # factor for the lists that are ordered at once: most queries search twice or thrice
 _DEEPER = 4  # factor for the candidates of queries whose results changed
 _DEEPEST = 64  # largest factor, against the first depth
 Vectors = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -170,9 +171,13 @@ class FilteredIndex:
         last = min(k, self.rows) - 1
         done = 0
         end = min(nprobe, lists)
+        ahead = min(_AHEAD * end, lists)
+        scores, numbers = no_results(len(queries), 0)
         while pending.size and done < end:
             rest = queries[pending]
-            coarse = self._coarse(faiss, rest, done, end)
+            if numbers.shape[1] < end:
+                scores, numbers = self._nearest(faiss, rest, max(ahead, end))
+            coarse = Coarse.cut(scores, numbers, done, end)
             parts = [part.top_k(faiss, rest, k, coarse) for part in self._parts_with_lists]
             best_gains, best = merge([(gains[pending], positions[pending]), *parts], k)
             is_final = (best == positions[pending]).all(axis=1) & (best[:, last] >= 0)
@@ -180,16 +185,20 @@ class FilteredIndex:
             positions[pending] = best
             if done:
                 pending = pending[~is_final]
+                scores = scores[~is_final]
+                numbers = numbers[~is_final]
             done = end
             end = min(2 * end, lists)
         return gains, positions
 
-    def _coarse(self, faiss: Any, queries: np.ndarray, start: int, end: int) -> Coarse:
-        """Return each query's `end` nearest lists with wanted rows, without the `start` nearest."""
+    def _nearest(
+        self, faiss: Any, queries: np.ndarray, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores and numbers [q, count] of each query's nearest lists with wanted rows."""
         numbers, centres = self._lists
         quantizer = faiss.downcast_index(self._parts_with_lists[0].index.quantizer)
         metric = metric_name(faiss, quantizer.metric_type)
-        gains, places = block_top_k(faiss, queries, centres, end, metric, margin=1)
+        scores, places = block_top_k(faiss, queries, centres, count, metric, margin=1)
         if metric != "ip":
-            gains = -gains
-        return Coarse.cut(gains, numbers[places], start, end)
+            scores = -scores
+        return scores, numbers[places]

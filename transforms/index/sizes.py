@@ -13,7 +13,7 @@ from transforms.index.spec import refine_bytes
 LOCATOR_BYTES = 40  # of a row: its hash, an id of ordinary length, its place
 HELD_OUT = 1000  # rows, as exact vectors
 _LINK_BYTES = 4 * 2 * 32  # of a centroid in a graph
-_CELL_PASSES = 27  # comparisons with all lists of a cell, for each row of the sample
+_CELL_PASSES = 19  # comparisons with all lists of a cell, for each row of the sample
 _PROCESS = 800_000_000  # of a worker's process before it reads anything
 _FLOPS = 6e10  # of one core, in products of float32 matrices
 

@@ -17,6 +17,7 @@ from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
+from transforms.store.forgetting.receipts import was_erased_since
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.result import has_committed, read_result
@@ -79,7 +80,8 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    whole = state is not None and (held is None or options.full or bool(removed))
+    erased = held is not None and was_erased_since(new, held)
+    whole = state is not None and (held is None or options.full or erased or bool(removed))
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))

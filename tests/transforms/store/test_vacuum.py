@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,12 +60,19 @@ def check_whole(store: Path) -> None:
     }
 
 
-@pytest.fixture
-def nights(store: Path) -> Path:
-    """Five nights; in each one unit of three is another."""
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of five nights, which tests copy; in each one unit of three is another."""
+    store = tmp_path_factory.mktemp("five") / "store"
     for number in range(5):
         night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
     return store
+
+
+@pytest.fixture
+def nights(five: Path, store: Path) -> Path:
+    """Five nights; in each one unit of three is another."""
+    return Path(shutil.copytree(five, store))
 
 
 @pytest.fixture
