@@ -1,18 +1,23 @@
 """The cost of a night for an index that follows its store, against building it again.
 
     python -m benchmarks.index_nights --rows 200000 --changed 0.01
+    python -m benchmarks.index_nights --rows 200000 --one-row
 
 Made-up vectors (as in benchmarks.index) are in a store of twenty shards. Three nights follow:
 rows edited in place in every shard, as many rows added in one new shard, and the rows of every
 shard in another order. Each night's index step runs as a Beam pipeline in this process, as in
 `embed`, and so does the rebuild; a pipeline over an unchanged store is timed beside them and taken
-off.
+off. With `--one-row` the index has sixteen ranges, one row is edited, and the bytes are counted
+that the update reads of ranges: headers and lists, as they are requested from object storage.
 """
 
 import argparse
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import apache_beam as beam
 import numpy as np
@@ -21,6 +26,9 @@ from benchmarks.common import report, timed
 from benchmarks.index import synthetic
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.corpus import InputFile, UnitRows
+from transforms.index import choose
+from transforms.index.range_file import RangeHeader
+from transforms.index.range_readers import MappedRange
 from transforms.space import Space, row_hashes
 from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import read_manifest
@@ -34,6 +42,7 @@ from transforms.store.shards.vectors import Vectors
 from transforms.store.shards.writing import unit_digest
 
 SHARDS = 20
+RANGES = 16
 Rows = list[tuple[str, str, int]]  # id, text, number of its vector
 
 
@@ -111,6 +120,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", help="where the stores are made; a RAM disk keeps the disk out of it"
     )
+    parser.add_argument("--one-row", action="store_true", help="edit one row, and count bytes")
     parser.add_argument("--output", help="also write the figures as JSON")
     args = parser.parse_args()
     new = max(1, int(args.rows * args.changed))
@@ -118,7 +128,61 @@ def main() -> None:
     order = np.random.default_rng(2).permutation(len(vectors))
     rows = [(f"{n}", f"text {n}", int(order[n])) for n in range(len(vectors))]
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        measure(Path(folder), vectors, rows, new, args)
+        if args.one_row:
+            count_one_row(Path(folder), vectors, rows, args)
+        else:
+            measure(Path(folder), vectors, rows, new, args)
+
+
+class RangeBytes:
+    """Counts the bytes of ranges that are read while it is in place."""
+
+    def __init__(self) -> None:
+        self.headers = 0
+        self.lists = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count inside the block."""
+        header, at_hand = MappedRange.header, MappedRange.at_hand
+
+        def counted_header(reader: MappedRange) -> RangeHeader:
+            found = header(reader)
+            self.headers += int(found.offsets[0])
+            return found
+
+        def counted_lists(
+            reader: MappedRange, of: RangeHeader, places: np.ndarray
+        ) -> list[np.ndarray]:
+            found = at_hand(reader, of, places)
+            self.lists += sum(map(len, found))
+            return found
+
+        with mock.patch.multiple(MappedRange, header=counted_header, at_hand=counted_lists):
+            yield
+
+
+def count_one_row(folder: Path, vectors: np.ndarray, rows: Rows, args: argparse.Namespace) -> None:
+    """Build an index of sixteen ranges, edit a row, and report the bytes read of ranges."""
+    size = args.rows
+    ranges_bytes = size * (args.dim + 8) // RANGES
+    first = [rows[start : start + size // SHARDS] for start in range(0, size, size // SHARDS)]
+    edited = [[rows[size], *first[0][1:]], *first[1:]]
+    store, read = Nights(folder / "store", vectors), RangeBytes()
+    with mock.patch.object(choose, "RANGE_BYTES", ranges_bytes):
+        _, index, _ = store.night(first, IndexRequest(args.index))
+        with read.counted():
+            _, after, _ = store.night(edited, IndexRequest(args.index))
+    ranges = [segment for segment in index["segments"] if segment.get("lists")]
+    whole = sum(segment["bytes"] for segment in ranges)
+    lines = [
+        ("ranges", f"{len(ranges)}, {whole:,} bytes", after["change"]["what"]),
+        ("lists read", f"{read.lists:,} bytes", f"{read.lists / whole:.2%}"),
+        ("headers read", f"{read.headers:,} bytes", f"{read.headers / whole:.2%}"),
+    ]
+    title = f"one row of {size:,} x {args.dim} edited, {index['factory']}"
+    figures = {"rows": size, "bytes": whole, "lists": read.lists, "headers": read.headers}
+    report(title, lines, args.output, figures)
 
 
 def measure(

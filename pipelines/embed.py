@@ -27,6 +27,7 @@ from transforms.beam.finish import finished
 from transforms.corpus.in_memory import Files, Rows, batch_name, input_of, write_batch
 from transforms.steps.options import EmbedOptions
 from transforms.steps.options.keywords import RowsKeywords
+from transforms.steps.options.named import begun_run, check_name, go_on, naming_of, run_id_of
 from transforms.steps.options.resolve import (
     Resolved,
     holding_lease,
@@ -39,7 +40,6 @@ from transforms.store import Store, open_store
 from transforms.store.calibrations import keep_calibration
 from transforms.store.manifest import read_manifest
 from transforms.store.runs.result import Result
-from transforms.store.runs.run_ids import new_run
 
 # the batch of a call without append, so that the next rows replace these
 ROWS = "rows"
@@ -143,18 +143,20 @@ def _embedded(options: EmbedOptions, flags: Sequence[str], in_memory: bool = Fal
 def run(options: EmbedOptions, beam_options: PipelineOptions) -> tuple[Resolved, Result | None]:
     """Run these options; returns the resolved run, and its result, None if nobody waits for it."""
     root = storage.absolute(options.store)
-    run_id = new_run(root)
+    begun = begun_run(options, root)
+    run_id = run_id_of(begun, root)
     engines.check_shared(beam_options, input=options.input[0], store=root)
     local = engines.in_process(beam_options)
     # a mistake should not touch the store
-    resolved = resolve(options, read_manifest(root), run_id, local)
-    with writing(root, run_id, beam_options) as writer:
+    resolved = go_on(options, resolve(options, read_manifest(root), run_id, local), begun)
+    naming = naming_of(options, resolved)
+    with writing(root, run_id, beam_options, naming) as writer:
         current = read_manifest(root)
         version = None
         if current:
             version = current.version
         if version != resolved.job.run.version:
-            resolved = resolve(options, current, run_id, local)
+            resolved = go_on(options, resolve(options, current, run_id, local), begun)
         with recorded(resolved.job.run, writer):
             resolved = with_int8_model(resolved)
         resolved = on_workers(resolved, options.accelerator)
@@ -199,6 +201,7 @@ def build(
 
 
 def _embed(given_options: EmbedOptions, beam_options: PipelineOptions) -> CommandOutput:
+    check_name(given_options)
     with with_stdin(given_options, engines.in_process(beam_options)) as options:
         if options.dry_run:
             from pipelines.plan import run_plan

@@ -13,13 +13,15 @@ from transforms import storage
 from transforms.base.errors import OptionError, SentenceBeamError
 from transforms.base.lines import line
 from transforms.base.numbers import counted
-from transforms.steps.forget.erase import Erasure, erase, find_rows, finish_unfinished
+from transforms.steps.forget.erase import erase, find_rows, finish_unfinished
+from transforms.steps.forget.erasure import Erasure
 from transforms.steps.forget.record import read_unfinished
-from transforms.steps.forget.request import Request
+from transforms.steps.forget.request import ForgetRequest
 from transforms.steps.options.store import ForgetOptions
 from transforms.store import layout, open_store
 from transforms.store.forgetting.hashes import read_key
 from transforms.store.runs import lease
+from transforms.store.runs.lease_file import Lease
 from transforms.store.runs.run_ids import new_run
 
 COMMAND = "forget"
@@ -55,7 +57,7 @@ def _forget(options: ForgetOptions) -> CommandOutput:
 def _leased(root: str) -> Iterator[str]:
     """Hold the store's lease; if the erasure has begun and fails, only `forget` may take it."""
     run = new_run(root)
-    own = lease.Lease.of_this_process(run, "none", COMMAND, in_process=True)
+    own = Lease.of_this_process(run, "none", COMMAND, in_process=True)
     own = lease.for_command(own, COMMAND)
     try:
         lease.acquire(root, own)
@@ -81,11 +83,11 @@ def _is_unfinished(root: str) -> bool:
         return True
 
 
-def _request(options: ForgetOptions) -> Request:
+def _request(options: ForgetOptions) -> ForgetRequest:
     ids = list(options.id)
     if options.ids is not None:
         ids += [name for name in storage.lines_of(options.ids) if name]
-    return Request(
+    return ForgetRequest(
         ids=tuple(dict.fromkeys(ids)),
         where=options.where,
         documents=options.documents,
@@ -150,9 +152,11 @@ def _erased(root: str, receipt: dict[str, Any]) -> CommandOutput:
     lines.append(line("store", f"{root} (snapshot {receipt['run']})"))
     error = None
     if receipt["lost"]:
+        rows = sum(one["rows"] for one in receipt["lost"])
+        shards = ", ".join(one["path"] for one in receipt["lost"])
         error = SentenceBeamError(
-            f"{root}: {counted(receipt['lost'], 'row')} of damaged shards could not be read, and"
-            " are rejected now; embed with --reembed makes them again from the input"
+            f"{root}: {counted(rows, 'row')} of damaged shards could not be read, and are rejected"
+            f" now ({shards}); embed --reembed makes them again from the input"
         )
     return CommandOutput(lines, {"store": root, "erased": True, **receipt}, error=error)
 

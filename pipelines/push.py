@@ -33,7 +33,7 @@ def _push(options: PushOptions) -> CommandOutput:
     since = None
     if options.since:
         since = named_run(root, options.since)
-    how = PushRequest(since, options.full, options.dry_run, options.max_deletes)
+    how = PushRequest(since, options.full, options.dry_run, options.max_deletes, options.parallel)
     with open_target(options.to) as target:
         pushed = push_changes(lambda: open_store(options.store).manifest, target, how)
     manifest = pushed.new

@@ -40,6 +40,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line("\n".join(lines))
 
 
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: no search for garbage looks through it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take minutes for a command: that it is alive is nothing a test should see

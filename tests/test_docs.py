@@ -36,6 +36,7 @@ from transforms.space.spec import COUNT, LAYER, POOLERS
 from transforms.space.spec_options import Option
 from transforms.steps.options import EmbedOptions
 from transforms.store import open_store
+from transforms.store.layout import CLASSES
 from transforms.store.manifest import snapshots
 from transforms.store.runs.changed_rows import CHANGED_ROWS
 from transforms.store.shards.columns import OWN_COLUMNS
@@ -556,6 +557,7 @@ def test_a_store_holds_what_the_tables_say(made: Path) -> None:
         "pieces_sum",
         "documents_sum",
         "blank",
+        "forgotten",
     }
     assert set(said) - sometimes == set(data["shards"][0]) - sometimes
 
@@ -690,3 +692,9 @@ def test_embed_and_plan_have_the_same_options() -> None:
         for name in ("embed", "plan")
     ]
     assert listed[0] == listed[1]
+
+
+def test_the_page_about_erasing_has_every_class_of_file() -> None:
+    section = BY_NAME["docs/erasing.md"].section("## What a file can hold of a row")
+    (table,) = tables(section)
+    assert {name for row in table for name in names(row[0])} == set(CLASSES) | {"temporary"}

@@ -12,7 +12,8 @@ from apache_beam.options.pipeline_options import (
 )
 
 from pipelines.common import engines
-from transforms.store.runs.lease import JobState, Lease
+from transforms.store.runs.lease import JobState
+from transforms.store.runs.lease_file import Lease
 from transforms.store.runs.result import timestamp
 from transforms.store.runs.run_ids import start_of
 
@@ -21,6 +22,9 @@ ENDED_ON_DATAFLOW = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED"}
 # A template's launcher starts the run within its own job; an earlier job may have had the same
 # name.
 LAUNCH_SECONDS = 3600
+# The JobManager of a Flink application runs the command that submits the job to it.
+JOB_MANAGER = "http://localhost:8081"
+LOCAL = ("localhost:", "127.0.0.1:")
 
 Jobs = Iterable[tuple[str, float, bool]]  # name, start in seconds since 1970, whether it has ended
 
@@ -35,10 +39,15 @@ def name_job(options: PipelineOptions, run: str) -> str:
 
 def address(options: PipelineOptions) -> str:
     """Return the address at which the engine of a run lists its jobs, "" if it has none."""
-    runner = engines.runner_of(options)
-    cloud = options.view_as(GoogleCloudOptions)
-    if engines.in_process(options) or options.view_as(PortableOptions).job_endpoint:
+    if engines.in_process(options):
         return ""
+    runner = engines.runner_of(options)
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if endpoint and runner == "portablerunner" and endpoint.startswith(LOCAL):
+        return JOB_MANAGER
+    if endpoint:
+        return ""
+    cloud = options.view_as(GoogleCloudOptions)
     if runner == "flinkrunner":
         return engines.flink_address(options.view_as(FlinkRunnerOptions).flink_master)
     # a job of a template has another name

@@ -18,6 +18,8 @@ from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.commit import Run
 from transforms.store.runs.finish import failed
+from transforms.store.runs.lease_file import Lease
+from transforms.store.runs.named import UNNAMED, Naming
 from transforms.store.runs.plan import has_plan
 from transforms.store.runs.result import (
     COMMITTED,
@@ -60,17 +62,21 @@ class Writer:
 
 
 @contextlib.contextmanager
-def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writer]:
+def writing(
+    root: str, run: str, beam_options: PipelineOptions, naming: Naming = UNNAMED
+) -> Iterator[Writer]:
     """Hold the store's lease while the body runs, and longer if an engine still works for the
     run.
 
-    Such a job outlives this process, and only its end releases the lease.
+    Such a job outlives this process, and only its end releases the lease. `naming` is that of a
+    run with a name.
     """
     local = engines.in_process(beam_options)
     writer = Writer(beam_options)
     runner = beam_options.view_as(StandardOptions).runner
     job = engine_jobs.name_job(beam_options, run)
-    own = lease.Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
+    own = Lease.of_this_process(run, runner, job, local, engine_jobs.address(beam_options))
+    own = own.named(naming)
     try:
         lease.acquire(root, own, engine_jobs.state_of)
     except OSError as error:
@@ -91,7 +97,7 @@ def writing(root: str, run: str, beam_options: PipelineOptions) -> Iterator[Writ
         if not writer.is_elsewhere():
             # a full disk or a lost connection must not hide what went wrong
             with contextlib.suppress(Exception):
-                lease.release(root, run)
+                lease.release(root, run, own)
         release_memory()
 
 

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 import yaml
-from helpers.corpora import check_ledger
-from helpers.engines import OPTIONS, ROOT, Flink, start, the_same, workers
+from helpers.corpora import check_ledger, manifest_of
+from helpers.engines import OPTIONS, ROOT, Flink, sidecars, start, the_same, workers
 from helpers.flink import wait
+
+from transforms.store.runs import lease
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 APPLICATION = ROOT / "deploy" / "flink" / "flinkdeployment.yaml"
 BOUNDARY = "jar-jar-jar"
+IN_FLIGHT = 8  # units that two workers may have in hand, read, encoded or being written
 
 
 def post(address: str, path: str, body: bytes, kind: str) -> Any:
@@ -50,17 +53,14 @@ def command_of(arguments: list[str]) -> str:
     return arguments[arguments.index("--driver-cmd") + 1]
 
 
-def test_the_application_of_the_kubernetes_operator(
-    on_flink: Flink, corpus: str, model: Path, tmp_path: Path
-) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    start(["embed", "--input", corpus, "--store", here, "--model", model, *OPTIONS]).ended().ok()
+def submit(on_flink: Flink, corpus: str, store: Path, model: Path, *options: object) -> None:
+    """Have the JobManager run the application's command."""
     (found,) = yaml.safe_load_all(APPLICATION.read_text())
     job = found["spec"]["job"]
     words = shlex.split(command_of(job["args"]))
     assert words[:2] == ["sentence-beam", "embed"]
     kept = words[words.index("--runner") : words.index("--environment_type")]
-    own = ["--input", f"'{corpus}'", "--store", there, "--model", model, *OPTIONS]
+    own = ["--input", f"'{corpus}'", "--store", store, "--model", model, *OPTIONS, *options]
     # processes of the TaskManagers' own stand in for containers beside them
     launcher = Path(sys.executable).with_name("sentence-beam-worker")
     engine = [*kept, "--parallelism", 2, "--no_wait_until_finish", "--environment_type", "PROCESS"]
@@ -72,7 +72,48 @@ def test_the_application_of_the_kubernetes_operator(
     arguments = [command if word == command_of(job["args"]) else word for word in job["args"]]
     asked = {"entryClass": job["entryClass"], "programArgsList": arguments, "parallelism": 2}
     post(address, f"jars/{jar}/run", json.dumps(asked).encode(), "application/json")
+
+
+@pytest.fixture(scope="module")
+def calm(corpus: str, model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of an undisturbed run in process."""
+    store = tmp_path_factory.mktemp("calm") / "store"
+    argv = ["embed", "--input", corpus, "--store", store, "--model", model, *OPTIONS]
+    start(argv).ended().ok()
+    return store
+
+
+def test_the_application_of_the_kubernetes_operator(
+    on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    submit(on_flink, corpus, there, model)
     wait(lambda: bool(on_flink.cluster.jobs()) and not on_flink.cluster.running(), "the job to end")
-    assert the_same(there) == the_same(here)
+    assert the_same(there) == the_same(calm)
     assert len(workers(there)) == 2
     check_ledger(there, 360, embedded=360)
+
+
+def test_a_job_manager_that_is_killed_goes_on_with_its_run(
+    on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    half = sidecars(calm) // 2
+    on_flink.pace(0.3)
+    submit(on_flink, corpus, store, model, "--job", "night")
+    wait(lambda: sidecars(store) >= half, "half of the units")
+    on_flink.pace(10.0)  # TaskManagers work until they miss the heartbeat
+    on_flink.cluster.kill("jm")
+    run = lease.writer(str(store))
+    on_flink.cluster.start_job_manager()
+    on_flink.cluster.wait_for_slots(2)
+    done = sidecars(store)
+    assert done < sidecars(calm)
+    submit(on_flink, corpus, store, model, "--job", "night")
+    on_flink.pace(0.0)
+    wait(lambda: manifest_of(store) is not None and not on_flink.cluster.running(), "the commit")
+    assert the_same(store) == the_same(calm)
+    assert manifest_of(store)["run"] == run
+    check_ledger(store, 360, embedded=360)
+    again = len(on_flink.seen("forwards")) - sidecars(calm) - len(on_flink.seen("loads"))
+    assert again <= IN_FLIGHT

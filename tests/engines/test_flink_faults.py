@@ -60,6 +60,27 @@ def test_a_task_manager_is_killed(
     undisturbed(on_flink, running, store, calm)
 
 
+def test_all_task_managers_are_killed_at_once(
+    on_flink: Flink, corpus: str, model: Path, calm: Path, tmp_path: Path
+) -> None:
+    """As machines of one zone that are reclaimed together, twice."""
+    store = tmp_path / "store"
+    on_flink.pace(0.3)
+    running = on_flink.start(*embed(corpus, store, model))
+    for wanted in (sidecars(calm) // 4, sidecars(calm) // 2):
+        wait(lambda wanted=wanted: sidecars(store) >= wanted, f"{wanted} units")
+        for name in on_flink.cluster.task_managers():
+            on_flink.cluster.kill(name)
+        for _ in range(2):
+            on_flink.cluster.start_task_manager()
+    on_flink.pace(0.0)
+    running.ended().ok()
+    assert the_same(store) == the_same(calm)
+    check_ledger(store, 360, embedded=360)
+    again = len(on_flink.seen("forwards")) - sidecars(calm) - len(on_flink.seen("loads"))
+    assert again <= 2 * IN_FLIGHT
+
+
 def test_a_task_manager_is_killed_on_a_night_by_content(
     on_flink: Flink, model: Path, tmp_path: Path
 ) -> None:

@@ -469,7 +469,7 @@ KINDS = {
     "calibration": Kind(calibrations, 60, 6000),
     "files beside a snapshot": Kind(files_beside, 30, 1500),
     "canary and ranges": Kind(small_files, 60, 6000),
-    "watched queries": Kind(watch_files, 60, 3000),
+    "watched queries": Kind(watch_files, 30, 3000),
     "jsonl": Kind(input_files("a.jsonl"), 60, 6000),
     "text": Kind(input_files("a.txt"), 60, 6000),
     "gzip": Kind(input_files("a.txt.gz"), 30, 6000),

@@ -57,7 +57,7 @@ def workers(store: Path) -> set[str]:
     return {json.loads(path.read_text())["worker"] for path in (store / "sidecars").glob("*.json")}
 
 
-ALIVE = re.compile(r"warning: --|.*, (about )?\d+m\d\ds( left)?$")
+ALIVE = re.compile(r"warning: --|.*, (about )?(\d+m)?\d+s( left)?$")
 
 
 @dataclass

@@ -83,10 +83,14 @@ class Cluster:
             "appender.out.type = CONSOLE\nappender.out.layout.type = PatternLayout\n"
             "appender.out.layout.pattern = %d{HH:mm:ss} %p %c{1} %m%n\n"
         )
-        self._run("jm", JOB_MANAGER, "-Xmx512m", ["--executionMode", "cluster"])
+        self.start_job_manager()
         for _ in range(task_managers):
             self.start_task_manager()
         self.wait_for_slots(task_managers)
+
+    def start_job_manager(self) -> None:
+        """Start one, at the ports of the first; running TaskManagers join it."""
+        self._run("jm", JOB_MANAGER, "-Xmx512m", ["--executionMode", "cluster"])
 
     def task_managers(self) -> list[str]:
         """Names of those that run, the oldest first."""

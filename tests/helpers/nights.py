@@ -24,7 +24,7 @@ from transforms.steps.commit.commit_run import commit_run
 from transforms.steps.index import (
     build as index_build,
 )
-from transforms.steps.index import find_lists
+from transforms.steps.index import exchange, find_lists
 from transforms.steps.index import sample as index_sample
 from transforms.steps.index import (
     train as index_train,
@@ -220,9 +220,9 @@ def run_steps(run: Run, units: list[Any], request: IndexRequest, merge: bool = F
     """What BuildIndex gives, every step called once in order: a RunFact or None."""
     found = list(index_work.choose_work(settled(run, units), run, request, merge))
     if found and isinstance(found[0], tuple):
-        found = list(index_work.buckets_to_match(_done(index_update_rows.read, found)))
+        found = list(index_work.buckets_to_match(_sending(index_update_rows.read, found)))
     if found and isinstance(found[0], tuple):
-        targets = index_update_decision.decide(_done(index_update_rows.match, found))
+        targets = index_update_decision.decide(_sending(index_update_rows.match, found))
         ranges = index_update_ranges.cut(_done(index_update_segments.build, targets))
         found = list(index_update_recall.conclude(_done(index_update_ranges.write, ranges)))
     if found and isinstance(found[0], index_build.TrainingGroup):
@@ -249,6 +249,18 @@ def train_steps(sampled: list[Any]) -> list[Any]:
 
 def _done(step: Any, works: Iterable[Any]) -> list[Any]:
     return [(work[0], step(*work)) for work in works]
+
+
+def _sending(step: Any, works: Iterable[Any]) -> list[Any]:
+    """What a step makes of each, once the rows that it sends have been written."""
+    made = _done(step, works)
+    rows: dict[exchange.Reader, list[exchange.SentRows]] = {}
+    for _, (_, sent) in made:
+        for one in sent:
+            rows.setdefault(one.reader, []).append(one)
+    for reader, found in rows.items():
+        exchange.gather(reader, found)
+    return [(job, result) for job, (result, _) in made]
 
 
 def nearest(files: Files, text: str, k: int) -> list[float]:

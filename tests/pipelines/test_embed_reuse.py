@@ -2,6 +2,7 @@
 new text is encoded.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from helpers.corpora import (
     write_parquet,
 )
 
+from pipelines.cli import main
 from transforms.encoder import Encoder
 from transforms.store.runs.canary import TEXTS
 
@@ -46,12 +48,23 @@ def forbid_model(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     )
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
+    """A folder with an input file and a store of it; tests copy it."""
+    folder = tmp_path_factory.mktemp("made")
+    keys = [f"k{i}" for i in range(40)]
+    path = write_parquet(folder / "in" / "a.parquet", sentences(40), 10, key=keys)
+    named = ["--input", str(path), "--store", str(folder / "store"), "--model", str(model)]
+    options = ["--unit-tokens", "100", "--id-column", "key", "--dtype", "float32"]
+    assert main(["embed", *named, *options]) == 0
+    return folder
+
+
 @pytest.fixture
-def parquet(embed: Run, inputs: Path) -> Path:
+def parquet(made: Path, tmp_path: Path, inputs: Path) -> Path:
     """A store of forty rows in one file of four row groups, in four units."""
-    path = write_parquet(inputs / "a.parquet", sentences(40), 10, key=[f"k{i}" for i in range(40)])
-    embed(path, "--unit-tokens", 100, "--id-column", "key", "--dtype", "float32").ok()
-    return path
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return inputs / "a.parquet"
 
 
 def assert_as_anew(run: Run, store: Path, model: Path, inputs: object, *options: object) -> None:

@@ -25,7 +25,7 @@ from helpers.corpora import (
 
 from pipelines.cli import main
 from transforms.storage.local import LocalStorage
-from transforms.store.runs import lease
+from transforms.store.runs import lease, lease_file
 from transforms.store.runs.result import read_result
 
 
@@ -231,7 +231,7 @@ def test_the_lease_of_a_dead_writer_is_taken_over(
 def test_a_lease_that_cannot_be_read_is_nobodys(
     embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     store.mkdir()
     (store / "lease.json").write_bytes(b'{"run": "r"}')
     embed(glob, *ALL).ok()

@@ -70,6 +70,21 @@ def test_flink_is_asked_for_the_job_by_its_name(flink: tuple[str, list[dict[str,
     assert engine_jobs.state_of(lease_of("")) is JobState.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("flags", "address"),
+    [
+        (["--runner=PortableRunner", "--job_endpoint=localhost:41234"], "http://localhost:8081"),
+        (["--runner=PortableRunner", "--job_endpoint=jobs.example:8099"], ""),
+        (["--runner=FlinkRunner", "--flink_master=jm:8081"], "http://jm:8081"),
+        (["--runner=FnApiRunner"], ""),
+    ],
+)
+def test_a_flink_application_is_asked_where_its_command_runs(
+    flags: list[str], address: str
+) -> None:
+    assert engine_jobs.address(PipelineOptions(flags)) == address
+
+
 def test_dataflow_is_asked_for_the_job_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     from google.cloud import dataflow_v1beta3 as dataflow
 

@@ -22,7 +22,9 @@ def made(embed: Run, inputs: Path, store: Path) -> Path:
     return store
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_it_answers_until_a_signal_ends_it(
     made: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

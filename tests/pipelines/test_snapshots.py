@@ -41,6 +41,15 @@ def nights(store: Path) -> Path:
     return store
 
 
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of seven nights that no test changes."""
+    store = tmp_path_factory.mktemp("week") / "store"
+    for number in range(7):
+        night(str(store), number, numbered(0, 5))
+    return store
+
+
 def report_of(store: Path) -> dict[str, Any]:
     return json.loads((store / "report.json").read_text())
 
@@ -87,13 +96,9 @@ def test_an_older_snapshot_is_read_by_every_reader(
 @pytest.mark.parametrize(
     "name", ["20200101T000000Z-abcdef", "../manifest", "", "parts/x", "/etc/passwd"]
 )
-def test_an_unknown_run_lists_the_latest(
-    run: Run, nights: Path, tmp_path: Path, command: tuple, name: str
-) -> None:
-    for number in range(3, 7):
-        night(str(nights), number, numbered(0, 5))
+def test_an_unknown_run_lists_the_latest(run: Run, week: Path, command: tuple, name: str) -> None:
     arguments = [run_name(2), name] if command[0] == "diff" else ["--snapshot", name]
-    line = run(*command, "--store", nights, *arguments).failed(
+    line = run(*command, "--store", week, *arguments).failed(
         2, "no snapshot", run_name(6), run_name(2)
     )
     assert run_name(1) not in line

@@ -95,6 +95,7 @@ def test_a_cross_encoder_learns_scores_by_heart(
     assert "Traceback" not in encoded.err
 
 
+@pytest.mark.slow
 def test_a_cross_encoder_learns_labels_and_goes_on_from_another_one(
     train: Train, data: Path, tmp_path: Path
 ) -> None:

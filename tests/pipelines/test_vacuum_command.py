@@ -1,6 +1,7 @@
 """`vacuum` as a person runs it."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -20,12 +21,19 @@ from helpers.snapshots import night, numbered, run_name
 from transforms.store.runs import lease
 
 
-@pytest.fixture
-def nights(store: Path) -> Path:
-    """Three nights of a store; in each one unit of two is another."""
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of three nights, which tests copy; in each one unit of two is another."""
+    store = tmp_path_factory.mktemp("three") / "store"
     for number in range(3):
         night(str(store), number, numbered(0, 5), numbered(100 + number, 110))
     return store
+
+
+@pytest.fixture
+def nights(three: Path, store: Path) -> Path:
+    """Three nights of a store."""
+    return Path(shutil.copytree(three, store))
 
 
 def test_a_night_and_a_vacuum_after_another(

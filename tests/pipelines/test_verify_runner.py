@@ -1,5 +1,6 @@
 """`verify --runner`: the workers of a pipeline find what the threads of one process find."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -26,12 +27,20 @@ CORPUS = {f"f{n:02d}": [(f"{n}-{i}", f"text {n} {i}") for i in range(2)] for n i
 HERE = PipelineOptions(["--runner=FnApiRunner"])
 
 
-@pytest.fixture
-def nights(tmp_path: Path) -> Nights:
-    """A store of twenty shards with a small index; it has no canary, which is one fault."""
-    made = Nights(tmp_path / "store")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+    """A store of twenty shards with a small index, which tests copy; it has no canary, which is
+    one fault.
+    """
+    made = Nights(tmp_path_factory.mktemp("made") / "store")
     made.commit(CORPUS, IndexRequest("Flat"))
     return made
+
+
+@pytest.fixture
+def nights(made: Nights, tmp_path: Path) -> Nights:
+    """A copy of that store."""
+    return replace(made, root=shutil.copytree(made.root, tmp_path / "store"))
 
 
 def both(manifest: Manifest, extent: Extent) -> list[str]:
@@ -80,7 +89,10 @@ def test_rows_that_no_segment_has_and_those_that_two_have(nights: Nights) -> Non
     assert index is not None
     twice = replace(manifest, index=replace(index, segments=(*index.segments, *index.segments)))
     none = replace(manifest, index=replace(index, segments=()))
-    for changed, said in ((twice, "2 are there twice"), (none, "2 rows are not in the index")):
+    for changed, said in (
+        (twice, "2 rows are in the index twice"),
+        (none, "2 rows are not in the index"),
+    ):
         lines = faults(changed)
         assert len(lines) == sound + len(CORPUS)
         assert sum(said in line for line in lines) == len(CORPUS)

@@ -4,11 +4,12 @@ An existing index is updated with the changes (`UpdateIndex`). If that is imposs
 quantizer no longer fits its rows, an index is trained and built (`TrainIndex`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.typehints import typehints
 
 from transforms.base.measures import Figures, Stopwatch, summed
 from transforms.beam.graph import Merge, Outputs, Spread, Together, flat_map, keeping_lease
@@ -38,15 +39,19 @@ from transforms.steps.index import (
     update_segments as index_update_segments,
 )
 from transforms.steps.index.build import TrainingGroup
-from transforms.steps.index.update import IndexUpdateJob
+from transforms.steps.index.exchange import Reader, SentRows, gather
+from transforms.steps.index.update import IndexUpdateJob, Reading
+from transforms.steps.index.update_rows import BucketMatch
 from transforms.steps.index.work import buckets_to_match, choose_work
 from transforms.store.index_entries import IndexRequest
 from transforms.store.runs.commit import Run
 from transforms.store.runs.facts import RunFact
 
 Hints = dict[str, str]
+ByReader = typehints.Tuple[typehints.Tuple[str, int], typehints.Any]
 DONE = "done"
 RETRAIN = "retrain"
+SENT = "sent"
 METRICS = StageMetrics("index")
 OUTPUTS: Outputs = {TrainingGroup: RETRAIN}
 
@@ -105,10 +110,14 @@ class UpdateIndex(beam.PTransform):
         self._key = key
 
     def expand(self, reads: beam.PCollection) -> Any:
-        decided = (
+        read = (
             reads
             | "Elements" >> beam.Map(IndexElement.of)
-            | "Read" >> beam.Map(timed, self._key, "rows_ms", with_job, index_update_rows.read)
+            | "Read" >> self._sending("rows_ms", index_update_rows.read)
+        )
+        decided = (
+            (read.made, read[SENT] | "ToBuckets" >> GatherByKey(self._key, Reading()))
+            | "AllRead" >> Merge()
             | "Reads" >> Together()
             | "Buckets"
             >> flat_map(
@@ -120,10 +129,14 @@ class UpdateIndex(beam.PTransform):
                 main="buckets",
             )
         )
-        concluded = (
+        match = (
             decided.buckets
             | "SpreadBuckets" >> Spread()
-            | "Match" >> beam.Map(timed, self._key, "match_ms", with_job, index_update_rows.match)
+            | "Match" >> self._sending("match_ms", index_update_rows.match)
+        )
+        concluded = (
+            (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, BucketMatch.none()))
+            | "AllMatched" >> Merge()
             | "Matched" >> Together()
             | "Decide"
             >> beam.FlatMap(timed_together, self._key, "decide_ms", index_update_decision.decide)
@@ -148,6 +161,28 @@ class UpdateIndex(beam.PTransform):
         )
         retrained = (decided[RETRAIN], concluded[RETRAIN]) | "ToTrain" >> beam.Flatten()
         return {DONE: concluded[DONE] | "Facts" >> beam.FlatMap(facts_of), RETRAIN: retrained}
+
+    def _sending(self, figure: str, step: Callable[..., Any]) -> beam.PTransform:
+        """Return a step whose results are `made`, and whose rows for other steps are sent."""
+        outputs: Outputs = {SentRows: SENT}
+        return flat_map(timed_sending, self._key, figure, step, outputs=outputs, main="made")
+
+
+class GatherByKey(beam.PTransform):
+    """SentRows -> an element for each reader's file, once it is written, with an empty result."""
+
+    def __init__(self, key: tuple[str, str], result: Any):
+        super().__init__()
+        self._key = key
+        self._result = result
+
+    def expand(self, rows: beam.PCollection) -> beam.PCollection:
+        return (
+            rows
+            | "ByReader" >> beam.Map(lambda one: (one.reader, one)).with_output_types(ByReader)
+            | "Group" >> beam.GroupByKey()
+            | "Write" >> beam.Map(keeping_lease, self._key, gathered, self._result)
+        )
 
 
 class TrainIndex(beam.PTransform):
@@ -312,6 +347,23 @@ def timed_or_retrained(*arguments: Any) -> Iterator[Any]:
 def facts_of(element: IndexElement) -> list[RunFact]:
     """Return the fact that an index ended with."""
     return [] if element.fact is None else [element.fact]
+
+
+def gathered(rows: tuple[Reader, Iterable[SentRows]], result: Any) -> IndexElement:
+    """Write the rows of a reader, and return the element that says so."""
+    reader, found = rows
+    return IndexElement((gather(reader, found), result))
+
+
+def timed_sending(element: IndexElement, *arguments: Any) -> Iterator[IndexElement | SentRows]:
+    """Yield as `timed` what the step makes of an element, and the rows that it sends."""
+    made = timed(element, *arguments[:2], with_job, *arguments[2:])
+    if made.fact is not None:
+        yield made
+        return
+    job, (result, rows) = made.work
+    yield replace(made, work=(job, result))
+    yield from rows
 
 
 def with_job(work: tuple[Any, ...], step: Callable[..., Any]) -> tuple[IndexUpdateJob, Any]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import apache_beam as beam
 
-from transforms.beam.graph import Together
+from transforms.beam.graph import MergeAll
 from transforms.steps.commit.verify import Verification, VerifyJob
-from transforms.store.verify import Check, Finding
+from transforms.store.verify import Check, Findings
 
 
 class Verify(beam.PTransform):
@@ -25,14 +25,14 @@ class Verify(beam.PTransform):
             | "Parts" >> beam.FlatMap(lambda _, job: Verification(job).checks(), self._job)
             | "Spread" >> beam.Reshuffle()
             | "Look" >> beam.ParDo(VerifyFn(self._job))
-            | "Together" >> Together()
+            | "Merge" >> beam.CombineGlobally(MergeAll(Findings()))
             | "Conclude"
             >> beam.Map(lambda found, job: Verification(job).conclude(found), self._job)
         )
 
 
 class VerifyFn(beam.DoFn):
-    """Parts of the check -> their findings."""
+    """Parts of the check -> the findings of each."""
 
     def __init__(self, job: VerifyJob):
         self._job = job
@@ -40,5 +40,5 @@ class VerifyFn(beam.DoFn):
     def setup(self) -> None:
         self._verification = Verification(self._job)
 
-    def process(self, check: Check) -> Iterator[Finding]:
-        yield self._verification.finding(check)
+    def process(self, check: Check) -> Iterator[Findings]:
+        yield Findings.of(self._verification.finding(check))

@@ -40,6 +40,8 @@ class LanceTarget:
     the table was restored since, even to its last version: `fence` does that.
     """
 
+    takes_parallel = False
+
     def __init__(self, database: Any, name: str, where: str) -> None:
         self.where = where
         self._database = database

@@ -71,6 +71,8 @@ def _line(error: psycopg.Error) -> str:
 class PostgresTarget:
     """A table of PostgreSQL; `name` may have its schema before a dot."""
 
+    takes_parallel = False
+
     def __init__(self, connection: psycopg.Connection, name: str, where: str) -> None:
         self.where = where
         self._connection = connection

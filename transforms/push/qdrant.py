@@ -53,7 +53,7 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
             client = QdrantClient(path=place)
     except (RuntimeError, ValueError, OSError) as error:
         raise refused(where, first_line(error), "check the URL or folder") from error
-    target = QdrantTarget(client, name, where)
+    target = QdrantTarget(client, name, where, takes_parallel="://" in place)
     try:
         yield target
     except ApiException as error:
@@ -70,8 +70,11 @@ def connect(place: str, name: str, where: str) -> Iterator["QdrantTarget"]:
 class QdrantTarget:
     """A collection of Qdrant, with one vector a point."""
 
-    def __init__(self, client: QdrantClient, name: str, where: str) -> None:
+    def __init__(
+        self, client: QdrantClient, name: str, where: str, takes_parallel: bool = False
+    ) -> None:
         self.where = where
+        self.takes_parallel = takes_parallel
         self._client = client
         self._name = name
         self.turn = Turn(where, self)

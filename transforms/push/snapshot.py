@@ -1,8 +1,10 @@
 """Push a snapshot into a database: write the rows that differ, record which snapshot it holds."""
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +17,7 @@ from transforms.push.rows import columns_of, read_rows, types_of
 from transforms.push.state import PushRecord, State
 from transforms.push.target import Table, Target, keys_of
 from transforms.store.entries import RememberedOptions
+from transforms.store.forgetting.receipts import was_erased_since
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.runs.changed_rows import Changes
 from transforms.store.runs.result import has_committed, read_result
@@ -26,13 +29,15 @@ class PushRequest:
 
     `since` names a run whose differences are written too, whatever the target claims to hold.
     `full` writes all rows and compares with the target's ids. `dry_run` writes nothing.
-    `max_deletes` is the fraction of the target's rows that may be deleted.
+    `max_deletes` is the fraction of the target's rows that may be deleted. `parallel` is how many
+    requests write at once.
     """
 
     since: str | None = None
     full: bool = False
     dry_run: bool = False
     max_deletes: float = RememberedOptions.max_deletes
+    parallel: int = 1
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ def push(
     would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
+    _check_parallel(target, options.parallel)
     state = target.state()
     new = current()
     table = Table(_columns(new, state), new.space, new.metric)
@@ -74,7 +80,8 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    whole = state is not None and (held is None or options.full or bool(removed))
+    erased = held is not None and was_erased_since(new, held)
+    whole = state is not None and (held is None or options.full or erased or bool(removed))
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
@@ -85,7 +92,7 @@ def push(
             return Pushed(new, held, difference.counts, new.rows.stored, removed)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
-        _write(target, new, table.columns, difference)
+        _write(target, new, table.columns, difference, options.parallel)
     rows = _counted(target, new)
     target.finish()
     return Pushed(new, held, difference.counts, rows, removed)
@@ -205,21 +212,49 @@ def _listing(target: Target, table: Table, record: PushRecord) -> Listing | None
     return lambda: target.listing(table.keys)
 
 
-def _write(target: Target, new: Manifest, columns: pa.Schema, difference: Difference) -> None:
-    """Delete and write the rows of the difference."""
+def _check_parallel(target: Target, parallel: int) -> None:
+    """Raise OptionError if a target takes one request at a time, and more are to be sent."""
+    if parallel > 1 and not target.takes_parallel:
+        raise OptionError(
+            f"--to {target.where}: --parallel is for a server of Qdrant; other tables are written"
+            " by one connection, so that a push is one transaction; leave it out"
+        )
+
+
+def _write(
+    target: Target, new: Manifest, columns: pa.Schema, difference: Difference, parallel: int
+) -> None:
+    """Delete and write the rows of the difference, of so many units at once."""
     with progress.stage("writing", difference.written + difference.deletable, "rows"):
         for keys in difference.deletions():
             target.delete(keys)
             progress.step(keys.num_rows)
-        for place in sorted(difference.rows):
-            unit_rows = np.sort(np.array(difference.rows[place]))
-            _write_unit(target, new, place, columns, unit_rows)
+        units = [
+            partial(_write_unit, target, new, place, columns, difference.rows[place])
+            for place in sorted(difference.rows)
+        ]
+        if parallel == 1:
+            for write in units:
+                write()
+        else:
+            _side_by_side(units, parallel)
+
+
+def _side_by_side(work: Sequence[Callable[[], None]], parallel: int) -> None:
+    """Do the work in threads; the first error ends it."""
+    with ThreadPoolExecutor(parallel) as pool:
+        try:
+            for future in as_completed([pool.submit(one) for one in work]):
+                future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _write_unit(
-    target: Target, new: Manifest, place: int, columns: pa.Schema, rows: np.ndarray
+    target: Target, new: Manifest, place: int, columns: pa.Schema, wanted: Sequence[int]
 ) -> None:
-    """Write these rows (ascending) of the unit with the index `place`."""
+    """Write these rows of the unit with the index `place`."""
+    rows = np.sort(np.array(wanted))
     start = 0
     for batch in read_rows(new, new.units[place], columns):
         chosen = rows[(rows >= start) & (rows < start + batch.num_rows)] - start

@@ -14,7 +14,7 @@ from typing import Any
 from transforms.base.entries import JsonEntry
 from transforms.base.errors import OptionError
 from transforms.space import Space
-from transforms.store.runs.lease import Lease
+from transforms.store.runs.lease_file import Lease
 
 # name of the note about the table; a record's note has the push's name after a dot
 MARK = "sentence_beam"

@@ -43,6 +43,7 @@ class Target(Protocol):
     """
 
     where: str
+    takes_parallel: bool  # whether `upsert` may be called by several threads at once
 
     def state(self) -> State | None:
         """Return the state of the table, None if it does not exist.

@@ -9,6 +9,7 @@ decide how long to wait for a silent push, never which rows the table holds.
 
 import contextlib
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -20,7 +21,8 @@ from transforms.base.errors import SentenceBeamError
 from transforms.push.state import MARK, Notes, PushRecord, State, note, note_name
 from transforms.push.target import Table, refused
 from transforms.store.runs import process
-from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS, Lease
+from transforms.store.runs.lease import RENEW_SECONDS, STALE_SECONDS
+from transforms.store.runs.lease_file import Lease
 
 LOOK_SECONDS = 5
 
@@ -50,6 +52,7 @@ class Turn:
         self._may_have_written = False
         self._looked = 0.0
         self._renewed = 0.0
+        self._lock = threading.Lock()
 
     @property
     def is_taken(self) -> bool:
@@ -130,6 +133,10 @@ class Turn:
 
         Raises SentenceBeamError if another push took the turn.
         """
+        with self._lock:  # several threads may write
+            self._keep()
+
+    def _keep(self) -> None:
         if self._mine is None or time.monotonic() - self._looked < LOOK_SECONDS:
             return
         self.check()

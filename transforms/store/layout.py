@@ -36,7 +36,8 @@ import re
 MANIFEST = "manifest.json"
 LEASE = "lease.json"
 REPORT = "report.json"
-UNFINISHED = "forgotten/unfinished.json"
+FORGOTTEN = "forgotten"
+UNFINISHED = f"{FORGOTTEN}/unfinished.json"
 PAGE = "report.html"
 EMBEDDINGS = "embeddings"
 MANIFESTS = "manifests"
@@ -68,6 +69,10 @@ _KINDS = {
     "scratch": rf"runs/{RUN_ID}/(?:index/|units/)?[a-z0-9.-]+",
 }
 OF_UNITS = ("shards", "sidecars", "ids", "rejects")  # kinds of which each unit has a file
+FOLDERS_OF_UNITS = (EMBEDDINGS, "sidecars", "ids", "rejects")
+FOLDERS_BESIDE_UNITS = tuple(
+    sorted({pattern.partition("/")[0] for pattern in _KINDS.values()} - {*FOLDERS_OF_UNITS})
+)
 BESIDE = (MANIFEST, LEASE, REPORT, PAGE)  # the folders
 CLASSES = (*BESIDE, *_KINDS)  # of files
 _RUN_NAME = re.compile(r"\w[\w.:+=,@-]*")

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from transforms import storage
@@ -19,6 +20,7 @@ from transforms.store.runs.result import timestamp
 from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
+RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
@@ -90,30 +92,50 @@ def find_rubbish(root: str, keep: int, older_than: float | None, now: float) -> 
 
 
 class _StoreFiles:
-    """The files of a store, as they were listed: `others` by relative path, and those of units.
+    """The files of a store: `others` by relative path, and those of units.
 
     Iteration gives all. Of units' files, of which there may be millions, only path, size and age
-    are kept.
+    are kept. If the storage lists ranges of names, they are listed during the iteration, a
+    sixteenth of a folder at a time.
     """
 
     def __init__(self, root: str):
+        self._root = root
+        self._place = storage.storage_of(root)
+        self._lists_ranges = self._place.lists_ranges(root)
         self.others: dict[str, Entry] = {}
         self._of_units: list[Entry] = []
+        folders = [root]
+        if self._lists_ranges:
+            folders = [storage.join(root, name) for name in layout.FOLDERS_BESIDE_UNITS]
         with progress.stage("listing the store's files"):
-            entries = storage.storage_of(root).below(root)
+            for folder in folders:
+                self._add(self._place.below(folder))
+
+    def _add(self, entries: list[Entry]) -> None:
         while entries:
             entry = entries.pop()
-            self._add(_relative(root, entry), entry)
-
-    def _add(self, path: str, entry: Entry) -> None:
-        if layout.kind(path) in layout.OF_UNITS:
-            self._of_units.append(Entry(entry.path, entry.size, "", "", entry.modified))
-        else:
-            self.others[path] = entry
+            path = _relative(self._root, entry)
+            if layout.kind(path) in layout.OF_UNITS:
+                self._of_units.append(_without_checksum(entry))
+            else:
+                self.others[path] = entry
 
     def __iter__(self) -> Iterator[Entry]:
         yield from self.others.values()
         yield from self._of_units
+        if not self._lists_ranges:
+            return
+        for name in progress.over(layout.FOLDERS_OF_UNITS, "listing the units' files", "folders"):
+            folder = storage.join(self._root, name)
+            for low, high in pairwise(RANGES):
+                entries = self._place.between(folder, low, high)
+                while entries:
+                    yield _without_checksum(entries.pop())
+
+
+def _without_checksum(entry: Entry) -> Entry:
+    return Entry(entry.path, entry.size, "", "", entry.modified)
 
 
 def remove(rubbish: Rubbish) -> None:

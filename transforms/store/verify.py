@@ -7,20 +7,20 @@ either.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import LedgerError, SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
+from transforms.store.index_coverage import Coverage
 from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.int8_models import kept_int8
@@ -31,9 +31,8 @@ from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.changed_rows import read_changes
 from transforms.store.runs.result import checked_result
 from transforms.store.sealed_json import UNSEALED
-from transforms.store.shards import reading
 from transforms.store.shards.precision import kept_ranges
-from transforms.store.verify_files import index_file_faults, unit_faults
+from transforms.store.verify_files import have_same_rows, index_file_faults, unit_faults
 from transforms.store.watched import read_answers, read_grades, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
@@ -42,8 +41,6 @@ REST = "rest"
 INDEX_FILE = "index file"
 SEGMENT = "segment"
 UNREADABLE = "unreadable"  # the snapshot; the check is about the line of the error
-
-Ranges = tuple[tuple[int, int], ...]  # [start, stop) of rows, ascending
 
 
 @dataclass(frozen=True)
@@ -101,14 +98,33 @@ class Check:
 class Finding:
     """The result of the check at `place`: its faults, and whether an index file is `broken`.
 
-    A segment's finding has the rows of each shard that are in it, by path, None if its locator
-    cannot be read.
+    A segment's finding has the rows that are in it, None if its locator cannot be read.
     """
 
     place: int
     faults: tuple[str, ...] = ()
     broken: bool = False
-    rows: dict[str, Ranges] | None = field(default_factory=dict)
+    covered: Coverage | None = field(default_factory=Coverage)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The findings of several checks: those with faults, and the rows that the segments have."""
+
+    faulty: tuple[Finding, ...] = ()
+    covered: Coverage | None = field(default_factory=Coverage)
+
+    @classmethod
+    def of(cls, one: Finding) -> "Findings":
+        """Return the findings of one check."""
+        return cls((replace(one, covered=None),) if one.faults else (), one.covered)
+
+    def merge(self, other: "Findings") -> "Findings":
+        """Return the findings of both."""
+        covered = None
+        if self.covered is not None and other.covered is not None:
+            covered = self.covered.merge(other.covered)
+        return Findings(self.faulty + other.faulty, covered)
 
 
 def checks(manifest: Manifest, extent: Extent = WHOLE) -> list[Check]:
@@ -151,36 +167,38 @@ def faults(manifest: Manifest, extent: Extent = WHOLE) -> list[str]:
         manifest, extent, every[: len(every) - len(index) - len(segments)], "verifying"
     )
     if index:
-        found += _side_by_side(manifest, extent, index, "verifying the index")
+        found = found.merge(_side_by_side(manifest, extent, index, "verifying the index"))
     # one after the other: a locator is as large as many shards
-    if not any(one.broken for one in found):
-        counted = progress.over(segments, "verifying what the index names", "segments")
-        found += [finding(manifest, extent, check) for check in counted]
+    if not any(one.broken for one in found.faulty):
+        for check in progress.over(segments, "verifying what the index names", "segments"):
+            found = found.merge(Findings.of(finding(manifest, extent, check)))
     return list(conclude(manifest, extent, found))
 
 
-def _side_by_side(
-    manifest: Manifest, extent: Extent, some: list[Check], what: str
-) -> list[Finding]:
+def _side_by_side(manifest: Manifest, extent: Extent, some: list[Check], what: str) -> Findings:
     """Return the findings of some parts, several of which are checked at once."""
-    found = []
+    found = Findings()
     total = sum(len(check.units) or 1 for check in some)
     with ThreadPoolExecutor(READ_AT_ONCE) as pool, progress.stage(what, total, "files"):
         for check, one in zip(
             some, pool.map(partial(finding, manifest, extent), some), strict=True
         ):
-            found.append(one)
+            found = found.merge(Findings.of(one))
             progress.step(len(check.units) or 1)
     return found
 
 
-def conclude(manifest: Manifest, extent: Extent, findings: Iterable[Finding]) -> Iterator[str]:
+def conclude(manifest: Manifest, extent: Extent, found: Findings) -> Iterator[str]:
     """Yield the lines of all parts, in order, and those that need all segments together."""
-    found = sorted(findings, key=lambda one: one.place)
-    for one in found:
+    yield from lines_of(found)
+    if manifest.index and extent.is_whole and not any(one.broken for one in found.faulty):
+        yield from _coverage_faults(manifest, manifest.index, found.covered)
+
+
+def lines_of(found: Findings) -> Iterator[str]:
+    """Yield the lines of all parts, in order."""
+    for one in sorted(found.faulty, key=lambda one: one.place):
         yield from one.faults
-    if manifest.index and extent.is_whole and not any(one.broken for one in found):
-        yield from _coverage_faults(manifest, manifest.index, found)
 
 
 def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
@@ -344,13 +362,13 @@ def _with_reading(faults: Iterator[str]) -> Iterator[str]:
 
 
 def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> Finding:
-    """Return the faults of a segment's locator, and the rows of each shard that it has."""
+    """Return the faults of a segment's locator, and the rows that it has."""
     try:
         table = locators.from_bytes(
             storage.read_bytes(storage.join(manifest.root, segment.locator))
         )
     except (OSError, SentenceBeamError) as error:
-        return Finding(place, (f"{segment.locator}: {error}",), rows=None)
+        return Finding(place, (f"{segment.locator}: {error}",), covered=None)
     live = table.filter(table.column("shard").is_valid())
     counted = (
         ("rows", len(table), segment.rows),
@@ -361,62 +379,32 @@ def _segment_finding(manifest: Manifest, place: int, segment: SegmentEntry) -> F
         for name, found, said in counted
         if found != said
     ]
-    rows: dict[str, Ranges] = {}
     numbers, paths = locators.shards_of(live)
-    for number in np.unique(numbers):
+    order = np.argsort(numbers, kind="stable")
+    live = live.take(order)
+    found, starts = np.unique(numbers[order], return_index=True)
+    for number, start, stop in zip(found, starts, [*starts[1:], len(live)], strict=True):
         path = paths[number]
-        mine = live.filter(pa.array(numbers == number))
+        mine = live.slice(start, stop - start)
         row = mine.column("row").to_numpy()
         if row.max() >= manifest.rows_of.get(path, 0) or row.min() < 0:
             lines.append(f"{segment.locator}: names rows of {path} that are not in the snapshot")
-            return Finding(place, tuple(lines), rows=None)
-        if not _same_rows(storage.join(manifest.root, path), row, mine):
+            return Finding(place, tuple(lines), covered=None)
+        if not have_same_rows(storage.join(manifest.root, path), row, mine):
             lines.append(f"{segment.locator}: points to other rows of {path} than it names")
-        rows[path] = _ranges(row)
-    return Finding(place, tuple(lines), rows=rows)
+    places = {path: place for place, path in enumerate(manifest.rows_of)}
+    shards = np.array([places[paths[number]] for number in found], np.int32)
+    repeats = np.diff([*starts, len(live)])
+    covered = Coverage.of(np.repeat(shards, repeats), live.column("row").to_numpy())
+    return Finding(place, tuple(lines), covered=covered)
 
 
-def _ranges(row: np.ndarray) -> Ranges:
-    """Return the numbers of rows as ranges; a row that occurs twice has a range of its own.
-
-    >>> _ranges(np.array([4, 0, 1, 1, 2]))
-    ((0, 2), (1, 3), (4, 5))
-    """
-    row = np.sort(row)
-    cut = np.flatnonzero(np.diff(row) != 1) + 1
-    starts = row[np.concatenate([[0], cut])]
-    stops = row[np.concatenate([cut, [len(row)]]) - 1] + 1
-    return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
-
-
-def _coverage_faults(manifest: Manifest, index: IndexEntry, found: list[Finding]) -> Iterator[str]:
+def _coverage_faults(
+    manifest: Manifest, index: IndexEntry, covered: Coverage | None
+) -> Iterator[str]:
     """Yield a line for each shard with a row that is not in exactly one segment."""
-    if any(one.rows is None for one in found):
+    if covered is None:
         return
-    covered: dict[str, list[tuple[int, int]]] = {}
-    for one in found:
-        for path, ranges in (one.rows or {}).items():
-            covered.setdefault(path, []).extend(ranges)
-    for path, rows in manifest.rows_of.items():
-        times = np.zeros(rows, np.int32)
-        for start, stop in covered.get(path, ()):
-            times[start:stop] += 1
-        if not (times == 1).all():
-            yield (
-                f"{path}: {(times == 0).sum()} rows are not in the index, {(times > 1).sum()} are"
-                " there twice"
-            )
+    yield from covered.faults(manifest.rows_of)
     if index.rows != (rows := sum(manifest.rows_of.values())):
         yield f"index: {index.rows} rows, the snapshot has {rows}"
-
-
-def _same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
-    """Return whether a locator's ids and hashes are those of the shard's rows.
-
-    A damaged shard is a fault of its own.
-    """
-    try:
-        found = reading.take_rows(path, row, ["id", "row_hash"])
-    except SentenceBeamError:
-        return True
-    return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

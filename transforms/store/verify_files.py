@@ -3,6 +3,9 @@
 import hashlib
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
+
 from transforms import storage
 from transforms.base.errors import SentenceBeamError
 from transforms.store.manifest import Manifest
@@ -79,3 +82,15 @@ def index_file_faults(manifest: Manifest, relative: str, sha256: str) -> Iterato
         yield f"{path}: the index file is missing"
     elif storage.sha256_of(path)[0] != sha256:
         yield f"{path}: the index file was changed after it was written (sha256 differs)"
+
+
+def have_same_rows(path: str, row: np.ndarray, locator: pa.Table) -> bool:
+    """Return whether a locator's ids and hashes are those of the shard's rows.
+
+    A damaged shard is a fault of its own.
+    """
+    try:
+        found = reading.take_rows(path, row, ["id", "row_hash"])
+    except SentenceBeamError:
+        return True
+    return all(found.column(name).equals(locator.column(name)) for name in ("id", "row_hash"))

@@ -2,7 +2,9 @@
 it.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,8 +69,16 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize("family", ["bert", "xlnet"])
-@pytest.mark.parametrize(("options", "method"), OPTIONS, ids=str)
+def both_families() -> Iterator[Any]:
+    """Each export of both families; of the one that pads on the left few are not slow."""
+    for options, method in OPTIONS:
+        yield pytest.param("bert", options, method, id=f"{options}-{method}-bert")
+        left = (options.get("pooler") in ("last-token", "weighted-mean")) or "max_tokens" in options
+        marks = [] if left else pytest.mark.slow
+        yield pytest.param("xlnet", options, method, marks=marks, id=f"{options}-{method}-xlnet")
+
+
+@pytest.mark.parametrize(("family", "options", "method"), both_families())
 def test_both_give_the_same_vectors(tiny, tmp_path, family, options, method):
     from sentence_transformers import SentenceTransformer
 

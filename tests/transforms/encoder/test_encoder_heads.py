@@ -132,8 +132,14 @@ def _alone(model: SentenceTransformer, text: str) -> np.ndarray:
         return model(features)["sentence_embedding"][0].numpy()
 
 
-@pytest.mark.parametrize("family", ["bert", "xlnet"])
-@pytest.mark.parametrize("before", BEFORE)
+OVER_TOKENS = [
+    *(("bert", before) for before in BEFORE),
+    ("xlnet", "cnn-lstm"),
+    *(pytest.param("xlnet", before, marks=pytest.mark.slow) for before in [*BEFORE][:-1]),
+]
+
+
+@pytest.mark.parametrize(("family", "before"), OVER_TOKENS)
 def test_layers_of_sentence_transformers_over_tokens(tiny, tmp_path, family, before):
     layers = BEFORE[before]()
     pooling = st.Pooling(layers[-1].get_embedding_dimension(), ("max", "mean"))

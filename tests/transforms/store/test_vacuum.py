@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from helpers.settled import finish
 from helpers.snapshots import begin, night, numbered, run_name, write_unit
 
 from transforms.base.errors import SentenceBeamError
+from transforms.storage.base import Entry
 from transforms.storage.local import LocalStorage
 from transforms.store import layout, manifest, manifest_parts, open_store
 from transforms.store.manifest import read_manifest
@@ -58,12 +60,19 @@ def check_whole(store: Path) -> None:
     }
 
 
-@pytest.fixture
-def nights(store: Path) -> Path:
-    """Five nights; in each one unit of three is another."""
+@pytest.fixture(scope="module")
+def five(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of five nights, which tests copy; in each one unit of three is another."""
+    store = tmp_path_factory.mktemp("five") / "store"
     for number in range(5):
         night(str(store), number, numbered(0, 5), numbered(5, 9), numbered(100 + number, 110))
     return store
+
+
+@pytest.fixture
+def nights(five: Path, store: Path) -> Path:
+    """Five nights; in each one unit of three is another."""
+    return Path(shutil.copytree(five, store))
 
 
 @pytest.fixture
@@ -455,3 +464,22 @@ def test_what_the_steps_of_an_index_left_of_a_failed_run_goes(nights: Path) -> N
     assert layout.kind(str(scratch.relative_to(nights))) == "scratch"
     vacuum(nights, older_than=0, now=week)
     assert not scratch.exists()
+
+
+def test_a_storage_that_lists_ranges_of_names_gives_the_same(
+    nights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = find_rubbish(str(nights), 1, None, time.time())
+    listed: list[str] = []
+    between = LocalStorage.between
+
+    def counted(self: LocalStorage, folder: str, low: str, high: str) -> list[Entry]:
+        found = between(self, folder, low, high)
+        listed.append(folder)
+        return found
+
+    monkeypatch.setattr(LocalStorage, "lists_ranges", lambda self, folder: True)
+    monkeypatch.setattr(LocalStorage, "between", counted)
+    assert find_rubbish(str(nights), 1, None, time.time()) == whole
+    assert whole.by_kind["shards"][0] > 1
+    assert len(listed) == 64

@@ -63,3 +63,6 @@ def _check_end(raw: BinaryIO) -> None:
             raise EOFError(
                 "the mark of its end is missing: it was cut short, or its writer did not close it"
             )
+
+
+FORMATS = (Arrow(),)

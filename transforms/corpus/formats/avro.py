@@ -126,3 +126,6 @@ def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
             values = [value_as_text(value) for value in values]
         columns.append(pa.array(values, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+FORMATS = (Avro(),)

@@ -34,3 +34,6 @@ class Document(PlainFormat):
 
     def row_counts(self, file: InputFile) -> Iterator[int]:
         return iter([1])
+
+
+FORMATS = (Document(),)

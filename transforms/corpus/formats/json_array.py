@@ -47,3 +47,6 @@ def _blocks(file: InputFile, columns: Columns) -> Iterator[Block]:
 @functools.lru_cache(1)  # one file is checked several times in a row
 def _first_rows(file: InputFile) -> list[dict[str, Any]]:
     return [row for row in next(read_json(file), []) if isinstance(row, dict)]
+
+
+FORMATS = (JsonArray(),)

@@ -84,3 +84,6 @@ def _parse(source: str) -> Any:
         return json.loads(source)
     except (ValueError, RecursionError):  # RecursionError: ten thousand brackets
         return None
+
+
+FORMATS = (JsonLines(),)

@@ -44,3 +44,6 @@ def _batches(raw: BinaryIO, names: list[str]) -> Iterator[pa.RecordBatch]:
     file = _file(raw)
     for stripe in range(file.nstripes):
         yield file.read_stripe(stripe, columns=names)
+
+
+FORMATS = (Orc(),)

@@ -211,3 +211,6 @@ def _open(file: InputFile) -> pq.ParquetFile:
             f"{file.path} is not a readable Parquet file ({reason}); replace it or leave it out of"
             " --input"
         ) from error
+
+
+FORMATS = (Parquet(),)

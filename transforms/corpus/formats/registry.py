@@ -1,34 +1,35 @@
 """The input formats that exist, and which one a file has."""
 
+from importlib import import_module
+
 from transforms.corpus.columns import FileColumns
 from transforms.corpus.files import InputFile, split_compression
-from transforms.corpus.formats.arrow import Arrow
-from transforms.corpus.formats.avro import Avro
-from transforms.corpus.formats.document import Document
 from transforms.corpus.formats.format import Format
-from transforms.corpus.formats.json_array import JsonArray
-from transforms.corpus.formats.jsonl import JsonLines
-from transforms.corpus.formats.orc import Orc
-from transforms.corpus.formats.parquet import Parquet
-from transforms.corpus.formats.separated import Csv, Tsv
-from transforms.corpus.formats.text import Text
 
-# In the order in which help and messages list them.
-FORMATS: dict[str, Format] = {
-    known.name: known
-    for known in (
-        Parquet(),
-        Text(),
-        JsonLines(),
-        Csv(),
-        Tsv(),
-        JsonArray(),
-        Arrow(),
-        Avro(),
-        Orc(),
-        Document(),
-    )
-}
+# Modules of this folder, each with its FORMATS; in the order in which help and messages list them.
+MODULES = (
+    "parquet",
+    "text",
+    "jsonl",
+    "separated",
+    "json_array",
+    "arrow",
+    "avro",
+    "orc",
+    "document",
+)
+
+
+def _formats() -> dict[str, Format]:
+    """The formats of all modules, by name."""
+    found: dict[str, Format] = {}
+    for module in MODULES:
+        formats = import_module(f"transforms.corpus.formats.{module}").FORMATS
+        found |= {known.name: known for known in formats}
+    return found
+
+
+FORMATS = _formats()
 INPUT_FORMATS = ("auto", *FORMATS)
 
 

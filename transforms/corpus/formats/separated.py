@@ -242,3 +242,6 @@ def _kept(columns: Columns, name: str, value: str) -> str | None:
     if columns.kinds.get(name, STR) is STR:
         return value or None
     return value.strip() or None
+
+
+FORMATS = (Csv(), Tsv())

@@ -20,3 +20,6 @@ class Text(LineFormat, PlainFormat):
         if isinstance(line, CutLine):
             return reject_cut(line, row_id)
         return read_plain(columns, row_id, line)
+
+
+FORMATS = (Text(),)

@@ -42,8 +42,13 @@ class Judgements:
             if max(grades.values()) <= 0
         ]
 
+    @property
+    def documents(self) -> set[str]:
+        """The ids that `notes` looks for among the documents: judged ones, and those of queries."""
+        return {*self.ids, *(name for grades in self.grades for name in grades)}
+
     def notes(self, documents: set[str]) -> list[str]:
-        """Return notes on the data, given the ids of the documents that can be found."""
+        """Return notes on the data, given which of `documents` can be found."""
         notes = []
         if self.unanswered:
             count = len(self.unanswered)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from transforms.base.arrow import as_matrix
 from transforms.evaluation.evidence import ALL, Evidence
@@ -56,8 +58,12 @@ class StoreRetrieval:
 
     @cached_property
     def notes(self) -> list[str]:
-        ids = self.store.dataset().to_table(columns=["id"]).column("id").to_pylist()
-        return self.judgements.notes({str(key) for key in ids})
+        wanted = pa.array(sorted(self.judgements.documents), pa.string())
+        found: set[str] = set()
+        for batch in self.store.dataset().to_batches(columns=["id"]):
+            ids = batch.column("id")
+            found.update(ids.filter(pc.is_in(ids, wanted)).to_pylist())
+        return self.judgements.notes(found)
 
     @property
     def methods(self) -> list[str]:
@@ -127,17 +133,28 @@ class StoreRetrieval:
         encoder = Encoder.of(replace(plain, normalize=False), int8=int8)
         metric = self.store.manifest.metric
         queries = prepared(encoder.encode(self.judgements.texts, route=QUERY), metric)
-        ids: list[str] = []
 
         def blocks() -> Iterator[tuple[np.ndarray, int]]:
-            for batch in self.store.dataset().to_batches(columns=["id", "pooled"]):
-                start = len(ids)
-                ids.extend(map(str, batch.column("id").to_pylist()))
+            start = 0
+            for batch in self.store.dataset().to_batches(columns=["pooled"]):
                 yield prepared(as_matrix(batch.column("pooled")), metric), start
+                start += batch.num_rows
 
         scores, rows = exact_search(blocks(), queries, 2 * DEPTH, scored_by(metric))
         check_finite(scores, self.name)
+        ids = self._ids_of(np.unique(rows[rows >= 0]))
         return [_distinct([{"id": ids[at]} for at in row if at >= 0]) for row in rows.tolist()]
+
+    def _ids_of(self, rows: np.ndarray) -> dict[int, str]:
+        """Return the ids of some rows of the store, ascending, by row; few are in memory."""
+        ids: dict[int, str] = {}
+        start = 0
+        for batch in self.store.dataset().to_batches(columns=["id"]):
+            mine = rows[(rows >= start) & (rows < start + batch.num_rows)]
+            found = batch.column("id").take(pa.array(mine - start)).to_pylist()
+            ids.update(zip(mine.tolist(), found, strict=True))
+            start += batch.num_rows
+        return ids
 
 
 def _distinct(hits: list[dict]) -> list[str]:

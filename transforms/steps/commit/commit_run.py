@@ -1,7 +1,7 @@
 """The end of a run: all facts about it, one conditional write, then the report."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from transforms import storage
@@ -61,11 +61,25 @@ def _committed(facts: Sequence[RunFact], run: Run) -> Result:
         report.bring_up_to_date(run.root)
     # the run is over, and a raise would repeat it; vacuum removes what stays
     with contextlib.suppress(Exception):
-        if index is not None:
-            storage.delete_below(storage.join(run.root, layout.index_scratch(run.id)))
-        if shared_plan(run.root, run.id).has_long_spans:
-            storage.delete_below(storage.join(run.root, layout.units_scratch(run.id)))
+        for folder in _folders_over(run, index is not None):
+            storage.delete_below(storage.join(run.root, folder))
     return result
+
+
+def _folders_over(run: Run, has_index: bool) -> Iterator[str]:
+    """Yield the folders with files between steps that are not needed any more.
+
+    Another process may still work for a run with a name: the next run removes its folders.
+    """
+    if run.name and run.previous is not None:
+        yield layout.index_scratch(run.previous)
+        yield layout.units_scratch(run.previous)
+    if run.name:
+        return
+    if has_index:
+        yield layout.index_scratch(run.id)
+    if shared_plan(run.root, run.id).has_long_spans:
+        yield layout.units_scratch(run.id)
 
 
 def _answer_figures(facts: Sequence[RunFact]) -> AnswerFigures | None:

@@ -1,7 +1,7 @@
 """A check of a snapshot by the workers of a pipeline: its parts, and the file with the lines."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from transforms.base.entries import dataclass_of
 from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.store import verify
 from transforms.store.manifest import Manifest, read_shared
-from transforms.store.verify import Check, Extent, Finding
+from transforms.store.verify import Check, Extent, Finding, Findings
 
 
 @dataclass(frozen=True)
@@ -62,15 +62,14 @@ class Verification:
         try:
             return verify.finding(self._manifest, self._extent, check)
         except SentenceBeamError as error:
-            return Finding(check.place, (str(error),), rows=None)
+            return Finding(check.place, (str(error),), covered=None)
 
-    def conclude(self, findings: Iterable[Finding]) -> None:
+    def conclude(self, found: Findings) -> None:
         """Write the lines of all parts."""
-        found = list(findings)
         try:
             lines = list(verify.conclude(self._manifest, self._extent, found))
         except SentenceBeamError:
-            lines = [line for one in found for line in one.faults]
+            lines = list(verify.lines_of(found))
         storage.overwrite(self._job.output, json.dumps(lines).encode())
 
 

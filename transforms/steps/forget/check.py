@@ -35,7 +35,7 @@ TABLES = ("shards", "rejects", "index", "watch", "canary")
 
 
 @dataclass
-class _Wanted:
+class _ErasedHashes:
     """The keyed hashes to look for; `live` are texts that rows of the store have."""
 
     key: bytes
@@ -45,7 +45,7 @@ class _Wanted:
     live: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, rows: ForgottenRows, key: bytes) -> "_Wanted":
+    def of(cls, rows: ForgottenRows, key: bytes) -> "_ErasedHashes":
         shared = {text for row in rows.rows for text in row.shared}
         texts = {text for row in rows.rows for text in (*row.texts, *row.documents)}
         ids = frozenset(row.id for row in rows.rows)
@@ -75,7 +75,7 @@ def forgotten_faults(manifest: Manifest, given: bytes | None) -> list[str]:
     if manifest.forgotten is None:
         raise OptionError(f"--forgotten: no row of {root} was erased; leave it out")
     rows = read_rows(root, manifest.forgotten)
-    wanted = _Wanted.of(rows, rows.key_with(given, root))
+    wanted = _ErasedHashes.of(rows, rows.key_with(given, root))
     files = files_of(root)
     tables = [path for path in files if layout.kind(path) in TABLES and path.endswith(".parquet")]
     found = []
@@ -96,7 +96,7 @@ def forgotten_faults(manifest: Manifest, given: bytes | None) -> list[str]:
     return [*found, *_stray_hashes(root, files), *_counts(manifest, rows)]
 
 
-def _traces(path: str, wanted: _Wanted, is_shard: bool) -> set[str] | None:
+def _traces(path: str, wanted: _ErasedHashes, is_shard: bool) -> set[str] | None:
     """Return the keyed hashes of erased texts in a Parquet file; None if it has an erased id."""
     with refuse_damage(f"{path} cannot be read", "see verify"):
         file = pq.ParquetFile(pa.BufferReader(storage.read_bytes(path)))

@@ -6,13 +6,14 @@ files are deleted, and the receipt takes the place of the record.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from transforms import storage
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.report.report import bring_up_to_date
+from transforms.steps.forget.erasure import Erasure
 from transforms.steps.forget.index import IndexRewriter
 from transforms.steps.forget.leftovers import files_of, leftovers, named, scrubbed_results
 from transforms.steps.forget.receipt import Erased, receipt_of
@@ -22,8 +23,8 @@ from transforms.steps.forget.record import (
     record_unfinished,
     remove_unfinished,
 )
-from transforms.steps.forget.request import Request
-from transforms.steps.forget.select import Selection, select
+from transforms.steps.forget.request import ForgetRequest
+from transforms.steps.forget.select import select
 from transforms.steps.forget.snapshots import (
     RewrittenSnapshot,
     coming_snapshot,
@@ -48,43 +49,7 @@ from transforms.store.sealed_json import sealed, to_bytes
 BATCH = 1000  # files removed in one request
 
 
-@dataclass(frozen=True)
-class Erasure:
-    """The rows to erase of a store and where they are; nothing is written yet.
-
-    `known` are asked ids that were erased before.
-    """
-
-    current: Manifest
-    snapshots: list[Manifest]
-    dropped: tuple[str, ...]
-    selection: Selection
-    rows: ForgottenRows
-    key: bytes
-    known: set[str]
-    request: Request
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the store has nothing of the rows any more."""
-        return not self.new_ids and not self.sweeps
-
-    @property
-    def new_ids(self) -> set[str]:
-        """The ids that were not erased before, or that the store has again."""
-        found = self.selection.texts
-        return {name for name in found if found[name].rows or name not in self.known}
-
-    @property
-    def sweeps(self) -> bool:
-        """Whether rows are asked for whose ids no kept snapshot has.
-
-        Their codes may be among the deleted rows of segments.
-        """
-        return any(not self.selection.texts[name].rows for name in self.new_ids)
-
-
-def find_rows(root: str, request: Request) -> Erasure:
+def find_rows(root: str, request: ForgetRequest) -> Erasure:
     """Return the rows to erase. Raises as `select` does, and OptionError for a wrong key."""
     current = read_manifest(root)
     if current is None:

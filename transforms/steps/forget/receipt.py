@@ -2,17 +2,15 @@
 
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transforms.base.numbers import counted
+from transforms.steps.forget.erasure import Erasure
 from transforms.steps.forget.select import Selection
 from transforms.steps.forget.snapshots import RewrittenSnapshot
 from transforms.store import layout
 from transforms.store.forgetting.hashes import hash_of_id
 from transforms.store.manifest import Manifest
-
-if TYPE_CHECKING:
-    from transforms.steps.forget.erase import Erasure
 
 OUT_OF_REACH = (
     "copies by export, by files --link and by hand",
@@ -73,16 +71,15 @@ def _files(manifest: Manifest) -> list[Named]:
     return found
 
 
-def receipt_of(erased: Erased, coming: Manifest, erasure: "Erasure") -> dict[str, Any]:
+def receipt_of(erased: Erased, coming: Manifest, erasure: Erasure) -> dict[str, Any]:
     """Return the receipt: no id, no text, no vector."""
     after = erased.made[erasure.current.run]
-    lost = sum(one.lost for one in erased.made.values() if one is not None)
     found: dict[str, Any] = {
         "format": 1,
         "run": coming.run,
         "started": coming.started,
         "reason": erasure.request.reason,
-        "rows": after.rows if after else 0,
+        "rows": erasure.selection.rows,
         "ids": sorted(hash_of_id(erasure.key, name) for name in erasure.selection.texts),
         "list": {"path": coming.forgotten.path, "sha256": coming.forgotten.sha256}
         if coming.forgotten
@@ -91,7 +88,10 @@ def receipt_of(erased: Erased, coming: Manifest, erasure: "Erasure") -> dict[str
         "dropped": list(erasure.dropped),
         "rewritten": erased.rewritten,
         "removed": len(erased.removed),
-        "lost": lost,
+        "lost": [
+            {"path": path, "rows": int(rows.sum())}
+            for path, rows in sorted(erasure.selection.lost.items())
+        ],
         "statistics": statistics(erasure.current),
         "unlisted": [path for path in erased.files if is_unlisted(path)],
         "out_of_reach": list(OUT_OF_REACH),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Request:
+class ForgetRequest:
     """The rows to erase: those with some of the `ids`, or those that match `where`.
 
     `documents` erases whole documents of which a piece matches. `missing_ok` allows ids that the

@@ -14,7 +14,7 @@ from transforms.base.errors import DataGateError, OptionError, SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.base.where import checked
 from transforms.steps.forget.damage import readable_groups
-from transforms.steps.forget.request import Request
+from transforms.steps.forget.request import ForgetRequest
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
 from transforms.store.shards.dataset import dataset_of
@@ -69,7 +69,7 @@ class Selection:
 
 
 def select(
-    current: Manifest, kept: Iterable[Manifest], request: Request, known: set[str]
+    current: Manifest, kept: Iterable[Manifest], request: ForgetRequest, known: set[str]
 ) -> Selection:
     """Return the rows to erase of all kept snapshots, the current one among them.
 
@@ -113,7 +113,7 @@ def _named(ids: list[str]) -> str:
     return shown
 
 
-def _matching_ids(current: Manifest, request: Request) -> set[str]:
+def _matching_ids(current: Manifest, request: ForgetRequest) -> set[str]:
     """Return the ids of the rows of the current snapshot that match the expression.
 
     Raises OptionError if it matches some pieces of a document and others not.
@@ -231,7 +231,7 @@ def _rejected_ids(snapshots: list[Manifest], ids: set[str]) -> set[str]:
     return found
 
 
-def _check_share(current: Manifest, found: Selection, request: Request) -> None:
+def _check_share(current: Manifest, found: Selection, request: ForgetRequest) -> None:
     found.rows = sum(
         int(found.masks[unit.path].sum())
         for unit in current.units

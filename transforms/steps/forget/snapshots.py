@@ -25,7 +25,6 @@ class RewrittenSnapshot:
 
     manifest: Manifest
     rows: int = 0
-    lost: int = 0
     watch: RewrittenWatch | None = None
 
     @property
@@ -95,7 +94,7 @@ def rewritten_snapshot(
         changed = replace(changed, index=entry)
     if watch is not None:
         changed = replace(changed, watch=watch.entry)
-    return RewrittenSnapshot(changed, rows, sum(one.lost for one in made), watch)
+    return RewrittenSnapshot(changed, rows, watch)
 
 
 def _with_units(manifest: Manifest, units: UnitRewriter) -> Manifest:

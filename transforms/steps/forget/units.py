@@ -36,13 +36,12 @@ Key = tuple[str | None, str | None, str]  # shard, reject file and name of a uni
 class RewrittenUnit:
     """A unit without its erased rows, and what left it.
 
-    `rows` are rows or pieces, `documents` rows of the input, `lost` rows that could not be read.
+    `rows` are rows or pieces, `documents` rows of the input.
     """
 
     record: UnitRecord
     rows: int
     documents: int
-    lost: int = 0
 
 
 @dataclass
@@ -85,9 +84,7 @@ class UnitRewriter:
         if table is not None:
             left = table.filter(pa.array(~removed))
         record = self._put(unit, left, [*old, *new], store, manifest)
-        lost = self.selection.lost.get(unit.path)
-        count = 0 if lost is None else int(lost.sum())
-        return RewrittenUnit(record, int(removed.sum()), documents, count)
+        return RewrittenUnit(record, int(removed.sum()), documents)
 
     def _rejects(self, unit: UnitRecord) -> list[Rejected]:
         if unit.rejects is None:

@@ -120,21 +120,6 @@ def lists_of_cell(cell: int, turn: int | None) -> str:
     return f"lists-{cell}-{turn or 0}.npy"
 
 
-def rows(kind: str, number: int) -> str:
-    """Return the name of rows by bucket: added ones of a group, removed ones of a segment."""
+def gathered(kind: str, number: int) -> str:
+    """Return the name of all rows of a kind for a bucket, a segment or a group of new rows."""
     return f"{kind}-{number}.arrow"
-
-
-def moved(bucket: int) -> str:
-    """Return the name of the new places of a bucket's rows, by segment."""
-    return f"moved-{bucket}.arrow"
-
-
-def new(bucket: int) -> str:
-    """Return the name of the new rows of a bucket for the lists, by group."""
-    return f"new-{bucket}.arrow"
-
-
-def held(bucket: int) -> str:
-    """Return the name of the new rows of a bucket that are held out."""
-    return f"held-{bucket}.arrow"

@@ -5,13 +5,13 @@ The steps; those "for each" are spread over workers:
 1. `index_work.choose_work` finds the shards that the index does not know (added) and those that are
 missing (removed).
 
-2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, by
-bucket of their hash. If no shard was added or removed, each segment is only compared with its
-checksums.
+2. `index_update_rows.read`, for each group of added shards and each segment: texts and ids, sent
+to the bucket of their hash (`exchange`). If no shard was added or removed, each segment is only
+compared with its checksums.
 
 3. `index_update_rows.match`, for each bucket: an added row with the text of a removed one takes its
 place, since its vector is the same; the other removed rows are deleted, the other added rows are
-new.
+new. They are sent to their segments and groups.
 
 4. `index_update_decision.decide`: which segments stay, which are rewritten, which take the new
 rows, and which rows go into ranges of lists.
@@ -233,11 +233,8 @@ class SegmentState:
 
     @cached_property
     def _moves(self) -> pa.Table:
-        place = list(self.update.segments).index(self.segment.number)
-        folder = self.job.folder
-        buckets = range(self.update.buckets)
-        found = [folder.tables(scratch.moved(bucket), matching.MOVED, place) for bucket in buckets]
-        return pa.concat_tables([table for (table,) in found])
+        name = scratch.gathered("moved", self.segment.number)
+        return self.job.folder.tables(name, matching.MOVED, 0)[0]
 
     @property
     def touched(self) -> bool:

@@ -62,10 +62,10 @@ class MatchedRows:
         groups = range(len(update.added))
         return cls(
             deleted={
-                number: sum(match.deleted[number] for match in matches)
+                number: sum(match.deleted.get(number, 0) for match in matches)
                 for number in update.segments
             },
-            new={group: sum(match.new[group] for match in matches) for group in groups},
+            new={group: sum(match.new.get(group, 0) for match in matches) for group in groups},
             moved=sum(match.moved for match in matches),
             held=sum(match.held for match in matches),
         )

@@ -9,6 +9,17 @@ from transforms.base import progress
 from transforms.base.arrow import as_hashes, as_keys
 from transforms.base.errors import DamagedIndexError, SentenceBeamError
 from transforms.steps.index import matching, scratch
+from transforms.steps.index.exchange import (
+    HELD,
+    MOVED,
+    NEW,
+    SentRows,
+    nothing,
+    sent,
+    sent_by_bucket,
+    take,
+    take_removed,
+)
 from transforms.steps.index.held_out import newly_held_out
 from transforms.steps.index.repair import repair
 from transforms.steps.index.update import (
@@ -42,17 +53,22 @@ class BucketMatch:
     held: int
     crowded: tuple[str, ...]
 
+    @classmethod
+    def none(cls) -> "BucketMatch":
+        """Return the counts of no rows."""
+        return cls({}, {}, 0, 0, ())
+
 
 @progress.stage("index: reading what has changed")
-def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
-    """Leave the texts and ids of a group or a segment by bucket."""
+def read(job: IndexUpdateJob, kind: str, number: int) -> tuple[Reading, list[SentRows]]:
+    """Return how the reading of a group or a segment ended, and its texts and ids by bucket."""
     update = job.update()
     made = None
     try:
         if kind != ADDED:
             made = _repaired(job, update.segments[number])
         if kind == STANDING:
-            return Reading(repair=made)
+            return Reading(repair=made), []
         if kind == ADDED:
             found = _rows_of_group(job, update, number)
         elif made:
@@ -60,13 +76,14 @@ def read(job: IndexUpdateJob, kind: str, number: int) -> Reading:
         else:
             found = _rows_of_segment(job, update, update.segments[number])
     except DamagedIndexError as error:
-        return Reading(damaged=job.folder.relative(error))
+        return Reading(damaged=job.folder.relative(error)), []
     except SentenceBeamError as error:
-        return Reading(problem=Problem.of(error))
-    job.folder.put(
-        scratch.rows(kind, number), matching.to_bytes(matching.by_bucket(found, update.buckets))
-    )
-    return Reading(repair=made)
+        return Reading(problem=Problem.of(error)), []
+    rows = list(sent_by_bucket(job, kind, number, matching.by_bucket(found, update.buckets)))
+    if kind == REMOVED and number == min(update.segments):
+        buckets = range(update.buckets)
+        rows += nothing(job, [(kind, bucket) for kind in (ADDED, REMOVED) for bucket in buckets])
+    return Reading(repair=made), rows
 
 
 def _repaired(job: IndexUpdateJob, segment: SegmentEntry) -> Repair | None:
@@ -119,20 +136,14 @@ def _rows_of_segment(job: IndexUpdateJob, update: IndexUpdate, segment: SegmentE
 
 
 @progress.stage("index: matching rows")
-def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
-    """Match one bucket's rows; leave moved and deleted rows by segment, new ones by group."""
+def match(job: IndexUpdateJob, bucket: int) -> tuple[BucketMatch, list[SentRows]]:
+    """Return the counts of one bucket, and its moved and deleted rows by segment, new ones by
+    group.
+    """
     update = job.update()
-    folder = job.folder
-    by_segment = {
-        n: folder.tables(scratch.rows(REMOVED, n), matching.REMOVED, bucket)[0]
-        for n in update.segments
-    }
-    groups = [
-        folder.tables(scratch.rows(ADDED, g), matching.ADDED, bucket)[0]
-        for g in range(len(update.added))
-    ]
+    by_segment = take_removed(job, bucket)
     removed = pa.concat_tables(by_segment.values())
-    added = pa.concat_tables([matching.ADDED.empty_table(), *groups])
+    added = take(job, ADDED, bucket)
     kept, place = matching.matched(removed, added)
 
     ends = np.cumsum([0, *map(len, by_segment.values())])
@@ -141,16 +152,11 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
         n: table.slice(start, len(by_segment[n]))
         for n, start in zip(by_segment, ends, strict=False)
     }
-    folder.put(scratch.moved(bucket), matching.to_bytes(list(moves.values())))
-
     unmatched = np.ones(len(added), bool)
     unmatched[place] = False
     held_texts = _held_texts(job, update, bucket, moves)
     new, held, crowded = _new_rows(job, update, added.filter(pa.array(unmatched)), held_texts)
-    if new:
-        folder.put(scratch.new(bucket), matching.to_bytes(new))
-    folder.put(scratch.held(bucket), matching.to_bytes([held]))
-    return BucketMatch(
+    found = BucketMatch(
         deleted={
             n: int(np.count_nonzero(table.column("shard").to_numpy() < 0))
             for n, table in moves.items()
@@ -160,6 +166,13 @@ def match(job: IndexUpdateJob, bucket: int) -> BucketMatch:
         held=len(held),
         crowded=crowded,
     )
+    rows = {(MOVED, segment): table for segment, table in moves.items()}
+    rows |= {(NEW, group): table for group, table in enumerate(new)}
+    rows[HELD, 0] = held
+    sending = [sent(job, reader, bucket, table) for reader, table in rows.items() if len(table)]
+    if bucket == 0:
+        sending += nothing(job, rows)
+    return found, sending
 
 
 def _moves(removed: pa.Table, added: pa.Table, kept: np.ndarray, place: np.ndarray) -> pa.Table:

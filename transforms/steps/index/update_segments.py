@@ -19,6 +19,7 @@ from transforms.index.segment import SegmentWriter, rows_by_list
 from transforms.index.spec import FLAT
 from transforms.steps.index import matching, scratch
 from transforms.steps.index.answers import ask_again, kept_answers
+from transforms.steps.index.exchange import HELD, NEW, take
 from transforms.steps.index.files import DEEP, recall_grid, trained_index
 from transforms.steps.index.listed import ListedSource, leave_listed
 from transforms.steps.index.update import HELD_OUT, IndexUpdate, IndexUpdateJob, SegmentState
@@ -238,14 +239,11 @@ def _new_rows(
 
     These are the held-out rows, or those of some groups.
     """
-    tables = [matching.NEW.empty_table()]
-    for bucket in range(update.buckets):
-        if held:
-            tables += job.folder.tables(scratch.held(bucket), matching.NEW, 0)
-        elif groups:
-            count = groups[-1] - groups[0] + 1
-            tables += job.folder.tables(scratch.new(bucket), matching.NEW, groups[0], count)
-    table = pa.concat_tables(tables)
+    if held:
+        table = take(job, HELD, 0)
+    else:
+        tables = [take(job, NEW, group) for group in groups]
+        table = pa.concat_tables([matching.NEW.empty_table(), *tables])
     shard, row = (table.column(name).to_numpy() for name in ("shard", "row"))
     order = np.lexsort((row, shard))
     numbers, starts = np.unique(shard[order], return_index=True)

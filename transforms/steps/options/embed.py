@@ -185,6 +185,15 @@ class EmbedOptions(VectorOptions):
         advanced=True,
         default=None,
     )
+    job: str | None = option(
+        "name of the run; a restart under it goes on with an unfinished run, options being equal"
+        " (default: none)",
+        kind=values.filled,
+        metavar="NAME",
+        group=STORED,
+        advanced=True,
+        default=None,
+    )
     dry_run: bool = option("the same as plan (default: no)", group=STORED, default=False)
     device: str = option(DEVICE, group=MACHINE, default="auto")
     tokens_per_batch: int | None = option(

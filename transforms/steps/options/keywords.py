@@ -62,6 +62,7 @@ class PlanKeywords(TypedDict, total=False):
     reembed: bool
     price_per_hour: float | None
     currency: str | None
+    job: str | None
     device: str
     tokens_per_batch: int | None
     deterministic: bool | None

@@ -20,7 +20,7 @@ ID = "id"  # the field with the ids, unless the store remembers another
 OF_FILES = dict.fromkeys(
     (
         "input", "input_version", "input_filter", "hidden", "format", "delimiter", "limit",
-        "max_bad_files", "dry_run",
+        "max_bad_files", "dry_run", "job",
     ),
     "it is an option for files; leave it out",
 )  # fmt: skip

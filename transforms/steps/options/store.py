@@ -330,4 +330,10 @@ class PushOptions:
         metavar="FRACTION",
         default=RememberedOptions.max_deletes,
     )
+    parallel: int = option(
+        "units of rows written at once into a server of Qdrant (default: 1)",
+        kind=values.positive,
+        metavar="N",
+        default=1,
+    )
     dry_run: bool = option("only count what would be written (default: no)", default=False)

@@ -28,6 +28,7 @@ from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
 from transforms.store.runs import lease
 from transforms.store.runs.commit import Run, carried_shards, last_snapshot
+from transforms.store.runs.lease_file import Lease
 from transforms.store.runs.plan import PlannedFile, has_plan, read_plan
 from transforms.store.runs.plan_file import write_plan
 from transforms.store.runs.plan_work import read_work
@@ -92,7 +93,7 @@ def take_store(run: Run, engine: Engine) -> None:
     if not lease.holds(*run.key):
         lease.acquire(
             run.root,
-            lease.Lease.of_this_process(run.id, engine.runner, engine.job, engine.in_process),
+            Lease.of_this_process(run.id, engine.runner, engine.job, engine.in_process),
         )
     current = read_manifest(run.root)
     version = None

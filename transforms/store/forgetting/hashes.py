@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from transforms import storage
@@ -57,13 +57,15 @@ class ForgottenRows(JsonEntry):
 
     `key` in hex is the store's own, "" if it is kept elsewhere; `mark` is the key's own hash, by
     which a wrong key is noticed. `by_id` says that rows have ids of their own, so that one that
-    returns is known by its id; otherwise it is known by its text.
+    returns is known by its id; otherwise it is known by its text. `allowed` are
+    keyed hashes of the ids of rows that were let back in.
     """
 
     mark: Digest
     by_id: bool
     key: str = ""
     rows: tuple[ForgottenRow, ...] = ()
+    allowed: tuple[Digest, ...] = ()
 
     @classmethod
     def none(cls, key: bytes | None, by_id: bool) -> "ForgottenRows":
@@ -97,13 +99,13 @@ class ForgottenRows(JsonEntry):
         for row in rows:
             merged[row.id] = _merged(merged.get(row.id, row), row)
         found = tuple(merged[name] for name in sorted(merged))
-        return ForgottenRows(self.mark, self.by_id, self.key, found)
+        return replace(self, rows=found)
 
     def without(self, ids: Iterable[str]) -> "ForgottenRows":
-        """Return the list without the rows of some keyed hashes of ids."""
+        """Return the list that lets the rows with some keyed hashes of ids back in."""
         gone = set(ids)
         kept = tuple(row for row in self.rows if row.id not in gone)
-        return ForgottenRows(self.mark, self.by_id, self.key, kept)
+        return replace(self, rows=kept, allowed=tuple(sorted({*self.allowed, *gone})))
 
 
 def _merged(one: ForgottenRow, other: ForgottenRow) -> ForgottenRow:

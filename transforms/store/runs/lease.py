@@ -2,22 +2,19 @@
 
 import contextlib
 import functools
-import json
 import math
-import os
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from transforms import storage
-from transforms.base.entries import dataclass_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.errors import SentenceBeamError
 from transforms.store import layout
-from transforms.store.runs import process
+from transforms.store.runs.lease_file import Lease, read_lease
+from transforms.store.runs.named import has_ended
 from transforms.store.runs.result import has_committed
 
 STALE_SECONDS = 600
@@ -28,7 +25,6 @@ RENEW_SECONDS = 60
 # look a second.
 SELDOM = 4
 ANSWER_SECONDS = 5
-WRITING_SECONDS = 1
 RUNS_IN_A_PROCESS = 16
 # stores and runs that gave up their lease in this process, or tried to
 _ENDED_HERE: set[tuple[str, str]] = set()
@@ -53,113 +49,43 @@ SILENCE = {
 }
 
 
-@dataclass(frozen=True)
-class Lease:
-    """A writer: run id, host and process (pid None if the work outlives that process).
-
-    `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
-    queried). `boot` and `pid_namespace` tell whether `pid` means a process of this machine,
-    `process_start` which of all that ever have that id (`transforms.store.runs.process`); all three
-    are None in leases of earlier versions. `renewed` is by the clock of the host that renewed it;
-    taking over does not depend on it.
-
-    `unfinished` is the command whose work has to be brought to its end before another may write, ""
-    if a run may follow wherever this one ended.
-    """
-
-    run: str
-    host: str
-    pid: int | None
-    runner: str
-    job: str
-    renewed: float
-    boot: str | None = None
-    pid_namespace: str | None = None
-    process_start: int | None = None
-    engine: str = ""
-    unfinished: str = ""
-
-    @classmethod
-    def of_this_process(
-        cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
-    ) -> "Lease":
-        """Return a lease for a run that starts now."""
-        host = socket.gethostname()
-        here = (process.boot_id(), process.pid_namespace())
-        if not in_process:
-            return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
-        return cls(
-            run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid())
-        )
-
-    @property
-    def is_of_the_dead(self) -> bool:
-        """Whether its process is known to have ended.
-
-        This is known only for processes of the same boot and the same process ids.
-        """
-        if self.pid is None:
-            return False
-        if self.boot is None:
-            return self.host == socket.gethostname() and process.start_of(self.pid) is None
-        here = process.boot_id(), process.pid_namespace()
-        if not all(here) or here != (self.boot, self.pid_namespace):
-            return False
-        start = process.start_of(self.pid)
-        return start is None or (
-            0 not in (start, self.process_start) and start != self.process_start
-        )
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes of the lease's file."""
-        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
-
-
-def _read(root: str) -> tuple[Lease | None, str | None]:
-    """Return the lease and its version.
-
-    A file that cannot be parsed, and does not change, belongs to nobody: its writer died while
-    writing.
-    """
-    lease, version = _parsed(root)
-    # or it is being written: some storage writes in place (hdfs://)
-    if lease is None and version is not None:
-        time.sleep(WRITING_SECONDS)
-        lease, version = _parsed(root)
-    return lease, version
-
-
-def _parsed(root: str) -> tuple[Lease | None, str | None]:
-    """Return the lease, None if it is missing or cannot be parsed, and its version."""
-    path = storage.join(root, layout.LEASE)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        return None, None
-    try:
-        with refuse_damage("not a lease"):
-            lease: Lease = dataclass_of(Lease, json.loads(found[0]))
-            _ = lease.is_of_the_dead  # fails for a process id that no system has
-    except SentenceBeamError:
-        return None, found[1]
-    return lease, found[1]
-
-
 def no_word(_: Lease) -> JobState:
     """Return the state of a lease's job if no engine can be queried."""
     return JobState.UNKNOWN
 
 
-def check(root: str, ask: Callable[[Lease], JobState] = no_word, command: str = "") -> str | None:
-    """Return the version of a lease that may be taken over.
+def begun(root: str, name: str) -> Lease | None:
+    """Return the lease of a run of this name that has neither ended nor lost the store."""
+    lease, _ = read_lease(root)
+    if lease is None or lease.name != name or has_ended(root, lease.run):
+        return None
+    return lease
+
+
+def _succeeds(root: str, own: Lease | None, current: Lease) -> bool:
+    """Return whether a named run goes on with the current lease's run, or follows its end."""
+    if own is None or not own.name or own.name != current.name:
+        return False
+    return own.run == current.run or has_ended(root, current.run)
+
+
+def check(
+    root: str,
+    ask: Callable[[Lease], JobState] = no_word,
+    command: str = "",
+    own: Lease | None = None,
+) -> str | None:
+    """Return the version of a lease that may be taken over, by the lease `own` if it is known.
 
     `ask` returns the state of its job if an engine has it. `command` is the command that brings
     unfinished work to its end. Raises SentenceBeamError naming run and job if the lease is held, or
     if another command has to finish its work first.
     """
-    current, version = _read(root)
+    current, version = read_lease(root)
     if (
         current is not None
         and not current.is_of_the_dead
+        and not _succeeds(root, own, current)
         and (root, current.run) not in _ENDED_HERE
     ):
         limit = float(STALE_SECONDS)
@@ -187,13 +113,13 @@ def _is_silent(root: str, limit: float) -> bool:
 
 def holds(root: str, run: str) -> bool:
     """Return whether this run still holds the lease of a store."""
-    lease, _ = _read(root)
+    lease, _ = read_lease(root)
     return lease is not None and lease.run == run
 
 
 def writer(root: str) -> str | None:
     """Return the run that holds the lease of a store, alive or not; None without a lease."""
-    lease, _ = _read(root)
+    lease, _ = read_lease(root)
     return lease.run if lease is not None else None
 
 
@@ -203,7 +129,7 @@ def is_alive(root: str, run: str) -> bool:
     The clock is the caller's. This serves lists of runs, whose readers may not be allowed to write,
     which asking the storage for its time needs.
     """
-    lease, _ = _read(root)
+    lease, _ = read_lease(root)
     if lease is None or lease.run != run or lease.is_of_the_dead:
         return False
     path = storage.join(root, layout.LEASE)
@@ -219,10 +145,10 @@ def acquire(root: str, lease: Lease, ask: Callable[[Lease], JobState] = no_word)
 
     Raises SentenceBeamError naming the run and job that hold it.
     """
-    version = check(root, ask, lease.unfinished)
+    version = check(root, ask, lease.unfinished, lease)
     path = storage.join(root, layout.LEASE)
     if not storage.storage_of(path).replace_if(path, lease.to_bytes(), version):
-        taken, _ = _read(root)
+        taken, _ = read_lease(root)
         raise _held(root, taken or lease)
     _ENDED_HERE.discard((root, lease.run))
 
@@ -341,7 +267,7 @@ def renew(root: str, run: str) -> Renewed:
 
     Storage takes about one write a second of an object, and many processes work for a run.
     """
-    lease, version = _read(root)
+    lease, version = read_lease(root)
     if lease is None or lease.run != run:
         return Renewed.LOST
     # another host's clock may be a little ahead
@@ -385,7 +311,7 @@ def for_command(lease: Lease, command: str) -> Lease:
 
 def unfinished(root: str) -> Lease | None:
     """Return the lease of a run whose work has to be brought to its end; None if there is none."""
-    lease, _ = _read(root)
+    lease, _ = read_lease(root)
     if lease is None or not lease.unfinished:
         return None
     return lease
@@ -396,16 +322,18 @@ def leave(root: str, run: str) -> None:
     _ENDED_HERE.add((root, run))
 
 
-def release(root: str, run: str) -> None:
-    """Give up the lease of a store, if this run still holds it.
+def release(root: str, run: str, own: Lease | None = None) -> None:
+    """Give up the lease of a store, if this run still holds it, by the process of `own` if given.
 
     If that fails (a full disk has no room for a lock), the next run of this process takes the lease
     over.
     """
     _ENDED_HERE.add((root, run))
     path = storage.join(root, layout.LEASE)
-    lease, version = _read(root)
+    lease, version = read_lease(root)
     while lease is not None and version is not None and lease.run == run:
+        if own is not None and not lease.is_by(own):
+            return  # a restart under the run's name goes on with it
         if storage.storage_of(path).delete_if(path, version):
             return
-        lease, version = _read(root)  # it was renewed in between
+        lease, version = read_lease(root)  # it was renewed in between

@@ -41,18 +41,19 @@ def collection(files: int, night: int) -> dict[str, list[tuple[str, str]]]:
     }
 
 
-def bytes_read(root: Path, files: int) -> int:
-    """The bytes of the store, shards' vectors aside, that an update reads in which a third of the
-    rows changed.
+def read_by(root: Path, files: int) -> tuple[int, int]:
+    """The bytes of the store, shards' vectors aside, and the reads of an update in which a third of
+    the rows changed.
     """
-    nights, total = Nights(root), 0
+    nights, total, reads = Nights(root), 0, 0
     nights.commit(collection(files, 0), IndexRequest("IVF4,SQ8"))
     run, units = nights.begin(collection(files, 1))
     whole, some, digest = storage.read_bytes, storage.read_range, storage.sha256_of
 
     def counted(size: int) -> None:
-        nonlocal total
+        nonlocal total, reads
         total += size
+        reads += 1
 
     def read_bytes(path: str) -> bytes:
         data = whole(path)
@@ -76,10 +77,10 @@ def bytes_read(root: Path, files: int) -> int:
         record = run_steps(run, units, IndexRequest("IVF4,SQ8"))
     assert record.index.entry.change.what != "trained"
     assert record.index.entry.change.added == files * 67
-    return total
+    return total, reads
 
 
-def test_bytes_read_grow_as_the_rows_that_changed(
+def test_bytes_and_reads_grow_as_the_rows_that_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matching, "BUCKET_ROWS", ROWS)
@@ -91,7 +92,11 @@ def test_bytes_read_grow_as_the_rows_that_changed(
     for module in (index_build, index_files, index_update_recall):
         monkeypatch.setattr(module, "DEEP", index_files.K)
     monkeypatch.setattr(locators, "GROUP_ROWS", 100)
-    once, twice, four = (bytes_read(tmp_path / str(files), files) for files in (8, 16, 32))
+    found = [read_by(tmp_path / str(files), files) for files in (8, 16, 32)]
+    once, twice, four = (total for total, _ in found)
     assert twice < 2.3 * once
     # parts of some ten rows each, whose frames count; with each file read whole it is 17
     assert four < 5 * once
+    # buckets and groups grow together, and no bucket asks every group
+    reads = [count for _, count in found]
+    assert reads[2] < 4.5 * reads[0]

@@ -15,7 +15,7 @@ from helpers.snapshots import run_name
 
 from transforms.base.errors import SentenceBeamError
 from transforms.storage.local import LocalStorage
-from transforms.store.runs import lease, process
+from transforms.store.runs import lease, lease_file, process
 from transforms.store.runs.result import Result, record_result
 
 OLD_FIELDS = ("run", "host", "pid", "runner", "job", "renewed")
@@ -179,7 +179,7 @@ def test_the_lease_of_a_later_version_is_read(tmp_path: Path) -> None:
 def test_a_lease_cut_short_is_nobodys(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     (tmp_path / "lease.json").write_bytes(content)
     lease.acquire(str(tmp_path), holder(run="run2"))
 
@@ -229,7 +229,7 @@ def test_a_lease_that_is_read_while_it_is_written_in_place_is_not_lost(
     read, times = LocalStorage.read_versioned, iter(range(9))
     half = lambda self, path: (b"", "1") if next(times) % 3 == 0 else read(self, path)  # noqa: E731
     monkeypatch.setattr(lease, "RENEW_SECONDS", 0)
-    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     lease.acquire(str(tmp_path), holder(pid=None))
     monkeypatch.setattr(LocalStorage, "read_versioned", half)
     lease.Renewal(str(tmp_path), "run1", leased=True)()
@@ -481,3 +481,40 @@ def test_of_two_that_take_the_lease_at_once_one_is_told_the_other(
     monkeypatch.setattr(LocalStorage, "replace_if", lambda *_: False)
     with pytest.raises(SentenceBeamError, match="is being written by run run1"):
         lease.acquire(str(tmp_path), holder())
+
+
+def ended(root: str, run: str) -> None:
+    """Record that a run has failed."""
+    record_result(
+        root,
+        Result(run=run, status="failed", exit_code=3, message="gate", finished="2026-11-22T15:37Z",
+               seconds=1.0),
+    )  # fmt: skip
+
+
+def test_a_restart_under_a_name_takes_the_lease_of_its_unfinished_run(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    first = holder(run=run_name(1), host="elsewhere", pid=None, name="night", options={"--k": "3"})
+    lease.acquire(root, first)
+    assert lease.begun(root, "night") == first
+    assert lease.begun(root, "other") is None
+    for name, run in (("", run_name(1)), ("other", run_name(1)), ("night", run_name(2))):
+        with pytest.raises(SentenceBeamError, match=run_name(1)):
+            lease.acquire(root, holder(run=run, name=name))
+    second = holder(run=run_name(1), name="night", options={"--k": "3"})
+    lease.acquire(root, second)
+    lease.release(root, run_name(1), first)
+    assert lease.holds(root, run_name(1)), "the first process gave up the restart's lease"
+    lease.release(root, run_name(1), second)
+    assert lease.writer(root) is None
+
+
+def test_a_name_is_not_blocked_by_its_own_ended_run(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    lease.acquire(root, holder(run=run_name(1), host="elsewhere", pid=None, name="night"))
+    ended(root, run_name(1))
+    assert lease.begun(root, "night") is None
+    with pytest.raises(SentenceBeamError, match=run_name(1)):
+        lease.acquire(root, holder(run=run_name(2), name="other"))
+    lease.acquire(root, holder(run=run_name(2), name="night"))
+    assert lease.writer(root) == run_name(2)

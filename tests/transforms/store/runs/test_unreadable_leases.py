@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transforms.store.runs import lease
+from transforms.store.runs import lease, lease_file
 
 WHOLE = {"run": "r", "host": "h", "pid": 1, "runner": "x", "job": "j", "renewed": 0.0}
 UNREADABLE = [
@@ -24,7 +24,7 @@ UNREADABLE = [
 def test_a_lease_that_cannot_be_read_is_nobodys(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease, "WRITING_SECONDS", 0)
+    monkeypatch.setattr(lease_file, "WRITING_SECONDS", 0)
     (tmp_path / "lease.json").write_bytes(content)
     mine = lease.Lease.of_this_process("run2", "FnApiRunner", "job2", True)
     lease.acquire(str(tmp_path), mine)

@@ -1,0 +1,44 @@
+"""The rows to erase of a store, with everything that decides how."""
+
+from dataclasses import dataclass
+
+from transforms.steps.forget.request import ForgetRequest
+from transforms.steps.forget.select import Selection
+from transforms.store.forgetting.hashes import ForgottenRows
+from transforms.store.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Erasure:
+    """The rows to erase of a store and where they are; nothing is written yet.
+
+    `known` are asked ids that were erased before.
+    """
+
+    current: Manifest
+    snapshots: list[Manifest]
+    dropped: tuple[str, ...]
+    selection: Selection
+    rows: ForgottenRows
+    key: bytes
+    known: set[str]
+    request: ForgetRequest
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the store has nothing of the rows any more."""
+        return not self.new_ids and not self.sweeps
+
+    @property
+    def new_ids(self) -> set[str]:
+        """The ids that were not erased before, or that the store has again."""
+        found = self.selection.texts
+        return {name for name in found if found[name].rows or name not in self.known}
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether rows are asked for whose ids no kept snapshot has.
+
+        Their codes may be among the deleted rows of segments.
+        """
+        return any(not self.selection.texts[name].rows for name in self.new_ids)

@@ -1,0 +1,79 @@
+"""The rows of each shard that an index has, as a count and a sum of hashes: 20 bytes a shard."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def _hashes(rows: np.ndarray) -> np.ndarray:
+    """Return 64 bits for each number of a row (splitmix64, Steele et al. 2014)."""
+    mixed = (rows.astype(np.uint64) + np.uint64(1)) * _STEP
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[0]
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX[1]
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _none(kind: type) -> np.ndarray:
+    return np.zeros(0, kind)
+
+
+@dataclass(frozen=True, eq=False)
+class Coverage:
+    """The rows of some shards, by the shard's number among all of a snapshot, ascending.
+
+    `counts` are the rows of each, int64 [n]; `sums` those of their hashes, modulo 2^64, uint64 [n].
+    """
+
+    shards: np.ndarray = field(default_factory=lambda: _none(np.int32))
+    counts: np.ndarray = field(default_factory=lambda: _none(np.int64))
+    sums: np.ndarray = field(default_factory=lambda: _none(np.uint64))
+
+    @classmethod
+    def of(cls, shards: np.ndarray, rows: np.ndarray) -> "Coverage":
+        """Return the coverage of rows, each of the shard of this number."""
+        return _summed(shards.astype(np.int32), np.ones(len(rows), np.int64), _hashes(rows))
+
+    def merge(self, other: "Coverage") -> "Coverage":
+        """Return the rows of both, one that is in both twice."""
+        return _summed(
+            np.concatenate([self.shards, other.shards]),
+            np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.sums, other.sums]),
+        )
+
+    def faults(self, rows_of: Mapping[str, int]) -> Iterator[str]:
+        """Yield a line for each shard without exactly its rows; `rows_of` has all, in order."""
+        wanted = np.fromiter(rows_of.values(), np.int64, len(rows_of))
+        longest = int(wanted.max(initial=0))
+        sums_of = np.zeros(longest + 1, np.uint64)
+        np.cumsum(_hashes(np.arange(longest)), out=sums_of[1:])
+        counts = np.zeros(len(wanted), np.int64)
+        counts[self.shards] = self.counts
+        sums = np.zeros(len(wanted), np.uint64)
+        sums[self.shards] = self.sums
+        paths = list(rows_of)
+        is_other = (counts != wanted) | (sums != sums_of[wanted])
+        for number in np.flatnonzero(is_other):
+            yield f"{paths[number]}: {_difference(int(counts[number] - wanted[number]))}"
+
+
+def _summed(shards: np.ndarray, counts: np.ndarray, sums: np.ndarray) -> Coverage:
+    order = np.argsort(shards, kind="stable")
+    found, starts = np.unique(shards[order], return_index=True)
+    if not len(found):
+        return Coverage()
+    return Coverage(
+        found, np.add.reduceat(counts[order], starts), np.add.reduceat(sums[order], starts)
+    )
+
+
+def _difference(rows: int) -> str:
+    if rows < 0:
+        return f"{-rows} rows are not in the index"
+    if rows > 0:
+        return f"{rows} rows are in the index twice"
+    return "some rows are in the index twice, and as many are not in it"

@@ -1,0 +1,124 @@
+"""The file of the lease: the run that writes a store, and its process."""
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass, field, replace
+
+from transforms import storage
+from transforms.base.entries import dataclass_of
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.store import layout
+from transforms.store.runs import process
+from transforms.store.runs.named import Naming
+
+WRITING_SECONDS = 1
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A writer: run id, host and process (pid None if the work outlives that process).
+
+    `job` is the engine's name of the job, `engine` the engine's address ("" if it cannot be
+    queried). `name`, `options` and `tables` are those of a named run (`Naming`). `boot` and
+    `pid_namespace` tell whether `pid` means a process of this machine, `process_start` which of all
+    that ever have that id (`transforms.store.runs.process`); all three are None in leases of
+    earlier versions. `renewed` is by the clock of the host that renewed it; taking over does not
+    depend on it.
+
+    `unfinished` is the command whose work has to be brought to its end before another may write, ""
+    if a run may follow wherever this one ended.
+    """
+
+    run: str
+    host: str
+    pid: int | None
+    runner: str
+    job: str
+    renewed: float
+    boot: str | None = None
+    pid_namespace: str | None = None
+    process_start: int | None = None
+    engine: str = ""
+    unfinished: str = ""
+    name: str = ""
+    options: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_this_process(
+        cls, run: str, runner: str, job: str, in_process: bool, engine: str = ""
+    ) -> "Lease":
+        """Return a lease for a run that starts now."""
+        host = socket.gethostname()
+        here = (process.boot_id(), process.pid_namespace())
+        if not in_process:
+            return cls(run, host, None, runner, job, time.time(), *here, engine=engine)
+        return cls(
+            run, host, os.getpid(), runner, job, time.time(), *here, process.start_of(os.getpid())
+        )
+
+    def named(self, naming: Naming) -> "Lease":
+        """Return the lease of a named run."""
+        options = dict(naming.options)
+        return replace(self, name=naming.name, options=options, tables=dict(naming.tables))
+
+    def is_by(self, other: "Lease") -> bool:
+        """Return whether the same process took both leases."""
+        own, others = (
+            (each.run, each.host, each.pid, each.boot, each.process_start, each.job)
+            for each in (self, other)
+        )
+        return own == others
+
+    @property
+    def is_of_the_dead(self) -> bool:
+        """Whether its process is known to have ended.
+
+        This is known only for processes of the same boot and the same process ids.
+        """
+        if self.pid is None:
+            return False
+        if self.boot is None:
+            return self.host == socket.gethostname() and process.start_of(self.pid) is None
+        here = process.boot_id(), process.pid_namespace()
+        if not all(here) or here != (self.boot, self.pid_namespace):
+            return False
+        start = process.start_of(self.pid)
+        return start is None or (
+            0 not in (start, self.process_start) and start != self.process_start
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of the lease's file."""
+        return (json.dumps(asdict(self), sort_keys=True) + "\n").encode()
+
+
+def read_lease(root: str) -> tuple[Lease | None, str | None]:
+    """Return the lease and its version.
+
+    A file that cannot be parsed, and does not change, belongs to nobody: its writer died while
+    writing.
+    """
+    lease, version = _parsed(root)
+    # or it is being written: some storage writes in place (hdfs://)
+    if lease is None and version is not None:
+        time.sleep(WRITING_SECONDS)
+        lease, version = _parsed(root)
+    return lease, version
+
+
+def _parsed(root: str) -> tuple[Lease | None, str | None]:
+    """Return the lease, None if it is missing or cannot be parsed, and its version."""
+    path = storage.join(root, layout.LEASE)
+    found = storage.storage_of(path).read_versioned(path)
+    if found is None:
+        return None, None
+    try:
+        with refuse_damage("not a lease"):
+            lease: Lease = dataclass_of(Lease, json.loads(found[0]))
+            _ = lease.is_of_the_dead  # fails for a process id that no system has
+    except SentenceBeamError:
+        return None, found[1]
+    return lease, found[1]
