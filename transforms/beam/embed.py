@@ -12,7 +12,7 @@ from apache_beam.pvalue import TaggedOutput
 from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.beam.content import ReadRowsFn
-from transforms.beam.graph import PROBLEMS, JobsObject, check_worker, slots_of, typed
+from transforms.beam.graph import PROBLEMS, JobsObject, Merge, check_worker, slots_of, typed
 from transforms.beam.metrics import StageMetrics
 from transforms.beam.quantize import quantized
 from transforms.corpus import Span, UnitRows
@@ -82,8 +82,8 @@ class Embed(beam.PTransform):
             | "SpreadUnitFiles" >> beam.Reshuffle()
             | "EmbedUnitFiles" >> step.with_outputs(PROBLEMS, main="units")
         )
-        units = (short.units, long.units) | "Units" >> beam.Flatten()
-        problems = (short.problems, read.problems, long.problems) | "Problems" >> beam.Flatten()
+        units = (short.units, long.units) | "Units" >> Merge()
+        problems = (short.problems, read.problems, long.problems) | "Problems" >> Merge()
         return EmbeddedUnits(units, problems)
 
     def _by_content(self, spans: beam.PCollection) -> "EmbeddedUnits":

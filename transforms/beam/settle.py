@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.typehints import typehints
 
-from transforms.beam.graph import Together, keeping_lease
+from transforms.beam.graph import Merge, Together, keeping_lease
 from transforms.steps.commit.commit_run import settle_run
 from transforms.store.records import Problem, UnitRecord
 from transforms.store.runs.commit import Run
@@ -34,7 +34,7 @@ class Settle(beam.PTransform):
         self._run = run
 
     def expand(self, known: Any) -> beam.PCollection:
-        found = known | "All" >> beam.Flatten()
+        found = known | "All" >> Merge()
         packed = found | "Pack" >> beam.Map(packed_by_stretch).with_output_types(Numbered)
         # A stretch without a single unit is checked too, and grouping nothing gives nothing.
         numbers = [(number, b"") for number in range(STRETCHES)]

@@ -20,8 +20,8 @@ from transforms.store.runs.result import timestamp
 from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
-STAYING = ("results", "receipts", "unfinished")  # history, and what was erased
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
+STAYING = ("results", "receipts", "unfinished")  # history, and what was erased
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
