@@ -4,7 +4,8 @@
 
 The plan, the groups, the cut into ranges, the headers and the parts of the sample are those of the
 functions that a run calls, at full size. A small store is built twice, with few and with many
-ranges, and a row and one in a hundred are edited; every request to its storage is counted. What
+ranges, and a row and one in a hundred are edited; every request to its storage, a local disk whose
+listings have no checksums, is counted. What
 grows with the ranges is the difference of both stores for a range; it is multiplied by the ranges
 of the large index. Lists are as uneven as those of the small store, and a query's lists lie
 together as there. Nothing here is a time.
@@ -36,12 +37,10 @@ from transforms.index.sizes import size_of, step_bytes
 from transforms.index.spec import IndexSpec
 from transforms.index.train import train
 from transforms.index.walk import walk
-from transforms.search import Searcher
 from transforms.steps.index.files import most_rows
 from transforms.steps.index.sample import PART_BYTES
 from transforms.storage.local import LocalStorage
 from transforms.store.index_entries import IndexRequest
-from transforms.store.manifest import read_manifest
 
 LARGE = (100_000_000, 1_000_000_000, 10_000_000_000)
 LISTS = 256  # of the small index by which lists of a query are located
@@ -167,7 +166,7 @@ def nights(
 
 
 def small_store(rows: int, dim: int, ranges: int) -> dict[str, Traffic]:
-    """The traffic of building a small store of about so many ranges, of two nights and a query."""
+    """The traffic of building a small store of about so many ranges, and of two nights."""
     vectors = synthetic(2 * rows, dim)[0]
     first: list[Rows] = [
         [(f"{n}", f"text {n}", n) for n in range(start, start + rows // SHARDS)]
@@ -187,11 +186,6 @@ def small_store(rows: int, dim: int, ranges: int) -> dict[str, Traffic]:
             with counted() as seen:
                 index = store.night(shards, SMALL)[1]
             found[name] = traffic(index, seen)
-        manifest = read_manifest(folder)
-        assert manifest is not None
-        with counted() as seen:
-            Searcher(manifest).nearest(vectors[:1], 10)
-        found["a cold query"] = traffic(index, seen)
     return found
 
 

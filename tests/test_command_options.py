@@ -54,6 +54,7 @@ KINDS: dict[str, type[Any]] = {
     "diff": store.DiffOptions,
     "rollback": store.RollbackOptions,
     "report": store.ReportOptions,
+    "forget": store.ForgetOptions,
     "vacuum": store.VacuumOptions,
     "watch": store.WatchOptions,
 }

@@ -116,7 +116,7 @@ class UpdateIndex(beam.PTransform):
             | "Read" >> self._sending("rows_ms", index_update_rows.read)
         )
         decided = (
-            (read.made, read[SENT] | "ToBuckets" >> Gather(self._key, Reading()))
+            (read.made, read[SENT] | "ToBuckets" >> GatherByKey(self._key, Reading()))
             | "AllRead" >> Merge()
             | "Reads" >> Together()
             | "Buckets"
@@ -135,7 +135,7 @@ class UpdateIndex(beam.PTransform):
             | "Match" >> self._sending("match_ms", index_update_rows.match)
         )
         concluded = (
-            (match.made, match[SENT] | "ToSegments" >> Gather(self._key, BucketMatch.none()))
+            (match.made, match[SENT] | "ToSegments" >> GatherByKey(self._key, BucketMatch.none()))
             | "AllMatched" >> Merge()
             | "Matched" >> Together()
             | "Decide"
@@ -168,7 +168,7 @@ class UpdateIndex(beam.PTransform):
         return flat_map(timed_sending, self._key, figure, step, outputs=outputs, main="made")
 
 
-class Gather(beam.PTransform):
+class GatherByKey(beam.PTransform):
     """SentRows -> an element for each reader's file, once it is written, with an empty result."""
 
     def __init__(self, key: tuple[str, str], result: Any):

@@ -99,8 +99,10 @@ def is_utf8(text: str | None) -> bool:
 
     JSON and file names can have lone surrogates, which cannot.
     """
+    if text is None or text.isascii():  # known without looking at the characters
+        return True
     try:
-        (text or "").encode("utf8")
+        text.encode("utf8")
     except UnicodeEncodeError:
         return False
     return True

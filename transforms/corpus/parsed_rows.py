@@ -50,7 +50,13 @@ def fill_prefix(columns: Columns, value: Callable[[str], str | None]) -> tuple[s
 
 def measure_texts(parsed: list[ParsedRow]) -> np.ndarray:
     """Return the size of each row's text in bytes, int64 [n]."""
-    return np.array([len((text or "").encode()) for text, *_ in parsed], np.int64)
+    return np.array([_size_of(row.text or "") for row in parsed], np.int64)
+
+
+def _size_of(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    return len(text.encode())
 
 
 def make_id(file: InputFile, columns: Columns, number: int) -> str | None:

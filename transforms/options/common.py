@@ -1,5 +1,7 @@
 """The declarations of options that several commands have."""
 
+from dataclasses import replace
+
 from transforms.base import values
 from transforms.base.option import Declared, Exclusive
 from transforms.corpus.formats.registry import INPUT_FORMATS
@@ -131,8 +133,10 @@ TRUNCATE_DIM = Declared(
 )
 DTYPE = Declared(
     "type of the forward pass (default: the store's, else what the machine computes natively)",
-    choices=DTYPES_ASKED,
+    choices=FLOATS_ASKED,
 )
+# of stores, which keep a quantised model
+DTYPE_OF_STORE = replace(DTYPE, choices=DTYPES_ASKED)
 DEVICE = Declared(
     "where the model runs; cuda:own: a GPU for each process (default: auto, every GPU that the"
     " process sees, else the CPU)",

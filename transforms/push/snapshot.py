@@ -80,8 +80,9 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    erased = held is not None and was_erased_since(new, held)
-    whole = state is not None and (held is None or options.full or erased or bool(removed))
+    lacks_rows = held is not None and was_erased_since(new, held)
+    unknown = held is None or options.full or bool(removed) or lacks_rows
+    whole = state is not None and unknown
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))

@@ -21,6 +21,7 @@ from transforms.store.sealed_json import FENCE, to_bytes
 
 BATCH = 1000
 RANGES = ("", *"123456789abcdef", "")  # of names, which begin with a digit in hex
+STAYING = ("results", "receipts", "unfinished")  # history, and what was erased
 # how long the work of a run that did not end is kept for another to take up
 UNFINISHED_SECONDS = 86_400
 
@@ -182,9 +183,8 @@ def _is_fenced(root: str, fence: str) -> bool:
 
 
 def _is_rubbish(path: str, named: "_Named") -> bool:
-    # history is made of results
-    known = layout.kind(path) is not None and layout.result_run(path) is None
-    return known and not named(path)
+    kind = layout.kind(path)
+    return kind not in (None, *STAYING) and not named(path)
 
 
 def _kept(

@@ -15,7 +15,7 @@ from transforms.base.errors import DamagedIndexError
 from transforms.index import SegmentedIndex, SegmentFile, TrainedIndex
 from transforms.index.by_lists import coarse_search, scan
 from transforms.index.filtered import FilteredIndex
-from transforms.index.range_file import RangeHeader, header_bytes, range_bytes
+from transforms.index.range_file import RangeHeader, blocks_of, header_bytes, range_bytes
 from transforms.index.range_readers import MappedRange, RangeFile
 from transforms.index.segment import ListedRows, SegmentWriter
 
@@ -165,3 +165,14 @@ def test_a_header_is_small() -> None:
     np.testing.assert_array_equal(read.sizes, sizes)
     with pytest.raises(DamagedIndexError, match="x was changed"):
         RangeHeader.from_bytes(data[: header.length - 1], "x")
+
+
+@pytest.mark.parametrize(
+    ("spare", "runs"), [(0.0, [(0, 0), (2, 2), (5, 5)]), (0.34, [(0, 2), (5, 5)]), (9.0, [(0, 5)])]
+)
+def test_lists_between_two_are_read_with_them_up_to_a_share(
+    spare: float, runs: list[tuple[int, int]]
+) -> None:
+    sizes = np.array([2, 2, 2, 2, 50, 2], np.uint32)
+    header = RangeHeader(0, 8, 0, sizes, np.zeros(6, np.uint32))
+    assert list(blocks_of(header, np.array([0, 2, 5]), spare)) == runs

@@ -41,10 +41,10 @@ def record(
 
 
 def test_every_count_of_two_units_is_summed() -> None:
-    unit = record(read=10, rejected=4, blank=2, **COUNTS)
+    unit = record(read=10, rejected=4, blank=2, forgotten=1, **COUNTS)
     found = vars(Ledger.of([unit, unit]))
     expected = {name: 2 * value for name, value in COUNTS.items() if name != "truncated"}
-    whole = {"read": 20, "written": 12, "rejected": 8, "blank": 4, "carried": 0}
+    whole = {"read": 20, "written": 12, "rejected": 8, "blank": 4, "forgotten": 2, "carried": 0}
     assert found == expected | whole | {"truncated_rows": 22, "pieces": None}
 
 

@@ -229,7 +229,7 @@ def _row(
     row_id = default
     if columns.id:
         row_id = row[places[columns.id]] or None
-    if not all(map(is_utf8, (text, row_id, *prefix))):
+    if not (is_utf8(text) and is_utf8(row_id) and all(map(is_utf8, prefix))):
         return ParsedRow(replace_undecodable((text or "")[:EXCERPT]), default, NOT_UTF8)
     if not all(map(is_utf8, kept.values())):
         return ParsedRow(text, row_id, KEPT_NOT_UTF8)

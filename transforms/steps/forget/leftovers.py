@@ -19,7 +19,7 @@ from transforms.store.shards.reading import read_shard
 from transforms.store.shards.rejects import rejects_from_bytes
 
 # made again when they are needed, or left by a run that has ended
-REMOVED_WHOLE = ("index", "watch", "parts", "scratch", "temporary")
+REMOVED_WHOLE = ("changes", "index", "watch", "parts", "scratch", "temporary")
 ERASED = "(erased)"
 
 

@@ -80,7 +80,7 @@ def rewritten_snapshot(
     watch = None
     if manifest.watch:
         watch = rewritten_watch(manifest.root, manifest.watch, units.selection, index.moved)
-    if not made and entry is None and watch is None:
+    if not made and entry is None and watch is None and manifest.changes is None:
         return None
     changed = _with_units(manifest, units)
     rows = sum(one.rows for one in made)
@@ -88,6 +88,7 @@ def rewritten_snapshot(
         changed,
         rows=_rows(manifest.rows, made),
         work=_work(manifest, rows),
+        changes=None,  # they list rows by id, also those that left before
         format=LATEST_FORMAT,
     )
     if entry is not None:
@@ -151,6 +152,7 @@ def coming_snapshot(
         started=started,
         finished=now(),
         forgotten=forgotten,
+        changes=None,
         format=LATEST_FORMAT,
     )
     return RewrittenSnapshot(manifest)

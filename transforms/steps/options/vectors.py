@@ -8,7 +8,7 @@ from transforms.corpus.template import text_template
 from transforms.options.common import (
     CALIBRATION,
     DELIMITER,
-    DTYPE,
+    DTYPE_OF_STORE,
     FORMAT,
     ID_COLUMN,
     MAX_TOKENS,
@@ -130,7 +130,7 @@ class VectorOptions:
     )
     calibration: str | None = option(CALIBRATION, group=VECTORS, default=None)
     truncate_dim: int | None = option(TRUNCATE_DIM, group=VECTORS, remembered=CONTENT, default=None)
-    dtype: str | None = option(DTYPE, group=VECTORS, remembered=RUN, default=None)
+    dtype: str | None = option(DTYPE_OF_STORE, group=VECTORS, remembered=RUN, default=None)
     query_prompt: str | None = option(
         "text put before every query in searches (default: the store's, else the model's own for"
         " queries)",

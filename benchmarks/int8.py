@@ -1,0 +1,120 @@
+"""A model in int8: `--dtype int8` against OpenVINO's own loop over its own quantised model.
+
+    python -m benchmarks.int8 [--sentences FOLDER] [--rows 3000] [--runs 3] [--output FILE.json]
+
+Wants the extra `openvino`, and `onnx` for the peer. Texts and vectors are in memory; both quantise
+on the same 512 texts. A rate is the slope between N and 2N rows in processor seconds, so that
+starting and quantising are left out. FOLDER with `stsb-test.tsv` adds the loss on STS-B.
+"""
+
+import argparse
+import csv
+import statistics
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import SENTENCES, real_texts, report
+from benchmarks.encode import CALIBRATION_TEXTS, closeness, processor_seconds
+from benchmarks.exported import exported
+from pipelines.common import command
+from transforms.calibration.quality import spearman
+from transforms.encoder import Encoder
+from transforms.encoder.quantise import quantise
+from transforms.space import Machine, Recipe
+
+BATCHES = (16, 32, 64)
+PEER = "OpenVINO int8"
+SENTENCE_COLUMNS = ("sentence1", "sentence2")
+Encode = Callable[[list[str]], np.ndarray]
+Row = tuple[str, str, str]
+
+
+def int8_encoder(texts: list[str]) -> Encoder:
+    """Return MiniLM in int8, its ranges fitted on texts."""
+    recipe = Recipe(dtype="int8")
+    exact = Encoder.load("minilm", dtype="float32", device="cpu")
+    model = quantise(recipe.files(), exact, exact.space.weights, texts)
+    return Encoder.of(recipe, Machine("cpu"), int8=model)
+
+
+def slope(encode: Encode, texts: list[str]) -> float:
+    """Processor seconds for all texts less those for the first half of them."""
+    half = processor_seconds(partial(encode, texts[: len(texts) // 2]))
+    return processor_seconds(partial(encode, texts)) - half
+
+
+def fastest_peer(texts: list[str], sample: list[str]) -> tuple[str, Encode]:
+    """Return the peer at its best batch size on a sample, with its name."""
+    peer = exported(str(Recipe().files().root), texts[:CALIBRATION_TEXTS])[PEER]
+
+    def at(batch: int) -> Encode:
+        return lambda some: peer.encode(some, batch)
+
+    peer.encode(sample, BATCHES[0])
+    took = {batch: processor_seconds(partial(at(batch), sample)) for batch in BATCHES}
+    best = min(took, key=took.__getitem__)
+    return f"{PEER}, batches of {best}", at(best)
+
+
+def sts_scores(folder: Path, encoders: dict[str, Encoder]) -> list[Row]:
+    """Return a row about each encoder's score on STS-B."""
+    with (folder / "stsb-test.tsv").open(encoding="utf8") as file:
+        found = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    gold = np.array([float(row["score"]) for row in found])
+    rows = []
+    for name, encoder in encoders.items():
+        first, second = (encoder.encode([r[key] for r in found]) for key in SENTENCE_COLUMNS)
+        score = 100 * spearman(np.einsum("nd,nd->n", first, second), gold)
+        rows.append((f"STS-B, {name}", f"{score:.2f}", "at most 0.3 below float32"))
+    return rows
+
+
+def measure(texts: list[str], runs: int, folder: Path | None) -> tuple[list[Row], dict[str, Any]]:
+    """Return the table of rates and scores, and the seconds of every run."""
+    ours = int8_encoder(texts[:CALIBRATION_TEXTS])
+    exact = Encoder.load("minilm", dtype="float32", device="cpu")
+    name, peer = fastest_peer(texts, texts[:1000])
+    works: dict[str, Encode] = {"ours": ours.encode, name: peer}
+    took: dict[str, list[float]] = {key: [] for key in works}
+    for _ in range(runs):
+        for key, encode in works.items():
+            took[key].append(slope(encode, texts))
+    tokens = int(exact.tokenize(texts[len(texts) // 2 :]).lengths.sum())
+    reference = exact.encode(texts[:1000])
+    rows = [
+        (
+            key,
+            f"{tokens / statistics.median(took[key]):,.0f} tokens/s of one core",
+            closeness(reference, encode(texts[:1000])),
+        )
+        for key, encode in works.items()
+    ]
+    ratio = statistics.median(a / b for a, b in zip(took[name], took["ours"], strict=True))
+    rows.append((f"ours over {name}", f"{ratio:.2f}x", "bar 1.0x"))
+    if folder is not None:
+        rows += sts_scores(folder, {"float32": exact, "int8": ours})
+    return rows, took
+
+
+def main() -> None:
+    """Measure what the head of this file says, and print a table; `--output` gets it as JSON."""
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--sentences", type=Path, help=SENTENCES)
+    p.add_argument("--rows", type=int, default=3000)
+    p.add_argument("--runs", type=int, default=3)
+    p.add_argument("--output")
+    args = p.parse_args()
+    command.quiet_logs()
+    texts = real_texts(args.sentences, 2 * args.rows)
+    rows, data = measure(texts, args.runs, args.sentences)
+    report(f"int8, {args.rows:,} to {2 * args.rows:,} sentences", rows, args.output, data)
+
+
+if __name__ == "__main__":
+    main()
