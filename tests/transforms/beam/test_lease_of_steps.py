@@ -16,7 +16,7 @@ from helpers.nights import Nights
 
 from transforms.beam import BuildIndex, Commit, IndexRequest, Settle
 from transforms.storage.local import LocalStorage
-from transforms.store.runs import lease
+from transforms.store.runs import lease, lease_file
 from transforms.store.runs.commit import Run
 
 pytest.importorskip("faiss")
@@ -41,6 +41,7 @@ class Silence:
         monkeypatch.setattr(
             lease, "time", SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
         )
+        monkeypatch.setattr(lease_file, "time", lease.time)
         for name in ASKED:
             monkeypatch.setattr(LocalStorage, name, self._slow(getattr(LocalStorage, name)))
 
