@@ -86,7 +86,8 @@ def _is_unfinished(root: str) -> bool:
 def _request(options: ForgetOptions) -> ForgetRequest:
     ids = list(options.id)
     if options.ids is not None:
-        ids += [name for name in storage.lines_of(options.ids) if name]
+        text = storage.read_text(options.ids, "--ids")
+        ids += [name for name in storage.lines_of(text) if name]
     return ForgetRequest(
         ids=tuple(dict.fromkeys(ids)),
         where=options.where,

@@ -176,6 +176,9 @@ def test_erased_rows_do_not_come_back(
     first = manifest_of(store)["previous"]
     run("rollback", first, "--store", store).ok()
     assert manifest_of(store)["forgotten"]["rows"] == 2
+    lists = set(store.glob("forgotten/*"))
+    run(*command, "--allow-forgotten", gone[0], "--dry-run").ok()
+    assert set(store.glob("forgotten/*")) == lists
     run(*command, "--allow-forgotten", gone[0]).ok()
     assert gone[0] in ids_of(store)
     assert manifest_of(store)["forgotten"]["rows"] == 1

@@ -18,7 +18,14 @@ from transforms.steps.options.check import check
 from transforms.steps.options.choose import CONTENT, KEPT, Choice, choose
 from transforms.steps.options.job import EmbedJob
 from transforms.store.entries import ForgottenEntry, RangesEntry
-from transforms.store.forgetting.hashes import hash_of_id, read_key, read_rows, write_rows
+from transforms.store.forgetting.hashes import (
+    ForgottenRows,
+    entry_of,
+    hash_of_id,
+    read_key,
+    read_rows,
+    write_rows,
+)
 from transforms.store.index_entries import IndexRequest
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 from transforms.store.runs.carried import stride
@@ -29,12 +36,16 @@ from transforms.store.shards.precision import fitting, kept_ranges
 
 @dataclass(frozen=True)
 class Resolved:
-    """A run before it starts: job, index to build, last snapshot, and calibration to apply."""
+    """A run before it starts: job, index to build, last snapshot, and calibration to apply.
+
+    `erased` is the coming list of erased rows if some of them are allowed to return.
+    """
 
     job: EmbedJob
     index: IndexRequest | None
     previous: Manifest | None
     calibration: Calibration | None = None
+    erased: ForgottenRows | None = None
 
     @property
     def space(self) -> Space:
@@ -54,7 +65,11 @@ def resolve(options: EmbedOptions, previous: Manifest | None, run_id: str, local
     if previous is not None and options.append:
         _check_carries(read_again(run, previous, options.reembed))
     return Resolved(
-        _job(options, choice, run, previous, local), choice.index, previous, choice.calibration
+        _job(options, choice, run, previous, local),
+        choice.index,
+        previous,
+        choice.calibration,
+        _erased_rows(options, previous),
     )
 
 
@@ -151,7 +166,7 @@ def _job(
         max_bad_files=options.max_bad_files,
         table_filter=options.input_filter,
         index_asked=index_asked,
-        forget_key=_forget_key(options, run),
+        forget_key=_forget_key(options, previous),
     )
 
 
@@ -163,7 +178,12 @@ def on_workers(resolved: Resolved, accelerator: str | None) -> Resolved:
 
 
 def holding_lease(resolved: Resolved) -> Resolved:
-    """Return the run as one that holds the store's lease and commits only while it holds it."""
+    """Return the run as one that holds the store's lease and commits only while it holds it.
+
+    Writes the list of erased rows if some are allowed to return.
+    """
+    if resolved.erased is not None:
+        write_rows(resolved.job.root, resolved.erased)
     job = replace(resolved.job, run=replace(resolved.job.run, leased=True))
     return replace(resolved, job=job)
 
@@ -205,9 +225,20 @@ def read_again(run: Run, previous: Manifest, reembed: bool = False) -> tuple[str
 
 
 def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | None:
-    """Return the erased rows that are not to return: the last snapshot's, less the allowed ones."""
-    if not options.allow_forgotten:
+    """Return the entry of the erased rows that are not to return, whose list may not be written."""
+    left = _erased_rows(options, previous)
+    if left is None:
         return previous.forgotten
+    return entry_of(left)
+
+
+def _erased_rows(options: EmbedOptions, previous: Manifest | None) -> ForgottenRows | None:
+    """Return the last snapshot's erased rows less the allowed ones; None if none are allowed.
+
+    Raises OptionError if one of them is not among the erased rows.
+    """
+    if previous is None or not options.allow_forgotten:
+        return None
     if previous.forgotten is None:
         raise OptionError(f"--allow-forgotten: no row of {previous.root} was erased; leave it out")
     rows = read_rows(previous.root, previous.forgotten)
@@ -219,23 +250,22 @@ def _forgotten(options: EmbedOptions, previous: Manifest) -> ForgottenEntry | No
                 f"--allow-forgotten: {name!r} is none of the erased rows of {previous.root}; leave"
                 " it out"
             )
-    left = rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
-    return write_rows(previous.root, left)
+    return rows.without(hash_of_id(key, name) for name in options.allow_forgotten)
 
 
 def _given_key(options: EmbedOptions) -> bytes | None:
     return read_key(options.key) if options.key else None
 
 
-def _forget_key(options: EmbedOptions, run: Run) -> str | None:
+def _forget_key(options: EmbedOptions, previous: Manifest | None) -> str | None:
     """Return the key of the erased rows' hashes in hex if the store does not have it.
 
     Raises OptionError if it is needed and not given, or is wrong.
     """
     given = _given_key(options)
-    if run.forgotten is None:
+    if previous is None or previous.forgotten is None:
         return None
-    key = read_rows(run.root, run.forgotten).key_with(given, run.root)
+    key = read_rows(previous.root, previous.forgotten).key_with(given, previous.root)
     return key.hex()
 
 

@@ -140,11 +140,15 @@ def read_key(path: str) -> bytes:
 
 def write_rows(root: str, rows: ForgottenRows) -> ForgottenEntry:
     """Write the list of erased rows into a store, and return the manifest's entry."""
-    data = to_bytes(rows.to_json())
-    sha256 = hashlib.sha256(data).hexdigest()
-    path = layout.forgotten(sha256)
-    storage.ensure(storage.join(root, path), data)
-    return ForgottenEntry(path, sha256, len(rows.rows))
+    entry = entry_of(rows)
+    storage.ensure(storage.join(root, entry.path), to_bytes(rows.to_json()))
+    return entry
+
+
+def entry_of(rows: ForgottenRows) -> ForgottenEntry:
+    """Return the manifest's entry of a list of erased rows, written or not."""
+    sha256 = hashlib.sha256(to_bytes(rows.to_json())).hexdigest()
+    return ForgottenEntry(layout.forgotten(sha256), sha256, len(rows.rows))
 
 
 def read_rows(root: str, entry: ForgottenEntry) -> ForgottenRows:

@@ -1,0 +1,247 @@
+"""forget on stores of every kind that embed makes: nothing is left, and nobody else's rows change."""
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.commands import Run
+from helpers.corpora import sentences, write_lines, write_parquet
+from helpers.store_scan import PlantedRow, codes_of, scan
+
+from transforms import storage
+from transforms.store import manifest_parts
+from transforms.store.manifest import Manifest, read_manifest, snapshots
+
+pytest.importorskip("faiss")
+pytestmark = pytest.mark.usefixtures("one_model")
+INT8 = ("--precision", "int8")
+CUT = ("--chunks", "budget:tokens=8")
+MEANS = ("--chunks", "budget:tokens=8,combine=mean")
+PARTS = ("--unit-tokens", 40)  # several units, so that the manifest has parts
+Rows = list[tuple[str, str]]
+
+
+def people(n: int = 24) -> Rows:
+    """Rows whose ids and texts occur nowhere else."""
+    return [(f"person-{i:05d}", text) for i, text in enumerate(sentences(n))]
+
+
+def one_file(folder: Path, rows: Rows) -> None:
+    """Write all rows into one table."""
+    ids, words = (list(column) for column in zip(*rows, strict=True))
+    groups = [f"group of {name}" for name in ids]
+    write_parquet(folder / "a.parquet", words, 8, id=ids, who=pa.array(groups).dictionary_encode())
+
+
+def small_files(folder: Path, rows: Rows) -> None:
+    """Write each two rows into a table of their own, so that files share units."""
+    for start in range(0, len(rows), 2):
+        ids, words = (list(column) for column in zip(*rows[start : start + 2], strict=True))
+        write_parquet(folder / f"{start:03d}.parquet", words, id=ids)
+
+
+def lines(folder: Path, rows: Rows) -> None:
+    """Write the texts alone, whose ids are then made of places."""
+    write_lines(folder / "a.txt", [text for _, text in rows])
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of store: options of embed, how the input is written, and if ids are a column."""
+
+    options: tuple[object, ...] = ()
+    write: Callable[[Path, Rows], None] = one_file
+    has_ids: bool = True
+    calibrated: bool = False
+    index: str | None = "IVF2,SQ8"
+    slow: bool = True
+
+
+CONTENT = ("--partition", "content")
+KINDS = {
+    "calibrated int8 of pieces in parts": Kind((*CUT, *INT8, *PARTS), calibrated=True, slow=False),
+    "small files, made ids": Kind(
+        ("--keep-text",), small_files, has_ids=False, index=None, slow=False
+    ),
+    "calibrated int8": Kind(INT8, calibrated=True),
+    "pieces": Kind(CUT, index=None),
+    "calibrated": Kind(calibrated=True),
+    "int8": Kind(INT8),
+    "uint8": Kind(("--precision", "uint8")),
+    "ubinary": Kind(("--precision", "ubinary")),
+    "float16 by content": Kind(("--precision", "float16", *CONTENT)),
+    "int8 by content": Kind((*INT8, *CONTENT)),
+    "pieces by content": Kind((*CUT, *CONTENT)),
+    "pieces with means": Kind(MEANS),
+    "small files": Kind((), small_files),
+    "small files by content": Kind(CONTENT, small_files),
+    "small files in pieces": Kind(CUT, small_files),
+    "lines": Kind((), lines, has_ids=False),
+    "lines by content": Kind(CONTENT, lines, has_ids=False),
+    "lines in pieces": Kind(CUT, lines, has_ids=False),
+    "lines, means of pieces": Kind(MEANS, lines, has_ids=False),
+    "kept columns": Kind(("--keep-columns", "who", "--keep-text")),
+}
+
+
+class Store:
+    """A store of a kind with three snapshots, in the last of which rows were changed and added."""
+
+    def __init__(self, run: Run, kind: Kind, model: Path, folder: Path, root: str) -> None:
+        self.kind = kind
+        self.input = folder / "in"
+        self.root = root
+        self.copies = folder
+        self.input.mkdir()
+        self.command = ("embed", "--input", self.input / "*", "--store", root)
+        made = ["--model", model, *kind.options]
+        if kind.has_ids:
+            made += ["--id-column", "id"]
+        if kind.index:
+            made += ["--index", kind.index]
+        rows = people()
+        kind.write(self.input, rows)
+        run(*self.command, *made).ok()
+        if kind.calibrated:
+            fitted = folder / "fitted"
+            run("fit", "--store", root, "--method", "whitening", "--output", fitted).ok()
+            run("recalibrate", "--store", root, "--calibration", fitted).ok()
+        self.rows = [*rows[:3], (rows[3][0], f"{rows[3][1]} again"), *rows[4:]]
+        self.rows += [(f"late-{n}", f"late {text}") for n, (_, text) in enumerate(rows[:4])]
+        kind.write(self.input, self.rows)
+        run(*self.command).ok()
+
+    def manifests(self) -> Iterable[Manifest]:
+        """Yield the manifests of all kept snapshots."""
+        for name in snapshots(self.root):
+            manifest = read_manifest(self.root, name)
+            assert manifest is not None
+            yield manifest
+
+    def tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Return all rows of each snapshot, in order."""
+        return {
+            one.run: [row for path in one.shard_paths for row in table_of(path).to_pylist()]
+            for one in self.manifests()
+        }
+
+    def without(self, gone: set[bytes | str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the rows whose ids and hashes are not among some, of each snapshot."""
+        keys = ("id", "row_hash", "doc_hash")
+        return {
+            name: [row for row in rows if not gone & {row.get(key) for key in keys}]
+            for name, rows in self.tables().items()
+        }
+
+    def copy(self, name: str) -> Path:
+        """Return a folder with the store's files, a copy if they are elsewhere."""
+        if storage.is_local(self.root):
+            return Path(self.root)
+        for entry in storage.storage_of(self.root).below(self.root):
+            path = self.copies / name / entry.path.removeprefix(f"{self.root}/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(storage.read_bytes(entry.path))
+        return self.copies / name
+
+    def planted(self, ids: set[str]) -> list[PlantedRow]:
+        """Return everything that the snapshots have of some rows."""
+        found = []
+        texts: dict[str, str] = {}
+        if self.kind.has_ids:
+            texts = dict(self.rows)
+        folder = self.copy("before")
+        for manifest in self.manifests():
+            codes = codes_of(folder, manifest.data["index"], ids) if manifest.index else {}
+            for row in self.tables()[manifest.run]:
+                if row["id"] in ids:
+                    own = tuple(codes.get(row["id"], ()))
+                    text = row.get("who") or texts.get(row["id"], "")
+                    found += traces_of(row, text, own)
+        return found
+
+
+def table_of(path: str) -> pa.Table:
+    return pq.read_table(pa.BufferReader(storage.read_bytes(path)))
+
+
+def traces_of(row: dict[str, Any], text: str, codes: tuple[bytes, ...]) -> Iterable[PlantedRow]:
+    """Yield what a row of a shard has: its vectors, and as whole numbers the bytes of these."""
+    for column in ("embedding", "pooled"):
+        if row.get(column) is None:
+            continue
+        array = np.asarray(row[column])
+        own = codes
+        if array.dtype.kind in "iu" and array.size >= 16:  # shorter ones occur by chance
+            own += (array.astype(np.uint8).tobytes(),)
+        yield PlantedRow(row["id"], text, row["row_hash"], array.astype(np.float32), own)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if kind.slow else ())
+        for name, kind in KINDS.items()
+    ],
+)
+def test_nothing_is_left(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+    store = Store(run, KINDS[name], model, tmp_path, str(tmp_path / "store"))
+    check_erasure(run, store, tmp_path)
+    if PARTS[0] in KINDS[name].options:
+        assert all(manifest.parts for manifest in store.manifests())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("service", ["gs", "s3"])
+def test_nothing_is_left_in_a_bucket(
+    run: Run, model: Path, tmp_path: Path, request: pytest.FixtureRequest, service: str
+) -> None:
+    root = f"{request.getfixturevalue(service)}/store"
+    store = Store(run, KINDS["calibrated int8"], model, tmp_path, root)
+    check_erasure(run, store, tmp_path)
+
+
+def check_erasure(run: Run, store: Store, folder: Path) -> None:
+    root = store.root
+    ids = {"person-00003", "person-00007", "late-1"}
+    if not store.kind.has_ids:
+        made = sorted({row["id"] for rows in store.tables().values() for row in rows})
+        ids = {made[3], made[7]}
+    every = [row for rows in store.tables().values() for row in rows if row["id"] in ids]
+    gone: set[bytes | str] = set(ids)
+    if not store.kind.has_ids:  # these rows are known by their texts, whatever their ids
+        gone |= {row.get("doc_hash") or row["row_hash"] for row in every}
+        gone -= ids
+    traces, before = store.planted(ids), store.without(gone)
+    assert len(traces_in(store, traces, "first")) > 5
+    names = write_lines(folder / "ids.txt", sorted(ids))
+    receipt = json.loads(run("forget", "--store", root, "--ids", names, "--json").ok().out)
+    assert receipt["rows"] > 0
+    assert traces_in(store, traces, "after") == []
+    after = store.without(gone)
+    assert {name: after[name] for name in before} == before
+    rows = next(one.rows for one in store.manifests() if one.run == receipt["run"])
+    store.kind.write(store.input, store.rows[::-1])
+    run(*store.command, "--max-rejects", 0).ok()
+    assert traces_in(store, traces, "again") == []
+    latest = read_manifest(root)
+    assert latest is not None
+    assert latest.rows == rows
+    run("verify", "--store", root).ok()
+    run("verify", "--store", root, "--forgotten").ok()
+
+
+def traces_in(store: Store, traces: Iterable[PlantedRow], name: str) -> list[str]:
+    """Return the traces in the store; made ids are places, which other rows take."""
+    found = scan(store.copy(name), traces)
+    if store.kind.has_ids:
+        return found
+    return [line for line in found if ": id of " not in line and ": hash of id of " not in line]
