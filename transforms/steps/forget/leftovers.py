@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from transforms import storage
 from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.steps.forget.select import ErasedRows
 from transforms.store import layout
 from transforms.store.manifest import Manifest
@@ -104,11 +104,13 @@ def scrubbed_results(root: str, files: list[str], ids: Iterable[str]) -> dict[st
     for path in files:
         if layout.kind(path) != "results":
             continue
-        data = storage.read_bytes(storage.join(root, path))
+        full = storage.join(root, path)
+        data = storage.read_bytes(full)
         try:
-            content = json.loads(data)
-            message = str(content["message"])
-        except (ValueError, KeyError, TypeError):
+            with refuse_damage(f"{full} is damaged", "see verify"):
+                content = json.loads(data)
+                message = str(content["message"])
+        except SentenceBeamError:
             continue
         left = scrubbed(message, words)
         if left != message:
