@@ -19,6 +19,7 @@ from transforms.base import progress
 from transforms.base.errors import SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
+from transforms.store.forgetting.hashes import read_rows
 from transforms.store.index_coverage import Coverage
 from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
@@ -223,6 +224,8 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
+    if manifest.forgotten:
+        yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
     if manifest.watch:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
