@@ -26,7 +26,7 @@ Named = tuple[str, str]  # path and sha256 of a file
 
 @dataclass(frozen=True)
 class Erased:
-    """What an erasure did: snapshots before and after by run, files removed, and all files."""
+    """The effects of an erasure: snapshots before and after, files removed, and all files."""
 
     selection: ErasedRows
     made: dict[str, RewrittenSnapshot | None]
