@@ -20,7 +20,8 @@ from transforms.beam.runners import works_in_process
 from transforms.space import Machine, Recipe, Space
 from transforms.space.model_files import DEFAULT_MODEL
 from transforms.steps.embed.row_shapes import REASON
-from transforms.steps.embed.rows import EmbeddedElement, RowEmbedder, RowsJob
+from transforms.steps.embed.rows import RowEmbedder, RowsJob
+from transforms.steps.embed.windows import EmbeddedElement
 
 if TYPE_CHECKING:
     from transforms.encoder import Encoder

@@ -160,12 +160,7 @@ class Encoder:
         machine = machine or Machine()
         files = recipe.files(route)
         exported = recipe.as_exported(files)
-        if exported.dtype == INT8 and int8 is None:
-            raise OptionError(MISSING)
-        if exported.dtype == INT8:
-            machine = on_cpu(machine)
-        if machine.refuses_unseen_gpu:
-            refuse_unseen_gpu()
+        machine = _checked_machine(machine, exported.dtype, int8)
         devices = resolve_devices(machine.device)
         routes = Routes(files.modules, partial(cls.of, recipe, machine, calibration))
         fitted = calibration
@@ -374,3 +369,14 @@ def _warn_of_slow_passes(files: ModelFiles, dtype: str, replicas: Sequence[Repli
             found.append(describe_slow_dtype(dtype, files.family, capability))
     for warning in dict.fromkeys(filter(None, found)):
         _LOGGER.warning("%s: %s: %s", files.folder, files.family, warning)
+
+
+def _checked_machine(machine: Machine, dtype: str, int8: Int8Model | None) -> Machine:
+    """Return the machine that a dtype runs on. Raises OptionError without the model or a GPU."""
+    if dtype == INT8 and int8 is None:
+        raise OptionError(MISSING)
+    if dtype == INT8:
+        machine = on_cpu(machine)
+    if machine.refuses_unseen_gpu:
+        refuse_unseen_gpu()
+    return machine

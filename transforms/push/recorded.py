@@ -136,11 +136,7 @@ def _places(
     `wanted` are their shards. Some of these may have been rewritten since; then all shards are read
     that an old snapshot lacks. Raises DataGateError if two rows have one id.
     """
-    shards = set(wanted.values())
-    known = {unit.path for unit in new.units}
-    if not shards <= known:
-        others = (differing(new.units, manifest.units) for manifest in old)
-        shards = {unit.path for units in others for unit in units if unit.path}
+    shards = _shards_of(new, old, wanted)
     ids = pa.array(list(wanted), pa.string())
     found: dict[int, array[int]] = {}
     seen: list[pa.Array] = []
@@ -159,6 +155,15 @@ def _places(
     if sum(map(len, seen)) != len(wanted):
         return None
     return found
+
+
+def _shards_of(new: Manifest, old: Sequence[Manifest], wanted: dict[str, str]) -> set[str]:
+    """Return the shards that have the wanted ids; more if some were rewritten since."""
+    shards = set(wanted.values())
+    if shards <= {unit.path for unit in new.units}:
+        return shards
+    others = (differing(new.units, manifest.units) for manifest in old)
+    return {unit.path for units in others for unit in units if unit.path}
 
 
 def _check_once(ids: list[pa.Array]) -> None:

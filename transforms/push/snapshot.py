@@ -80,9 +80,7 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    lacks_rows = held is not None and was_erased_since(new, held)
-    unknown = held is None or options.full or bool(removed) or lacks_rows
-    whole = state is not None and unknown
+    whole = state is not None and (bool(removed) or _is_unknown(new, held, options))
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
@@ -97,6 +95,14 @@ def push(
     rows = _counted(target, new)
     target.finish()
     return Pushed(new, held, difference.counts, rows, removed)
+
+
+def _is_unknown(new: Manifest, held: str | None, options: PushRequest) -> bool:
+    """Return whether the target's own rows are to be read.
+
+    An erasure takes rows out of snapshots that were pushed.
+    """
+    return options.full or held is None or was_erased_since(new, held)
 
 
 def _held_run(state: State | None) -> str | None:

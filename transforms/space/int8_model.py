@@ -30,7 +30,7 @@ def on_cpu(machine: Machine) -> Machine:
 
 @dataclass(frozen=True)
 class Int8Facts:
-    """What is known of a quantised model without reading it.
+    """The facts of a quantised model that are known without reading it.
 
     `source` is the digest of the float weights that it was made of, `layers` are the numbers of
     the token states that it returns, in order. `cosine` is the mean, and `worst` the least, cosine

@@ -3,7 +3,7 @@
 import json
 
 from transforms import storage
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.space import Space
 from transforms.space.int8_model import (
     ABOUT,
@@ -39,8 +39,10 @@ def claimed_int8(root: str, space: Space, generation: int) -> Int8Model | None:
     if found is None:
         return None
     try:
-        return _read(root, json.loads(found[0])["digest"])
-    except (ValueError, KeyError, SentenceBeamError):
+        with refuse_damage(f"{path} is damaged", "the model is made again"):
+            digest = json.loads(found[0])["digest"]
+        return _read(root, digest)
+    except SentenceBeamError:
         return None
 
 

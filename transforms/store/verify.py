@@ -6,7 +6,6 @@ either.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,22 +16,22 @@ import numpy as np
 
 from transforms import storage
 from transforms.base import progress
-from transforms.base.errors import LedgerError, SentenceBeamError
+from transforms.base.errors import SentenceBeamError
 from transforms.store import layout
 from transforms.store.calibrations import kept_calibration
+from transforms.store.forgetting.hashes import read_rows
 from transforms.store.index_coverage import Coverage
 from transforms.store.index_entries import IndexEntry, SegmentEntry
 from transforms.store.index_files import locators
 from transforms.store.int8_models import kept_int8
-from transforms.store.ledger import Ledger, check_pieces
-from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.manifest import Manifest
 from transforms.store.records import UnitRecord
 from transforms.store.runs.canary import CanaryFile
 from transforms.store.runs.changed_rows import read_changes
 from transforms.store.runs.result import checked_result
-from transforms.store.sealed_json import UNSEALED
 from transforms.store.shards.precision import kept_ranges
 from transforms.store.verify_files import have_same_rows, index_file_faults, unit_faults
+from transforms.store.verify_manifest import ledger_faults, manifest_faults
 from transforms.store.watched import read_answers, read_grades, read_queries
 
 READ_AT_ONCE = 8  # shards: a read of remote storage takes longer than hashing does
@@ -205,11 +204,11 @@ def _other_faults(manifest: Manifest, extent: Extent) -> Iterator[str]:
     """Yield the faults of everything but units and index."""
     if not extent.is_whole:
         yield from _listed_faults(manifest, {unit.path for unit in extent.read(manifest)})
-    yield from _ledger_faults(manifest)
+    yield from ledger_faults(manifest)
     yield from _small_faults(manifest)
     yield from _changes_faults(manifest)
     yield from _with_reading(_reads(checked_result, manifest.root, manifest.run))
-    yield from _with_reading(_manifest_faults(manifest))
+    yield from _with_reading(manifest_faults(manifest))
 
 
 def _small_faults(manifest: Manifest) -> Iterator[str]:
@@ -225,6 +224,8 @@ def _small_faults(manifest: Manifest) -> Iterator[str]:
     if manifest.canary:
         canary = CanaryFile(manifest.root, manifest.canary.path, manifest.canary.sha256)
         yield from _with_reading(_reads(canary.read))
+    if manifest.forgotten:
+        yield from _with_reading(_reads(read_rows, manifest.root, manifest.forgotten))
     if manifest.watch:
         yield from _with_reading(_reads(read_queries, manifest.root, manifest.watch))
         yield from _with_reading(_reads(read_grades, manifest.root, manifest.watch))
@@ -259,30 +260,6 @@ def _listed_faults(manifest: Manifest, read: set[str | None]) -> Iterator[str]:
                 yield f"{path}: {sizes[path]} bytes, the manifest says {unit.bytes}"
 
 
-def _manifest_faults(manifest: Manifest) -> Iterator[str]:
-    """Yield a line if the run's manifest is missing or differs from `manifest.json`.
-
-    They are compared if `manifest.json` is of the same run.
-    """
-    path = storage.join(manifest.root, layout.snapshot(manifest.run))
-    own = read_manifest(manifest.root, manifest.run)
-    current = read_manifest(manifest.root)
-    if own is None:
-        yield (
-            f"{path}: the snapshot's own manifest is missing; copy manifest.json there, or run"
-            " embed again"
-        )
-    elif current is not None and current.run == manifest.run and current.digest != own.digest:
-        names = sorted(
-            name for name in own.data.keys() | current.data.keys() if name not in UNSEALED
-        )
-        other = [name for name in names if own.data.get(name) != current.data.get(name)]
-        yield (
-            f"{path}: says something else than manifest.json of {', '.join(other)}; keep one of"
-            " them, run embed again"
-        )
-
-
 def _known_sizes(manifest: Manifest) -> dict[str, int | None]:
     """Return the size of every shard, reject file and index file, by path; None if unknown."""
     sizes: dict[str, int | None] = {unit.path: unit.bytes for unit in manifest.units if unit.path}
@@ -311,35 +288,6 @@ def faults_without_reading(manifest: Manifest) -> Iterator[str]:
         elif wanted not in (None, sizes[full]):
             yield f"{full} has {sizes[full]:,} bytes, not {wanted:,}"
     yield from _small_faults(manifest)
-
-
-def _ledger_faults(manifest: Manifest) -> Iterator[str]:
-    counted = Ledger.of(manifest.units)
-    for name in ("read", "written", "rejected", "pieces"):
-        said = getattr(manifest.rows, name)
-        if getattr(counted, name) != said:
-            yield (
-                f"ledger: units have {getattr(counted, name)} rows {name}, the manifest says {said}"
-            )
-    rows = manifest.rows
-    work = manifest.work
-    totals = (
-        rows.read,
-        rows.written,
-        rows.rejected,
-        work.embedded,
-        work.reused,
-        work.duplicates,
-        work.carried,
-    )
-    try:
-        Ledger(*totals, pieces=rows.pieces).check()
-        check_pieces(manifest.units)
-    except LedgerError as error:
-        yield str(error).removesuffix("; nothing committed")
-    for unit, count in Counter(u.unit for u in manifest.units).items():
-        if count > 1:
-            yield f"ledger: unit {unit} is listed {count} times"
 
 
 def _reads(read: Callable[..., object], *arguments: Any) -> Iterator[str]:

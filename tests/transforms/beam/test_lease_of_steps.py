@@ -27,7 +27,9 @@ FILES = {
     for name in ("x", "y", "z")
 }
 CHANGED = {**FILES, "z": [*FILES["z"][2:], ("new", "a new one")]}
-SECONDS = 20  # that the storage takes for each request, as the lease's clock has it
+# That the storage takes for each request, as the lease's clock has it: the longest step, which makes
+# a damaged range again, has some 40 requests, and within a step a thread renews by the real clock.
+SECONDS = 12
 ASKED = ("open", "stat", "read_versioned", "put_if_absent", "replace_if")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from transforms.base.errors import OptionError
-from transforms.base.measures import Stopwatch, tokens_a_second
+from transforms.base.measures import Stopwatch
 from transforms.base.python_names import parameters_of, python_names
 from transforms.corpus import UnitRows
 from transforms.corpus.column_values import NOT_UTF8
@@ -22,7 +22,7 @@ from transforms.space import FLOAT32_ONLY, Machine, Recipe, Space, resolve_dtype
 from transforms.space.chunks import ChunksSpec
 from transforms.space.int8_model import INT8, MISSING
 from transforms.steps.embed.cutting import cutter_with, tokenizer_with, with_inputs
-from transforms.steps.embed.inputs import Finish, Inputs, hashes_of, inputs_of
+from transforms.steps.embed.inputs import Finish, hashes_of, inputs_of
 from transforms.steps.embed.load_encoder import check_chunks, encoder_of
 from transforms.steps.embed.row_shapes import (
     OF_PIECES,
@@ -37,13 +37,13 @@ from transforms.steps.embed.row_shapes import (
     faults,
     text_tokens,
 )
-from transforms.steps.embed.units import collapse, fallbacks, reasons_of
+from transforms.steps.embed.units import collapse, reasons_of
+from transforms.steps.embed.windows import EmbeddedElement, EmbeddedWindow, Window, measured_window
 from transforms.steps.options.auto import UNKNOWN_PROCESSORS
 from transforms.store.calibrations import read_calibration
-from transforms.store.shards.vectors import Vectors
 
 if TYPE_CHECKING:
-    from transforms.encoder import BatchStats, Encoder
+    from transforms.encoder import Encoder
 
 WINDOWS_AHEAD = 2  # that are embedded while the results of one before them are given away
 
@@ -147,50 +147,6 @@ class RowsJob:
                 f"rows have a field {taken!r} already, which EmbedRows would replace; rename it"
                 " before"
             )
-
-
-@dataclass(frozen=True)
-class EmbeddedElement:
-    """A result for (a part of) the element given with `place`, embedded or rejected."""
-
-    place: Any
-    value: Any
-    rejected: bool = False
-
-
-@dataclass(frozen=True)
-class Window:
-    """Elements that are embedded together, with their places, and the bounds of their rows.
-
-    `reasons` are those of the rows that are not embedded. Of the others, `owners` [n] have the row
-    of each text or piece, `inverse` [n] its place among the distinct ones, for which `inputs` is
-    the model's input (None without any); `others` [n each] are columns that rows get beside
-    vectors.
-    """
-
-    elements: list[tuple[Element, Any]]
-    bounds: list[int]
-    reasons: dict[int, str]
-    owners: np.ndarray
-    inverse: np.ndarray
-    inputs: Inputs | None
-    others: dict[str, list[Any]]
-    watch: Stopwatch
-
-
-@dataclass(frozen=True)
-class EmbeddedWindow:
-    """The results of a window: `columns` of embedded rows, their rows, and reasons by row.
-
-    `counts` and `figures` measure its work.
-    """
-
-    window: Window
-    columns: AddedColumns
-    owners: np.ndarray
-    reasons: dict[int, str]
-    counts: dict[str, int]
-    figures: Mapping[str, float]
 
 
 @dataclass
@@ -365,7 +321,7 @@ class RowEmbedder:
         kept = np.flatnonzero(~np.isin(window.owners, list(bad)))
         vectors = vectors.take(kept)
         reasons = {**window.reasons, **bad}
-        measured = _measured(window, vectors, status, embedded.stats, len(reasons))
+        measured = measured_window(window, vectors, status, embedded.stats, len(reasons))
         others = {name: [column[place] for place in kept] for name, column in window.others.items()}
         others |= {
             name: getattr(vectors, name).tolist() for name in ("norm", "tokens", "truncated")
@@ -373,31 +329,6 @@ class RowEmbedder:
         text = self.job.text if window.others else None
         columns = AddedColumns(vectors.embedding, others, text)
         return EmbeddedWindow(window, columns, window.owners[kept], reasons, *measured)
-
-
-def _measured(
-    window: Window, vectors: Vectors, status: np.ndarray, stats: "BatchStats", rejected: int
-) -> tuple[dict[str, int], Mapping[str, float]]:
-    """Return the counts and figures of a window.
-
-    `vectors` are of the kept rows, `status` of all.
-    """
-    distinct = int(window.inverse.max(initial=-1)) + 1
-    counts = {
-        "rows": len(vectors.norm),
-        "rejected": rejected,
-        "tokens": int(vectors.tokens.sum()),
-        "truncated": int(vectors.truncated.sum()),
-        "lost": int(vectors.lost.sum()),
-        "embedded": distinct,
-        "duplicates": len(window.inverse) - distinct,
-        "real": stats.real,
-        "padded": stats.padded,
-        "fallbacks": fallbacks(status),
-        "oom_splits": stats.oom_splits,
-    }
-    figures = {**window.watch.figures, "unit_rows": counts["rows"], "unit_tokens": stats.real}
-    return counts, {**figures, **tokens_a_second(figures)}
 
 
 def _nothing(rows: int, tokens: int) -> None:

@@ -5,7 +5,7 @@ hash of its text, unless another row has that text. Where ids are made of places
 may take, it is known by its text.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -98,10 +98,7 @@ def forgotten_faults(manifest: Manifest, given: bytes | None) -> list[str]:
 
 def _traces(path: str, wanted: _ErasedHashes, is_shard: bool) -> set[str] | None:
     """Return the keyed hashes of erased texts in a Parquet file; None if it has an erased id."""
-    with refuse_damage(f"{path} cannot be read", "see verify"):
-        file = pq.ParquetFile(pa.BufferReader(storage.read_bytes(path)))
-        names = file.schema_arrow.names
-        table = file.read([name for name in (*IDS, *HASHES, "text") if name in names])
+    table = _read_columns(path, (*IDS, *HASHES, "text"))
     if wanted.by_id and "id" in table.column_names:
         if wanted.has_id(table.column("id").to_pylist()):
             return None
@@ -116,6 +113,14 @@ def _traces(path: str, wanted: _ErasedHashes, is_shard: bool) -> set[str] | None
         wanted.live |= found
         return set()
     return found
+
+
+def _read_columns(path: str, columns: Sequence[str]) -> pa.Table:
+    """Read those of the columns that a Parquet file has."""
+    with refuse_damage(f"{path} cannot be read", "see verify"):
+        file = pq.ParquetFile(pa.BufferReader(storage.read_bytes(path)))
+        names = file.schema_arrow.names
+        return file.read([name for name in columns if name in names])
 
 
 def _stray_hashes(root: str, files: list[str]) -> Iterator[str]:

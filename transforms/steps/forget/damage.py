@@ -1,4 +1,4 @@
-"""What can still be read of a damaged shard: row groups whose pages have their checksums."""
+"""The readable part of a damaged shard: row groups whose pages have their checksums."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from transforms.steps.forget.request import ForgetRequest
-from transforms.steps.forget.select import Selection
+from transforms.steps.forget.select import ErasedRows
 from transforms.store.forgetting.hashes import ForgottenRows
 from transforms.store.manifest import Manifest
 
@@ -18,7 +18,7 @@ class Erasure:
     current: Manifest
     snapshots: list[Manifest]
     dropped: tuple[str, ...]
-    selection: Selection
+    selection: ErasedRows
     rows: ForgottenRows
     key: bytes
     known: set[str]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from transforms.base.arrow import as_hashes, as_keys, hash_column
 from transforms.index.blank import blank_range, blank_refine, blank_segment
 from transforms.index.exact import best_first
-from transforms.steps.forget.select import Selection
+from transforms.steps.forget.select import ErasedRows
 from transforms.steps.index.files import Folder
 from transforms.steps.index.held_out import KnownQueries
 from transforms.store.index_entries import IndexEntry, IndexFileEntry, SegmentEntry
@@ -38,7 +38,7 @@ class IndexRewriter:
 
     root: str
     run: str
-    selection: Selection
+    selection: ErasedRows
     moved: dict[str, MovedShard]
     sweep: bool
     blank: dict[str, np.ndarray] = field(default_factory=dict)

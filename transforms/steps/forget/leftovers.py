@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from transforms import storage
 from transforms.base import progress
-from transforms.base.errors import SentenceBeamError
-from transforms.steps.forget.select import Selection
+from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.steps.forget.select import ErasedRows
 from transforms.store import layout
 from transforms.store.manifest import Manifest
 from transforms.store.manifest_parts import read_parts
@@ -54,7 +54,7 @@ def _words(value: object) -> Iterator[str]:
             yield from _words(item)
 
 
-def leftovers(root: str, files: list[str], stay: set[str], selection: Selection) -> set[str]:
+def leftovers(root: str, files: list[str], stay: set[str], selection: ErasedRows) -> set[str]:
     """Return the files that no snapshot names and that hold erased rows, or may hold them.
 
     `stay` are the files that the snapshots name. Vectors of a run that was interrupted stay, unless
@@ -78,7 +78,7 @@ def leftovers(root: str, files: list[str], stay: set[str], selection: Selection)
     return (found & set(files)) - stay
 
 
-def _holds(root: str, path: str, kind: str, selection: Selection) -> bool:
+def _holds(root: str, path: str, kind: str, selection: ErasedRows) -> bool:
     """Return whether a file has an erased row, or cannot be read."""
     full = storage.join(root, path)
     try:
@@ -104,11 +104,13 @@ def scrubbed_results(root: str, files: list[str], ids: Iterable[str]) -> dict[st
     for path in files:
         if layout.kind(path) != "results":
             continue
-        data = storage.read_bytes(storage.join(root, path))
+        full = storage.join(root, path)
+        data = storage.read_bytes(full)
         try:
-            content = json.loads(data)
-            message = str(content["message"])
-        except (ValueError, KeyError, TypeError):
+            with refuse_damage(f"{full} is damaged", "see verify"):
+                content = json.loads(data)
+                message = str(content["message"])
+        except SentenceBeamError:
             continue
         left = scrubbed(message, words)
         if left != message:

@@ -6,10 +6,11 @@ from typing import Any
 
 from transforms.base.numbers import counted
 from transforms.steps.forget.erasure import Erasure
-from transforms.steps.forget.select import Selection
+from transforms.steps.forget.select import ErasedRows
 from transforms.steps.forget.snapshots import RewrittenSnapshot
 from transforms.store import layout
 from transforms.store.forgetting.hashes import hash_of_id
+from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
 
 OUT_OF_REACH = (
@@ -25,9 +26,9 @@ Named = tuple[str, str]  # path and sha256 of a file
 
 @dataclass(frozen=True)
 class Erased:
-    """What an erasure did: snapshots before and after by run, files removed, and all files."""
+    """The effects of an erasure: snapshots before and after, files removed, and all files."""
 
-    selection: Selection
+    selection: ErasedRows
     made: dict[str, RewrittenSnapshot | None]
     snapshots: list[Manifest]
     removed: list[str]
@@ -58,16 +59,23 @@ def _files(manifest: Manifest) -> list[Named]:
         found.append((unit.path or "", unit.sha256 or ""))
         found.append((unit.rejects or "", unit.rejects_sha256 or ""))
     if manifest.index is not None:
-        index = manifest.index
-        found.append((index.queries.path, index.queries.sha256))
-        for segment in index.segments:
-            found.append((segment.path, segment.sha256))
-            found.append((segment.locator, segment.locator_sha256))
-            beside = [segment.refine, segment.answers]
-            found += [(one.path, one.sha256) if one else ("", "") for one in beside]
+        found += _index_files(manifest.index)
     if manifest.watch is not None:
-        watch = manifest.watch
-        found += [(one.path, one.sha256) for one in watch.files]
+        found += [(one.path, one.sha256) for one in manifest.watch.files]
+    return found
+
+
+def _index_files(index: IndexEntry) -> list[Named]:
+    """Return the files of an index, as many for each segment."""
+    found = [(index.queries.path, index.queries.sha256)]
+    for segment in index.segments:
+        found.append((segment.path, segment.sha256))
+        found.append((segment.locator, segment.locator_sha256))
+        for one in (segment.refine, segment.answers):
+            if one is None:
+                found.append(("", ""))
+            else:
+                found.append((one.path, one.sha256))
     return found
 
 

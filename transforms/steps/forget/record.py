@@ -1,4 +1,4 @@
-"""What an erasure has written before its commit, so that a killed one goes on, and its receipt."""
+"""The record of an erasure from before its commit until its receipt: a killed one goes on by it."""
 
 import json
 from dataclasses import dataclass

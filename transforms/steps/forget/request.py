@@ -1,4 +1,4 @@
-"""What is to be erased, as a person said it."""
+"""The request to erase rows, as a person made it."""
 
 from dataclasses import dataclass
 

@@ -27,7 +27,7 @@ COLUMNS = ["id", "row_hash", "doc_hash"]
 
 
 @dataclass
-class Texts:
+class TextHashes:
     """The hashes of an erased row's texts, and of its documents if texts are pieces."""
 
     rows: set[bytes] = field(default_factory=set)
@@ -35,7 +35,7 @@ class Texts:
 
 
 @dataclass
-class Selection:
+class ErasedRows:
     """The rows to erase.
 
     `masks` bool [rows] of each shard that has any, by its path; `lost` the rows of damaged shards
@@ -45,7 +45,7 @@ class Selection:
 
     masks: dict[str, np.ndarray] = field(default_factory=dict)
     lost: dict[str, np.ndarray] = field(default_factory=dict)
-    texts: dict[str, Texts] = field(default_factory=dict)
+    texts: dict[str, TextHashes] = field(default_factory=dict)
     shared: set[bytes] = field(default_factory=set)
     rows: int = 0
 
@@ -70,7 +70,7 @@ class Selection:
 
 def select(
     current: Manifest, kept: Iterable[Manifest], request: ForgetRequest, known: set[str]
-) -> Selection:
+) -> ErasedRows:
     """Return the rows to erase of all kept snapshots, the current one among them.
 
     `known` are those of the ids that were erased before. Raises OptionError for ids that no row
@@ -82,7 +82,7 @@ def select(
     ids = set(request.ids)
     if request.where is not None:
         ids |= _matching_ids(current, request)
-    found = Selection(texts={name: Texts() for name in ids})
+    found = ErasedRows(texts={name: TextHashes() for name in ids})
     with progress.stage("finding the rows", len(sizes), "shards"):
         _find(root, sizes, found, pa.array(sorted(ids), pa.string()), "id")
     if current.options.id_column is None:
@@ -160,7 +160,7 @@ def _tables(root: str, sizes: dict[str, int]) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _find(
-    root: str, sizes: dict[str, int], found: Selection, wanted: pa.Array, column: str
+    root: str, sizes: dict[str, int], found: ErasedRows, wanted: pa.Array, column: str
 ) -> None:
     """Add the rows that have any of the wanted values of a column."""
     for path, table in _tables(root, sizes):
@@ -176,18 +176,18 @@ def _find(
         _note(found, table.filter(pa.array(mask)))
 
 
-def _note(found: Selection, rows: pa.Table) -> None:
+def _note(found: ErasedRows, rows: pa.Table) -> None:
     documents = rows.column("doc_hash").to_pylist() if "doc_hash" in rows.column_names else []
     for place, (name, text) in enumerate(
         zip(rows.column("id").to_pylist(), rows.column("row_hash").to_pylist(), strict=True)
     ):
-        texts = found.texts.setdefault(name, Texts())
+        texts = found.texts.setdefault(name, TextHashes())
         texts.rows.add(text)
         if documents:
             texts.documents.add(documents[place])
 
 
-def _find_same_texts(root: str, sizes: dict[str, int], found: Selection) -> None:
+def _find_same_texts(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
     """Add the rows with the texts of those that were found.
 
     Ids that are made of places change with the input, so an erased row is known by its text.
@@ -200,7 +200,7 @@ def _find_same_texts(root: str, sizes: dict[str, int], found: Selection) -> None
                 _find(root, sizes, found, pa.array(sorted(hashes), pa.binary(16)), column)
 
 
-def _find_shared(root: str, sizes: dict[str, int], found: Selection) -> None:
+def _find_shared(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
     """Note which hashes of the rows' texts other rows have too."""
     hashes = sorted({text for texts in found.texts.values() for text in texts.rows})
     if not hashes:
@@ -231,7 +231,7 @@ def _rejected_ids(snapshots: list[Manifest], ids: set[str]) -> set[str]:
     return found
 
 
-def _check_share(current: Manifest, found: Selection, request: ForgetRequest) -> None:
+def _check_share(current: Manifest, found: ErasedRows, request: ForgetRequest) -> None:
     found.rows = sum(
         int(found.masks[unit.path].sum())
         for unit in current.units

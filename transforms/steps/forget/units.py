@@ -14,7 +14,7 @@ from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.corpus import Rejected
 from transforms.steps.embed.erased import erased_row
 from transforms.steps.forget.damage import readable_groups
-from transforms.steps.forget.select import Selection
+from transforms.steps.forget.select import ErasedRows
 from transforms.store import layout
 from transforms.store.forgetting.hashes import hash_of_id
 from transforms.store.manifest import Manifest
@@ -49,7 +49,7 @@ class UnitRewriter:
     """Writes the units of all kept snapshots again that have erased rows, each once."""
 
     root: str
-    selection: Selection
+    selection: ErasedRows
     key: bytes
     done: dict[Key, RewrittenUnit | None] = field(default_factory=dict)
 

@@ -7,7 +7,7 @@ import numpy as np
 from transforms.base.arrow import as_hashes, hash_column
 from transforms.space import row_hashes
 from transforms.steps.forget.index import MovedShard
-from transforms.steps.forget.select import Selection
+from transforms.steps.forget.select import ErasedRows
 from transforms.steps.watch.draw import keys_of
 from transforms.store.entries import WatchEntry
 from transforms.store.watched import (
@@ -34,7 +34,7 @@ class RewrittenWatch:
 
 
 def rewritten_watch(
-    root: str, watch: WatchEntry, selection: Selection, moved: dict[str, MovedShard]
+    root: str, watch: WatchEntry, selection: ErasedRows, moved: dict[str, MovedShard]
 ) -> RewrittenWatch | None:
     """Return the watched queries without erased rows; None if nothing of them changes."""
     queries = read_queries(root, watch)
@@ -65,7 +65,7 @@ def rewritten_watch(
     return RewrittenWatch(entry, len(queries.ids) - len(stay), gone)
 
 
-def _staying(queries: WatchedQueries, selection: Selection) -> list[int]:
+def _staying(queries: WatchedQueries, selection: ErasedRows) -> list[int]:
     """Return the places of queries that were not drawn from an erased row and are no such text."""
     texts = {text for of in selection.texts.values() for text in of.rows}
     drawn = set()
@@ -89,7 +89,7 @@ def _some(queries: WatchedQueries, places: list[int]) -> WatchedQueries:
     )
 
 
-def _is_erased(answer: Answer, selection: Selection, moved: dict[str, MovedShard]) -> bool:
+def _is_erased(answer: Answer, selection: ErasedRows, moved: dict[str, MovedShard]) -> bool:
     if answer.id in selection.texts or answer.text_hash in selection.gone:
         return True
     found = moved.get(answer.shard)
@@ -104,7 +104,7 @@ def _placed(answer: Answer, moved: dict[str, MovedShard]) -> Answer:
     return replace(answer, shard=found.path, row=answer.row - before)
 
 
-def _grades(grades: Grades, queries: set[str], selection: Selection) -> Grades:
+def _grades(grades: Grades, queries: set[str], selection: ErasedRows) -> Grades:
     left: Grades = {}
     for query, rows in grades.items():
         kept = {row: grade for row, grade in rows.items() if row not in selection.texts}

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 
 from transforms import storage
-from transforms.base.errors import SentenceBeamError
+from transforms.base.errors import SentenceBeamError, refuse_damage
 from transforms.steps.index.build import IndexJob
 from transforms.steps.index.training_items import SampledGroup
 from transforms.store import layout
@@ -35,10 +35,13 @@ def take(job: IndexJob, sampled: Sequence[SampledGroup]) -> bytes | None:
     name = _name(job, sampled)
     if name is None:
         return None
+    path = job.folder.stored(name)
     try:
-        found = IndexFileEntry.from_json(json.loads(storage.read_bytes(job.folder.stored(name))))
+        data = storage.read_bytes(path)
+        with refuse_damage(f"{path} is damaged", "the lists are trained again"):
+            found = IndexFileEntry.from_json(json.loads(data))
         return index_files.read(job.folder.stored(found.path), found.sha256)
-    except (OSError, ValueError, SentenceBeamError):
+    except (OSError, SentenceBeamError):
         return None
 
 

@@ -50,13 +50,7 @@ def choose_work(
 def _work(
     run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
 ) -> Iterator[RowsToRead | TrainingGroup]:
-    shards: list[ShardRows] = []
-    checksums: dict[str, str] = {}
-    for record in settled.units(run.root):
-        if record.path:
-            shards.append((record.path, record.rows, record.sha256))
-            checksums[record.path] = record.checksum or ""
-    shards.sort()
+    shards, checksums = _shards_of(settled, run.root)
     rows = sum(rows for _, rows, _ in shards)
     before = last_with_index(run)
     required = not remembered and request.target_recall is not None
@@ -74,6 +68,17 @@ def _work(
     yield from index_build.begin(
         job, shards, request, last, why or "", unit=unit, required=required
     )
+
+
+def _shards_of(settled: Settled, root: str) -> tuple[list[ShardRows], dict[str, str]]:
+    """Return the shards in order of their paths, and the storage's checksum of each by path."""
+    shards: list[ShardRows] = []
+    checksums: dict[str, str] = {}
+    for record in settled.units(root):
+        if record.path:
+            shards.append((record.path, record.rows, record.sha256))
+            checksums[record.path] = record.checksum or ""
+    return sorted(shards), checksums
 
 
 def _buildable(

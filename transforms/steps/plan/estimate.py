@@ -85,11 +85,7 @@ def predict(resolved: Resolved, calibration: str | None) -> Prediction:
     `calibration` is the folder of a calibration that is given now: the store has no copy yet.
     """
     job = resolved.job
-    if job.run.space.dtype == INT8 and not job.reuse:
-        raise OptionError(
-            "--dtype int8: the first run makes the model, so that a plan cannot measure it; plan"
-            " with --dtype float32"
-        )
+    _check_model(job)
     planned, beside = plan_files(job)
     same = None
     if job.by_content:
@@ -108,6 +104,15 @@ def predict(resolved: Resolved, calibration: str | None) -> Prediction:
         # some of these have other names
         found = replace(found, unchanged_files=max(unchanged, found.carried_files))
     return Prediction(resolved, found, pace)
+
+
+def _check_model(job: EmbedJob) -> None:
+    """Raise OptionError for a model that the first run has to make."""
+    if job.run.space.dtype == INT8 and not job.reuse:
+        raise OptionError(
+            "--dtype int8: the first run makes the model, so that a plan cannot measure it; plan"
+            " with --dtype float32"
+        )
 
 
 def _measure(job: EmbedJob, spans: list[Span], calibration: str | None) -> Pace | None:

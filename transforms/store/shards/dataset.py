@@ -43,7 +43,9 @@ def _refuse_footer(path: str) -> Iterator[None]:
     """Raise SentenceBeamError if the body meets a shard whose footer cannot be parsed."""
     try:
         yield
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # of the file, not of its bytes
+            raise
         raise SentenceBeamError(
             f"{path} is damaged ({first_line(error)}); run embed, which makes it again"
         ) from error

@@ -8,6 +8,7 @@ from helpers.nights import DIM, Nights, vector_of
 
 from transforms.base.errors import OptionError
 from transforms.beam import IndexRequest
+from transforms.index.spec import IndexSpec
 from transforms.search import Selection
 from transforms.steps.joins import cluster, dedup
 from transforms.store.manifest import Manifest
@@ -73,7 +74,7 @@ def test_a_store_without_lists_of_its_own_gets_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dedup, "FLAT_BELOW", 0)
-    monkeypatch.setattr(dedup, "automatic_index", lambda *_: "IVF8,Flat")
+    monkeypatch.setattr(dedup, "automatic_index", lambda *_: IndexSpec.parse("IVF8,Flat"))
     nights = Nights(tmp_path / "s")
     nights.commit_without_index(rows(300))
     found = dedup.deduplicate(Selection(nights.manifest), THRESHOLD, tmp_path)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.nights import Nights
 
+from transforms.index.spec import IndexSpec
 from transforms.steps.joins import pairs
 from transforms.steps.joins.pairs import Collection, most_similar, read_store
 from transforms.steps.options.joins import PairsOptions
@@ -41,7 +42,7 @@ def scores_of_all(nights: Nights) -> dict[tuple[int, int], float]:
 def test_the_pairs_of_rows_are_those_of_brute_force(
     nights: Nights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_lists: bool, k: int
 ) -> None:
-    monkeypatch.setattr(pairs, "automatic_index", lambda *_: "IVF4,Flat")
+    monkeypatch.setattr(pairs, "automatic_index", lambda *_: IndexSpec.parse("IVF4,Flat"))
     collection = read_store(nights.manifest, tmp_path)
     found, how = most_similar(collection, options(k=k), exact_below=0 if by_lists else 1000)
     every = scores_of_all(nights)
