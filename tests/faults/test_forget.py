@@ -26,9 +26,10 @@ from transforms.store.runs.lease import Lease
 from transforms.store.verify import faults
 
 pytest.importorskip("faiss")
-FACTORIES = ["IVF8,SQ8", "IVF8,RaBitQ"]
+FACTORIES = ["IVF8,SQ8"]
 SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("Flat", "IVF8,PQ4x4", "IVF8_HNSW4,Flat")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("Flat", "IVF8,RaBitQ", "IVF8,PQ4x4", "IVF8_HNSW4,Flat")
 ]
 GONE = ["person-0-00003", "person-1-00017", "person-2-00031", "late-00005", "left-00002"]
 
@@ -144,7 +145,7 @@ def test_nothing_is_left_and_nobody_else_changes(
     assert not list(store.glob("forgotten/unfinished.json"))
 
 
-@pytest.mark.parametrize("partition", ["file", "content"])
+@pytest.mark.parametrize("partition", ["content", pytest.param("file", marks=pytest.mark.slow)])
 def test_erased_rows_do_not_come_back(
     run: Run, model: Path, tmp_path: Path, partition: str
 ) -> None:

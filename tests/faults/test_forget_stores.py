@@ -1,7 +1,7 @@
 """forget on stores of every kind that embed makes: nothing is left, and nobody else's rows change."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ class Kind:
 
 CONTENT = ("--partition", "content")
 KINDS = {
-    "calibrated int8 of pieces in parts": Kind((*CUT, *INT8, *PARTS), calibrated=True, slow=False),
+    "calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, slow=False),
+    "parts": Kind(PARTS),
     "small files, made ids": Kind(
         ("--keep-text",), small_files, has_ids=False, index=None, slow=False
     ),
@@ -108,6 +109,7 @@ class Store:
         rows = people()
         kind.write(self.input, rows)
         run(*self.command, *made).ok()
+        self.fitted_on = next(self.manifests()).rows.stored
         if kind.calibrated:
             fitted = folder / "fitted"
             run("fit", "--store", root, "--method", "whitening", "--output", fitted).ok()
@@ -117,7 +119,7 @@ class Store:
         kind.write(self.input, self.rows)
         run(*self.command).ok()
 
-    def manifests(self) -> Iterable[Manifest]:
+    def manifests(self) -> Iterator[Manifest]:
         """Yield the manifests of all kept snapshots."""
         for name in snapshots(self.root):
             manifest = read_manifest(self.root, name)
@@ -225,6 +227,9 @@ def check_erasure(run: Run, store: Store, folder: Path) -> None:
     names = write_lines(folder / "ids.txt", sorted(ids))
     receipt = json.loads(run("forget", "--store", root, "--ids", names, "--json").ok().out)
     assert receipt["rows"] > 0
+    fitted = [line for line in receipt["statistics"] if line.startswith("calibration")]
+    assert all(line.endswith(f": means over {store.fitted_on} rows") for line in fitted)
+    assert len(fitted) == store.kind.calibrated
     assert traces_in(store, traces, "after") == []
     after = store.without(gone)
     assert {name: after[name] for name in before} == before

@@ -1,14 +1,17 @@
 """The receipt of an erasure: what was erased, by keyed hashes alone, and what is out of reach."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from transforms.base.errors import SentenceBeamError
 from transforms.base.numbers import counted
 from transforms.steps.forget.erasure import Erasure
 from transforms.steps.forget.select import ErasedRows
 from transforms.steps.forget.snapshots import RewrittenSnapshot
 from transforms.store import layout
+from transforms.store.calibrations import kept_calibration
 from transforms.store.forgetting.hashes import hash_of_id
 from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
@@ -100,7 +103,7 @@ def receipt_of(erased: Erased, coming: Manifest, erasure: Erasure) -> dict[str, 
             {"path": path, "rows": int(rows.sum())}
             for path, rows in sorted(erasure.selection.lost.items())
         ],
-        "statistics": statistics(erasure.current),
+        "statistics": statistics(erasure.current, erased.snapshots),
         "unlisted": [path for path in erased.files if is_unlisted(path)],
         "out_of_reach": list(OUT_OF_REACH),
     }
@@ -121,18 +124,26 @@ def is_unlisted(path: str) -> bool:
     return not of_run and not hidden
 
 
-def statistics(manifest: Manifest) -> list[str]:
+def statistics(current: Manifest, kept: Iterable[Manifest]) -> list[str]:
     """Return what was fitted with the erased rows among others, and on how many."""
-    found = []
-    rows = manifest.rows.stored
-    if manifest.calibration is not None:
-        found.append(
-            f"calibration {manifest.calibration.digest[:12]}: means over rows, of a store of"
-            f" {counted(rows, 'row')}"
-        )
-    index = manifest.index
+    spaces = {one.space.calibration: one for one in kept if one.space.calibration is not None}
+    found = [_calibration(one) for one in spaces.values()]
+    index = current.index
     if index is not None and index.trained.rows:
         found.append(f"quantizer: means over {counted(index.trained.rows, 'row')}")
-    if manifest.ranges is not None:
-        found.append(f"bounds of {manifest.space.precision}: over {counted(rows, 'row')}")
+    if current.ranges is not None:
+        rows = counted(current.rows.stored, "row")
+        found.append(f"bounds of {current.space.precision}: over {rows}")
     return found
+
+
+def _calibration(manifest: Manifest) -> str:
+    """Return the line about a snapshot's calibration, which may be fitted on another store."""
+    digest = manifest.space.calibration or ""
+    try:
+        calibration = kept_calibration(manifest.root, manifest.space)
+        assert calibration is not None
+        rows = counted(calibration.info["fitted_on"]["n"], "row")
+    except (SentenceBeamError, KeyError):
+        rows = "an unknown number of rows; its files are damaged"
+    return f"calibration {digest[:12]}: means over {rows}"
