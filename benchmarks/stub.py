@@ -20,6 +20,8 @@ from transforms.steps.embed import load_encoder as loading
 class Stub:
     """An encoder that costs nothing: vectors made of nothing."""
 
+    device_names = "cpu"
+
     def __init__(self, space: Space):
         self.space = space
 

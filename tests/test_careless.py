@@ -78,7 +78,7 @@ EMBED --dtype half                    | 2 | did you mean float16?
 EMBED --dtype fp32                    | 2 | did you mean float32?
 EMBED --dtype float23                 | 2 | did you mean float32?
 EMBED --dtype Float32                 | 2 | did you mean float32?
-EMBED --dtype int8                    | 2 | choose from 'auto', 'float32'
+EMBED --dtype int4                    | 2 | choose from 'auto', 'float32'
 EMBED --device gpu                    | 2 | did you mean cuda?
 EMBED --device gpu:1                  | 2 | did you mean cuda:1?
 EMBED --device 0                      | 2 | did you mean cuda:0?
