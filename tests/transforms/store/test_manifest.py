@@ -18,7 +18,7 @@ from helpers.units import make_unit, make_vectors
 from transforms.base.errors import SentenceBeamError
 from transforms.space import Space
 from transforms.store import open_store
-from transforms.store.manifest import WITHOUT_DIGEST, Manifest, read_manifest
+from transforms.store.manifest import LATEST_FORMAT, WITHOUT_DIGEST, Manifest, read_manifest
 from transforms.store.records import UnitRecord
 from transforms.store.sealed_json import to_bytes
 from transforms.store.shards.units import UnitCounts, UnitStore
@@ -71,11 +71,12 @@ def test_what_a_later_version_adds_is_kept_beside_what_is_changed() -> None:
     }
 
 
-@pytest.mark.parametrize("later", [4, "2", None])
+@pytest.mark.parametrize("later", [LATEST_FORMAT + 1, "2", None])
 def test_a_format_of_a_later_version_is_refused_in_one_line(root: Path, later: object) -> None:
     edit_manifest(root / "manifest.json", {**current(root), "format": later})
     with pytest.raises(
-        SentenceBeamError, match=f"has format '{later}', this version reads 1 to 3; update"
+        SentenceBeamError,
+        match=f"has format '{later}', this version reads 1 to {LATEST_FORMAT}; update",
     ) as raised:
         open_store(str(root))
     assert "\n" not in str(raised.value)
