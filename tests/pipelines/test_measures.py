@@ -110,7 +110,7 @@ def test_the_figures_name_the_part_that_is_slow(
 def test_reading_that_is_a_step_of_its_own_is_told(
     clock: Clock, embed: Run, glob: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transforms.steps.plan.content.read_span", clock.slowly_read)
+    monkeypatch.setattr(cutting, "read_span", clock.slowly_read)
     embed(glob, *UNITS).ok()
     result = result_of(store)
     assert result["limit"] == "read"
