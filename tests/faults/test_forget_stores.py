@@ -15,7 +15,6 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.store_scan import PlantedRow, codes_of, scan
 
 from transforms import storage
-from transforms.store import manifest_parts
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 
 pytest.importorskip("faiss")
@@ -23,7 +22,6 @@ pytestmark = pytest.mark.usefixtures("one_model")
 INT8 = ("--precision", "int8")
 CUT = ("--chunks", "budget:tokens=8")
 MEANS = ("--chunks", "budget:tokens=8,combine=mean")
-PARTS = ("--unit-tokens", 40)  # several units, so that the manifest has parts
 Rows = list[tuple[str, str]]
 
 
@@ -66,7 +64,6 @@ class Kind:
 CONTENT = ("--partition", "content")
 KINDS = {
     "calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, slow=False),
-    "parts": Kind(PARTS),
     "small files, made ids": Kind(
         ("--keep-text",), small_files, has_ids=False, index=None, slow=False
     ),
@@ -191,14 +188,9 @@ def traces_of(row: dict[str, Any], text: str, codes: tuple[bytes, ...]) -> Itera
         for name, kind in KINDS.items()
     ],
 )
-def test_nothing_is_left(
-    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 2)
+def test_nothing_is_left(run: Run, model: Path, tmp_path: Path, name: str) -> None:
     store = Store(run, KINDS[name], model, tmp_path, str(tmp_path / "store"))
     check_erasure(run, store, tmp_path)
-    if PARTS[0] in KINDS[name].options:
-        assert all(manifest.parts for manifest in store.manifests())
 
 
 @pytest.mark.slow
