@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.watch_corpora import CORPORA
 from pipelines.cli import main as command
-from transforms.report.history import RUNS_SEEN, recommended_answer_change, run_summaries
+from transforms.report.history import recommended_answer_change, run_summaries
 from transforms.steps.embed import load_encoder as loading
 from transforms.store.runs.result import read_result
 
@@ -152,14 +152,18 @@ def nights_of(
 ) -> Iterator[tuple[int, float, bool]]:
     """Run ordinary nights; yield each one's number, change beyond growth, and whether it alarms.
 
-    After seven nights the store takes the recommended gate; these do not count.
+    The store takes the recommended gate when there is one: after seven nights that changed rows.
+    Nights before do not count.
     """
     chance = random.Random(seed)
     texts_left = itertools.cycle(spare)
     gate: list[str] = []
-    for turn in range(RUNS_SEEN + number):
-        if turn == RUNS_SEEN:
-            value = recommended_answer_change(run_summaries(night.store))
+    counted = 0
+    for turn in itertools.count():
+        if counted == number:
+            return
+        value = recommended_answer_change(run_summaries(night.store))
+        if value is not None and not gate:
             gate = ["--max-answer-change", f"{value:g}"]
         more = [f"{next(texts_left)}" for _ in range(len(night.rows))]
         rows = ordinary(night.rows, more, chance, turn)
@@ -174,7 +178,8 @@ def nights_of(
         beyond = 0.0
         if outcome.watch is not None:
             beyond = outcome.watch["beyond"]
-        if turn >= RUNS_SEEN:
+        if gate:
+            counted += 1
             yield turn, beyond, alarms
 
 
