@@ -184,7 +184,7 @@ def test_a_runner_that_does_not_exist(embed: Run, glob: Path, store: Path) -> No
     [
         ("--limit", "0"), ("--limit", "-3"), ("--limit", "ten"), ("--max-rejects", "2"), ("--max-rejects", "nan"),
         ("--max-rejects", "1%"), ("--max-deletes", "-1"), ("--unit-tokens", "0"), ("--unit-tokens", "1.5k"), ("--tokens-per-batch", "many"),
-        ("--max-tokens", "0"), ("--dim", "-1"), ("--format", "xml"), ("--dtype", "int8"), ("--device", "tpu"),
+        ("--max-tokens", "0"), ("--dim", "-1"), ("--format", "xml"), ("--dtype", "int4"), ("--device", "tpu"),
         ("--partition", "rows"), ("--precision", "int1"),
     ],
 )  # fmt: skip
