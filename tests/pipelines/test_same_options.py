@@ -194,6 +194,7 @@ def test_the_keywords_of_a_function_are_the_fields_of_its_options(
     wider = [
         (tuple[str, ...], Sequence[str] | Mapping[str, str]),
         (tuple[str, ...], StrPath | Sequence[StrPath]),
+        (tuple[str, ...], Sequence[str]),
         (str, StrPath),
     ]
     typed = get_type_hints(keywords)
