@@ -60,7 +60,7 @@ def kept_facts(root: str, space: Space) -> Int8Facts | None:
     """Return the facts of a space's quantised model; None for another dtype. Raises as above."""
     if space.dtype != INT8:
         return None
-    path = storage.join(root, layout.int8_model(space.weights), ABOUT)
+    path = storage.join(_folder(root, space.weights), ABOUT)
     return Int8Facts.from_bytes(_bytes(path), path)
 
 
@@ -76,8 +76,16 @@ def _claim(root: str, space: Space, generation: int) -> str:
     return storage.join(root, layout.int8_claim(space.pooled_id, generation))
 
 
+def _folder(root: str, digest: str) -> str:
+    """Return the folder of a model. Raises SentenceBeamError if it would be outside the store."""
+    relative = layout.int8_model(digest)
+    if not layout.is_a("int8", f"{relative}/{GRAPH}"):
+        raise SentenceBeamError(f"{root}: {digest!r} is no digest of a quantised model; {_MEND}")
+    return storage.join(root, relative)
+
+
 def _read(root: str, digest: str) -> Int8Model:
-    folder = storage.join(root, layout.int8_model(digest))
+    folder = _folder(root, digest)
     files = {name: _bytes(storage.join(folder, name)) for name in (GRAPH, WEIGHTS, ABOUT)}
     facts = Int8Facts.from_bytes(files[ABOUT], storage.join(folder, ABOUT))
     model = Int8Model(files[GRAPH], files[WEIGHTS], facts)

@@ -1,6 +1,5 @@
 """The files of a snapshot in a range of keys, from those parts of its manifest that have them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ from transforms.store.entries import InputEntry
 from transforms.store.key_range import KeyRange
 from transforms.store.manifest import Manifest
 from transforms.store.manifest_parts import may_have, read_parts
-from transforms.store.records import UnitRecord
+from transforms.store.records import UnitRecord, by_file
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,9 @@ def known_files(last: Manifest, keys: KeyRange) -> KnownFiles:
     for part in read_parts(last.root, [part for part in last.parts if may_have(part, keys)]):
         files |= {file.path: file for file in part.files if keys.has_file(file.path)}
         units += last.records(unit for unit in part.shards if _is_of_file(unit, keys))
-    return KnownFiles(files, _by_file(sorted(units, key=lambda unit: unit.unit)))
+    return KnownFiles(files, by_file(sorted(units, key=lambda unit: unit.unit)))
 
 
 def _is_of_file(unit: dict[str, Any], keys: KeyRange) -> bool:
     """Return whether the JSON of a unit is that of a single file's, with one of these keys."""
     return bool(unit.get("file")) and keys.has(str(unit.get("unit")))
-
-
-def _by_file(units: Iterable[UnitRecord]) -> dict[str, list[UnitRecord]]:
-    found: dict[str, list[UnitRecord]] = {}
-    for unit in units:
-        found.setdefault(unit.file, []).append(unit)
-    return found

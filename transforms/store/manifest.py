@@ -44,7 +44,7 @@ from transforms.store.manifest_parts import (
     units_named,
     units_of_part,
 )
-from transforms.store.records import UnitRecord
+from transforms.store.records import UnitRecord, by_file
 from transforms.store.sealed_json import FENCE, check_digest, digest_of
 
 T = TypeVar("T")
@@ -231,11 +231,7 @@ class Manifest(JsonEntry):
 
         Units of groups and buckets belong to no single file.
         """
-        found: dict[str, list[UnitRecord]] = {}
-        for unit in self.units:
-            if unit.file:
-                found.setdefault(unit.file, []).append(unit)
-        return found
+        return by_file(unit for unit in self.units if unit.file)
 
     @cached_property
     def units_by_group(self) -> dict[str, list[UnitRecord]]:

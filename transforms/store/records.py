@@ -2,6 +2,7 @@
 
 import builtins
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Annotated, Any
 
@@ -201,6 +202,14 @@ class UnitRecord:
 
 _NEEDED = frozenset(MANIFEST_FIELDS)
 _NAMES = frozenset(item.name for item in fields(UnitRecord))
+
+
+def by_file(units: Iterable[UnitRecord]) -> dict[str, list[UnitRecord]]:
+    """Return units in lists, by the relative path of their file."""
+    found: dict[str, list[UnitRecord]] = {}
+    for unit in units:
+        found.setdefault(unit.file, []).append(unit)
+    return found
 
 
 def carried(unit: UnitRecord) -> UnitRecord:

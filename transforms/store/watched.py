@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from transforms import storage
 from transforms.base.arrow import HASH_BYTES, as_matrix, fixed_size, parquet_bytes, table_of
-from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.errors import refuse_damage
 from transforms.space import canonical_json, sha256_text
 from transforms.store import layout
 from transforms.store.entries import WatchEntry, WatchFileEntry
+from transforms.store.named_files import read_named
 
 ANSWERS = pa.schema(
     [
@@ -189,14 +190,8 @@ def read_watch_file(root: str, entry: WatchFileEntry) -> bytes:
 
     Raises SentenceBeamError if it is missing or was changed.
     """
-    path = storage.join(root, entry.path)
-    found = storage.storage_of(path).read_versioned(path)
     mend = "restore it, or name the queries again with sentence-beam watch"
-    if found is None:
-        raise SentenceBeamError(f"{path} is missing; {mend}")
-    if hashlib.sha256(found[0]).hexdigest() != entry.sha256:
-        raise SentenceBeamError(f"{path} was changed after it was written (sha256 differs); {mend}")
-    return found[0]
+    return read_named(storage.join(root, entry.path), entry.sha256, mend)
 
 
 def read_queries(root: str, watch: WatchEntry) -> WatchedQueries:

@@ -1,5 +1,6 @@
 """The quantised models that a store keeps."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,3 +72,19 @@ def test_a_missing_or_changed_file_is_named(tmp_path: Path, floats: Space, name:
     file.unlink()
     with pytest.raises(SentenceBeamError, match=f"{name} is missing"):
         kept_int8(str(tmp_path), kept)
+
+
+@pytest.mark.parametrize("digest", ["../elsewhere", "", 7])
+def test_no_path_of_a_damaged_store_leaves_it(
+    tmp_path: Path, floats: Space, digest: object
+) -> None:
+    root = str(tmp_path / "store")
+    made = keep_int8(root, floats, 0, model_of(floats))
+    (tmp_path / "elsewhere").mkdir()
+    for path in (tmp_path / "store" / layout.int8_model(made.digest)).iterdir():
+        (tmp_path / "elsewhere" / path.name).write_bytes(path.read_bytes())
+    claim = tmp_path / "store" / layout.int8_claim(floats.pooled_id, 0)
+    claim.write_text(json.dumps({"digest": digest}))
+    assert claimed_int8(root, floats, 0) is None
+    with pytest.raises(SentenceBeamError, match="no digest of a quantised model"):
+        kept_facts(root, replace(floats, weights=str(digest)))

@@ -10,9 +10,10 @@ from typing import Annotated
 
 from transforms import storage
 from transforms.base.entries import JsonEntry, hex_digest
-from transforms.base.errors import OptionError, SentenceBeamError, refuse_damage
+from transforms.base.errors import OptionError, refuse_damage
 from transforms.store import layout
 from transforms.store.entries import ForgottenEntry
+from transforms.store.named_files import read_named
 from transforms.store.sealed_json import to_bytes
 
 KEY_BYTES = 32
@@ -56,9 +57,9 @@ class ForgottenRows(JsonEntry):
     """All erased rows of a store.
 
     `key` in hex is the store's own, "" if it is kept elsewhere; `mark` is the key's own hash, by
-    which a wrong key is noticed. `by_id` says that rows have ids of their own, so that one that
-    returns is known by its id; otherwise it is known by its text. `allowed` are
-    keyed hashes of the ids of rows that were let back in.
+    which a wrong key is noticed. With `by_id`, rows have ids of their own, and one that returns is
+    known by its id; otherwise by its text. `allowed` are keyed hashes of the ids of rows that were
+    let back in.
     """
 
     mark: Digest
@@ -94,7 +95,7 @@ class ForgottenRows(JsonEntry):
         return given
 
     def with_rows(self, rows: Iterable[ForgottenRow]) -> "ForgottenRows":
-        """Return the list with more rows; one of the same id replaces nothing of the other."""
+        """Return the list with more rows; hashes of rows with the same id are joined."""
         merged = {row.id: row for row in self.rows}
         for row in rows:
             merged[row.id] = _merged(merged.get(row.id, row), row)
@@ -157,14 +158,10 @@ def read_rows(root: str, entry: ForgottenEntry) -> ForgottenRows:
     Raises SentenceBeamError if the list is missing or was changed.
     """
     path = storage.join(root, entry.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None or hashlib.sha256(found[0]).hexdigest() != entry.sha256:
-        raise SentenceBeamError(
-            f"{path}, the list of erased rows, is missing or was changed; restore it: without it"
-            " they would return"
-        )
+    mend = "restore this list of erased rows: without it they would return"
+    data = read_named(path, entry.sha256, mend)
     with refuse_damage(f"{path} is no list of erased rows", "restore it"):
-        return ForgottenRows.from_json(json.loads(found[0]))
+        return ForgottenRows.from_json(json.loads(data))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from transforms.corpus.files import key_of
 from transforms.store.key_range import KeyRange
 from transforms.store.known_files import has_ranges, known_files
 from transforms.store.manifest import Manifest
-from transforms.store.records import UnitRecord, carried
+from transforms.store.records import UnitRecord, by_file, carried
 
 UNITS_IN_A_RANGE = 2_000
 
@@ -36,10 +36,8 @@ def by_ranges(
     if not found or last is None or not has_ranges(last):
         yield from map(carried, found)
         return
-    by_file: dict[str, list[UnitRecord]] = {}
-    for unit in found:
-        by_file.setdefault(unit.file, []).append(unit)
-    same = {path for path, known in last.units_by_file.items() if by_file.get(path) == known}
+    units_of = by_file(found)
+    same = {path for path, known in last.units_by_file.items() if units_of.get(path) == known}
     yield from (carried(unit) for unit in found if unit.file not in same)
     yield from _ranges(same, last)
 

@@ -24,6 +24,7 @@ from transforms.store import layout
 from transforms.store.changes_entry import ChangedRowsEntry, ChangesEntry
 from transforms.store.entries import RememberedOptions
 from transforms.store.manifest import Manifest, read_manifest
+from transforms.store.named_files import read_named
 from transforms.store.shards.columns import PIECE_COLUMNS, PUSHED_COLUMNS
 from transforms.store.shards.id_hashes import hash_ids
 from transforms.store.shards.reading import read_shard
@@ -215,15 +216,10 @@ def read_changes(root: str, entry: ChangedRowsEntry) -> pa.Table:
     Raises SentenceBeamError if it is missing or was changed.
     """
     path = storage.join(root, entry.path)
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        raise SentenceBeamError(f"{path}: the file of changed rows is missing")
-    if hashlib.sha256(found[0]).hexdigest() != entry.sha256:
-        raise SentenceBeamError(
-            f"{path}: the file of changed rows was changed after it was written (sha256 differs)"
-        )
+    mend = "without these changed rows, snapshots are compared by their shards"
+    data = read_named(path, entry.sha256, mend)
     with refuse_damage(f"{path}: not a file of changed rows"):
-        return table_of(found[0], CHANGED_ROWS.names).cast(CHANGED_ROWS)
+        return table_of(data, CHANGED_ROWS.names).cast(CHANGED_ROWS)
 
 
 @dataclass(frozen=True)
