@@ -145,9 +145,9 @@ def _erased(root: str, receipt: dict[str, Any]) -> CommandOutput:
         lines.append(line("snapshots", f"{len(receipt['dropped']):,} removed"))
     if "watch" in receipt:
         watch = receipt["watch"]
-        lines.append(
-            line("answers", f"{watch['answers']:,} left, with {watch['queries']:,} watched queries")
-        )
+        answers = counted(watch["answers"], "answer")
+        queries = counted(watch["queries"], "watched query", "watched queries")
+        lines.append(line("answers", f"{answers} erased, and {queries}"))
     lines += [line("remains", text) for text in receipt["statistics"]]
     lines.append(line("receipt", path))
     lines.append(line("store", f"{root} (snapshot {receipt['run']})"))
