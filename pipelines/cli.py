@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from transforms.base.errors import STOPPED
-from transforms.base.imports import hide, uncollected
+from transforms.base.imports import hide, keep_all, uncollected
 from transforms.base.logs import keep_root_logger
 from transforms.base.values import nearest
 
@@ -168,7 +168,7 @@ def complete(arguments: list[str]) -> int:
 
 def run() -> int:
     """Return the exit status of `main`, with which the process ends."""
-    gc.freeze()  # no search for garbage in what commands import, see transforms/base/imports.py
+    keep_all()  # no search for garbage in what commands import
     if sys.argv[1:2] and sys.argv[1] in WITHOUT_PANDAS:
         hide("pandas")
     code = main()

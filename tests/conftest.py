@@ -25,6 +25,8 @@ from helpers.gcs import BUCKET, SERVER, Gcs, running
 from helpers.plain_runner import plain_runner
 from hypothesis import settings
 
+from transforms.base.imports import keep_all
+
 # how long an example takes says how busy the machine is
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
@@ -43,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: no search for garbage looks through it."""
     gc.collect()
-    gc.freeze()
+    keep_all()
 
 
 @pytest.fixture(autouse=True)

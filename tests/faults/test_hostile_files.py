@@ -45,7 +45,7 @@ from transforms.corpus import Columns, match_inputs, read_span
 from transforms.corpus.formats.registry import columns_of
 from transforms.corpus.reading import plan_file
 from transforms.encoder import Encoder
-from transforms.index.choose import check_request
+from transforms.index.spec import IndexSpec
 from transforms.search import Searcher
 from transforms.space import parse_pooler, row_hashes
 from transforms.steps.watch.watch_run import WatchJob, watch_answers
@@ -444,7 +444,7 @@ def specs(folder: Path) -> tuple[Any, Check]:
     )
 
     def check(text: str) -> None:
-        for parse in (parse_pooler, parse_calibration, check_request):
+        for parse in (parse_pooler, parse_calibration, IndexSpec.parse):
             with one_line():
                 parse(text)
 

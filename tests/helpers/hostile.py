@@ -138,7 +138,7 @@ def _rows(number: int, twice: bool) -> Change:
             place = number % len(places)
             places[place : place + 1] = [place, place] if twice else []
         sink = pa.BufferOutputStream()
-        pq.write_table(table.take(places), sink)
+        pq.write_table(table.take(pa.array(places, pa.int64())), sink)
         return bytes(sink.getvalue())
 
     return change

@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 
 from transforms.base.errors import MissingExtraError
 from transforms.base.extras import pip_line
@@ -42,24 +43,27 @@ def storage_of(path: str) -> Storage:
     if is_rows(path):
         return RowsStorage()
     try:
-        with uncollected(), keep_root_logger():
-            return _remote(path)
+        with keep_root_logger():
+            return _back_end(path.split("://")[0])(path)
     except (ImportError, ValueError) as error:
         raise _no_filesystem(path) from error
 
 
-def _remote(path: str) -> Storage:
-    if path.startswith("gs://"):
-        from transforms.storage.gcs import GcsStorage  # needs an extra
+@cache
+def _back_end(scheme: str) -> Callable[[str], Storage]:
+    """The maker of storages for the paths of a remote scheme, imported once."""
+    with uncollected():
+        if scheme == "gs":
+            from transforms.storage.gcs import GcsStorage  # needs an extra
 
-        return GcsStorage()
-    if path.startswith("s3://"):
-        from transforms.storage.s3 import S3Storage
+            return lambda path: GcsStorage()
+        if scheme == "s3":
+            from transforms.storage.s3 import S3Storage
 
-        return S3Storage()
-    from transforms.storage.beam_filesystem import storage_by_beam
+            return lambda path: S3Storage()
+        from transforms.storage.beam_filesystem import storage_by_beam
 
-    return storage_by_beam(path)
+        return storage_by_beam
 
 
 def _no_filesystem(path: str) -> MissingExtraError:

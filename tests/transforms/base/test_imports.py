@@ -1,6 +1,8 @@
 """Imports without a search for garbage."""
 
 import gc
+import sys
+from types import ModuleType
 
 import pytest
 
@@ -27,3 +29,15 @@ def test_who_does_not_collect_is_not_made_to() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_objects_are_moved_only_by_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each freeze keeps what is garbage at that moment: a call for each file would leak memory."""
+    moved: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: moved.append("all"))
+    with uncollected():
+        pass
+    assert not moved
+    with uncollected():
+        monkeypatch.setitem(sys.modules, "imported_here", ModuleType("imported_here"))
+    assert moved == ["all"]

@@ -14,6 +14,7 @@ from helpers.snapshots import begin, write_unit
 
 from transforms import storage
 from transforms.base.errors import InputChangedError, MissingExtraError, SentenceBeamError
+from transforms.storage import dispatch
 from transforms.storage.cache import cached
 from transforms.store import open_store
 from transforms.store.runs import lease
@@ -232,6 +233,7 @@ def test_a_cached_file_is_fetched_once_and_only_if_it_is_the_right_one(
 
 def test_without_the_extra_the_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "transforms.storage.gcs", None)
+    dispatch._back_end.cache_clear()
     with pytest.raises(
         MissingExtraError, match=r"no filesystem for gs://.*pip install -c .*\[gcp\]"
     ):

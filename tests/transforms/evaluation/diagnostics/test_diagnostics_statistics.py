@@ -219,11 +219,11 @@ def test_influence_of_tokens(seed: int, n: int) -> None:
     words = WordCounts(np.ones(6, np.int64), random.random(6), "here")
     rows = sentence_figures(ids, matrix, tuple("abcdef"), words)
     assert [row["value"] for row in rows if row["figure"] == "impact"] == pytest.approx(
-        matrix.ravel().tolist(), rel=2e-6
+        matrix.ravel().tolist(), rel=2e-6, abs=1e-9
     )
     influence = [matrix[:, j].sum() / n for j in range(n)]
     assert [row["value"] for row in rows if row["figure"] == "influence"] == pytest.approx(
-        influence, rel=2e-6
+        influence, rel=2e-6, abs=1e-9
     )
     weights = [words.information[token] * ids.tolist().count(token) for token in ids]
     if np.ptp(weights) > 0:
