@@ -17,7 +17,7 @@ from transforms.base.extras import pip_line
 from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.beam.fit import FitCalibration, FitTokenStatistics
-from transforms.steps.fit.fit import parts_of
+from transforms.steps.fit.fit import FitJob, parts_of
 from transforms.steps.fit.fit_result import FitResult, check_output, read_result, write_result
 from transforms.steps.fit.jobs import (
     calibration_job,
@@ -28,6 +28,7 @@ from transforms.steps.fit.jobs import (
     store_to_fit,
 )
 from transforms.steps.options.index import FitOptions
+from transforms.store.open import Store
 from transforms.store.records import Problem
 from transforms.store.runs.run_ids import new_run
 
@@ -83,12 +84,7 @@ def _fit_calibration(
     store = store_to_fit(options)
     engines.check_shared(beam_options, store=store.root, output=output)
     job = calibration_job(store, spec, options.sample, new_run(), output)
-    parts = parts_of(store.manifest.shard_paths)
-    try:
-        found = run_fit(FitCalibration(job), parts, job.run, output, beam_options)
-    finally:
-        for number, _ in parts:
-            storage.storage_of(output).delete(job.gather.path(number))
+    found = fit_store(store, job, beam_options)
     lines = [
         *figures(found),
         line("calibration", f"{output} ({found['digest'][:16]})"),
@@ -96,6 +92,16 @@ def _fit_calibration(
         line("use", f"--calibration {output}"),
     ]
     return CommandOutput(lines, {"output": output, "store": store.root, **found})
+
+
+def fit_store(store: Store, job: FitJob, beam_options: PipelineOptions) -> dict[str, Any]:
+    """Fit the calibration of a job on its store, and return the figures of the fit."""
+    parts = parts_of(store.manifest.shard_paths)
+    try:
+        return run_fit(FitCalibration(job), parts, job.run, job.output, beam_options)
+    finally:
+        for number, _ in parts:
+            storage.storage_of(job.output).delete(job.gather.path(number))
 
 
 def figures(found: dict[str, Any]) -> list[str]:

@@ -3,8 +3,9 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from pipelines.common import command, options
 from pipelines.common.command_output import CommandOutput
@@ -15,16 +16,23 @@ from transforms.base.lines import line
 from transforms.base.numbers import counted
 from transforms.steps.forget.erase import erase, find_rows, finish_unfinished
 from transforms.steps.forget.erasure import Erasure
+from transforms.steps.forget.fits import fits_of
 from transforms.steps.forget.record import read_unfinished
 from transforms.steps.forget.request import ForgetRequest
 from transforms.steps.options.store import ForgetOptions
 from transforms.store import layout, open_store
 from transforms.store.forgetting.hashes import read_key
+from transforms.store.manifest import Manifest
+from transforms.store.records import Problem
 from transforms.store.runs import lease
 from transforms.store.runs.lease_file import Lease
 from transforms.store.runs.run_ids import new_run
 
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+
 COMMAND = "forget"
+REFIT = "--refit"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,12 +46,31 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _forget(options: ForgetOptions) -> CommandOutput:
+def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> tuple[Any, ...]:
+    """Parse our options, and Beam's if something is to be fitted; only then Beam is loaded."""
+    if REFIT not in argv:
+        return (*command.own_flags(parser, argv), None)
+    from pipelines.common import beam_flags
+
+    return beam_flags.parse(parser, argv)
+
+
+def _forget(options: ForgetOptions, beam_options: "PipelineOptions | None") -> CommandOutput:
     root = open_store(options.store).root
-    request = _request(options)
     if options.dry_run:
         lease.check(root, command=COMMAND)
-        return _listed(find_rows(root, request))
+        return _listed(find_rows(root, _request(options)), options.refit)
+    if beam_options is None:
+        return _rows_erased(root, options)
+    from pipelines.common.refit import check_engine
+
+    check_engine(root, beam_options)
+    return _fitted_again(root, _rows_erased(root, options), options.drop_history, beam_options)
+
+
+def _rows_erased(root: str, options: ForgetOptions) -> CommandOutput:
+    """Erase the rows, or bring an erasure that was interrupted to its end."""
+    request = _request(options)
     with _leased(root) as run:
         earlier = finish_unfinished(root)
         erasure = find_rows(root, request)
@@ -51,6 +78,32 @@ def _forget(options: ForgetOptions) -> CommandOutput:
             return _nothing_left(root, earlier)
         receipt = erase(root, run, erasure)
     return _erased(root, receipt)
+
+
+def _fitted_again(
+    root: str, said: CommandOutput, drop_history: bool, beam_options: "PipelineOptions"
+) -> CommandOutput:
+    """Fit again what erased rows took part in; return the message with what came of it.
+
+    Rows stay erased if the fit fails.
+    """
+    from pipelines.common.refit import refit
+
+    try:
+        receipt = refit(root, beam_options, drop_history)
+    except SentenceBeamError as error:
+        problem = Problem.of(error)
+        message = f"the rows are erased, but fitting again failed: {problem.message}"
+        return replace(said, error=said.error or Problem(message, problem.exit_code).error())
+    if receipt is None:
+        lines = [line("refit", "nothing: no erased row took part in a fit of the store")]
+        return replace(said, lines=[*said.lines, *lines])
+    lines = [one for one in said.lines if not one.startswith("remains ")]
+    lines += [line("refit", text) for text in receipt["fitted_again"] or ["nothing is left"]]
+    lines += [line("remains", text) for text in receipt["statistics"]]
+    lines.append(line("receipt", storage.join(root, layout.receipt(receipt["run"]))))
+    lines.append(line("store", f"{root} (snapshot {receipt['snapshot']})"))
+    return replace(said, lines=lines, values={**said.values, "refit": receipt})
 
 
 @contextlib.contextmanager
@@ -68,6 +121,11 @@ def _leased(root: str) -> Iterator[str]:
     try:
         with lease.kept_alive(root, run):
             yield run
+    except OSError as error:
+        raise SentenceBeamError(
+            f"{error.filename or root}: {error.strerror or error}; make the store writable and run"
+            " forget again, which goes on"
+        ) from error
     finally:
         if _is_unfinished(root):
             lease.leave(root, run)
@@ -100,7 +158,7 @@ def _request(options: ForgetOptions) -> ForgetRequest:
     )
 
 
-def _listed(erasure: Erasure) -> CommandOutput:
+def _listed(erasure: Erasure, refit: bool) -> CommandOutput:
     """Return the message of `--dry-run`."""
     found = erasure.selection
     shards = len(found.masks)
@@ -115,7 +173,14 @@ def _listed(erasure: Erasure) -> CommandOutput:
         line("rows", f"{counted(found.rows, 'row')} of the current snapshot would be erased"),
         line("shards", f"{counted(shards, 'shard')} would be written again"),
     ]
+    if refit:
+        lines += [line("refit", text) for text in _fits(erasure.current)]
     return CommandOutput(lines, {**values, "erased": False})
+
+
+def _fits(current: Manifest) -> list[str]:
+    """Return what would be fitted again, with the rows that it was fitted on."""
+    return list(fits_of([current]).values()) or ["nothing: the store has no fit"]
 
 
 def _snapshots(values: dict[str, Any]) -> str:
@@ -162,8 +227,17 @@ def _erased(root: str, receipt: dict[str, Any]) -> CommandOutput:
     return CommandOutput(lines, {"store": root, "erased": True, **receipt}, error=error)
 
 
-forget = function(COMMAND, ForgetOptions, _forget)
-main = command.main(parser, _forget, kind=ForgetOptions)
+def _called(options: ForgetOptions) -> CommandOutput:
+    """Erase rows from Python; Beam is loaded only if something is to be fitted."""
+    if not options.refit:
+        return _forget(options, None)
+    from pipelines.common.beam_flags import options_of_list
+
+    return _forget(options, options_of_list(options.beam_flags))
+
+
+forget = function(COMMAND, ForgetOptions, _called)
+main = command.main(parser, _forget, parse, kind=ForgetOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

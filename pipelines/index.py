@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import apache_beam as beam
@@ -21,6 +22,7 @@ from transforms.steps.options.from_snapshot import carried_units, record_plan, r
 from transforms.steps.options.gates import with_answer_gates
 from transforms.steps.options.index import IndexOptions
 from transforms.store import open_store
+from transforms.store.manifest import Manifest
 from transforms.store.runs.commit import Run
 from transforms.store.runs.run_ids import new_run
 
@@ -39,6 +41,31 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutput:
+    request = IndexRequest(
+        options.index,
+        options.metric or "auto",
+        options.target_recall,
+        options.merge,
+        options.max_bytes_per_row,
+        options.max_latency_ms,
+    )
+
+    def build(manifest: Manifest, run: Run) -> BuildIndex:
+        ram = least_ram(request, manifest.rows.written, manifest.space.dim)
+        hints = beam_flags.hints(
+            accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
+        )
+        return BuildIndex(run, request, options.merge, hints=hints)
+
+    return index_store(options, beam_options, build)
+
+
+def index_store(
+    options: IndexOptions,
+    beam_options: PipelineOptions,
+    build: Callable[[Manifest, Run], BuildIndex],
+) -> CommandOutput:
+    """Commit the store's snapshot with the index that `build` returns the transform of."""
     root = open_store(options.store).root
     run_id = new_run(root)
     engines.check_shared(beam_options, store=root)
@@ -47,18 +74,6 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
         run = with_metric(run_like(manifest, run_id, "index"))
         run = with_answer_gates(run, options)
         record_plan(manifest, run_id)
-        request = IndexRequest(
-            options.index,
-            options.metric or "auto",
-            options.target_recall,
-            options.merge,
-            options.max_bytes_per_row,
-            options.max_latency_ms,
-        )
-        ram = least_ram(request, manifest.rows.written, manifest.space.dim)
-        hints = beam_flags.hints(
-            accelerator=options.index_accelerator, min_ram=options.index_min_ram or ram
-        )
         with recorded(run, writer), writer.pipeline() as pipeline:
             units = (
                 pipeline
@@ -66,7 +81,7 @@ def _index(options: IndexOptions, beam_options: PipelineOptions) -> CommandOutpu
                 | "Units" >> beam.FlatMap(carried_units, root)
             )
             settled = (units,) | "Commit/Settle" >> Settle(run)
-            record = settled | "Index" >> BuildIndex(run, request, options.merge, hints=hints)
+            record = settled | "Index" >> build(manifest, run)
             facts = with_watch([settled, record], run)
             _ = facts | "Commit" >> Commit(run, raises=not writer.waits)
         result = result_of(root, run_id, writer)

@@ -44,6 +44,7 @@ def _push(options: PushOptions) -> CommandOutput:
         "dry_run": options.dry_run,
     }
     values |= {"held": pushed.held, "rows": pushed.rows, **asdict(pushed.changes)}
+    values["erased"] = pushed.erased
     return CommandOutput(wrapped(summary(pushed, redact(options.to), options.dry_run)), values)
 
 
@@ -60,6 +61,8 @@ def summary(pushed: Pushed, where: str, dry_run: bool) -> list[str]:
     since = pushed.held or "all rows: no snapshot was there"
     if pushed.removed:
         since = f"all {things} compared: vacuum removed the snapshot {', '.join(pushed.removed)}"
+    elif pushed.erased:
+        since = f"all {things} compared: rows were erased from the store since {pushed.held}"
     return [
         line(things, numbers),
         line("since", since),

@@ -41,7 +41,8 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def _recalibrate(options: RecalibrateOptions, beam_options: PipelineOptions) -> CommandOutput:
+def recalibrate_store(options: RecalibrateOptions, beam_options: PipelineOptions) -> CommandOutput:
+    """Commit the store's snapshot under another calibration, or without one."""
     store = open_store(options.store)
     root = store.root
     run_id = new_run(store.root)
@@ -108,8 +109,8 @@ def summary(result: Result, calibration: Calibration | None, root: str) -> list[
     ]
 
 
-recalibrate = pipeline_function("recalibrate", RecalibrateOptions, _recalibrate)
-main = command.main(parser, _recalibrate, beam_flags.parse, kind=RecalibrateOptions)
+recalibrate = pipeline_function("recalibrate", RecalibrateOptions, recalibrate_store)
+main = command.main(parser, recalibrate_store, beam_flags.parse, kind=RecalibrateOptions)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,13 @@ MEANS = ("--chunks", "budget:tokens=8,combine=mean")
 Rows = list[tuple[str, str]]
 
 
-def people(n: int = 24) -> Rows:
-    """Rows whose ids and texts occur nowhere else."""
-    return [(f"person-{i:05d}", text) for i, text in enumerate(sentences(n))]
+def own_sentences(n: int) -> list[str]:
+    """Texts that have a number of their own behind each word, so that their pieces differ too."""
+    found = []
+    for number, text in enumerate(sentences(n)):
+        words = (f"{word} s{number:03d}" for word in text.split()[1:])
+        found.append(" ".join(words))
+    return found
 
 
 def one_file(folder: Path, rows: Rows) -> None:
@@ -59,9 +63,18 @@ class Kind:
     calibrated: bool = False
     index: str | None = "IVF2,SQ8"
     slow: bool = True
+    texts: Callable[[int], list[str]] = sentences
+    rows: int = 24
 
 
 CONTENT = ("--partition", "content")
+FULL = {
+    "SQ8, calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, index="IVF8,SQ8"),
+    "PQ, calibrated int8 by content": Kind((*INT8, *CONTENT), calibrated=True, index="IVF8,PQ8"),
+    "RaBitQ, pieces by content": Kind((*CUT, *CONTENT), index="IVF8,RaBitQ"),
+    "HNSW, calibrated": Kind(calibrated=True, index="IVF8_HNSW4,Flat"),
+    "Flat, int8 by content": Kind((*INT8, *CONTENT), index="Flat"),
+}
 KINDS = {
     "calibrated int8 of pieces": Kind((*CUT, *INT8), calibrated=True, slow=False),
     "small files, made ids": Kind(
@@ -103,7 +116,8 @@ class Store:
             made += ["--id-column", "id"]
         if kind.index:
             made += ["--index", kind.index]
-        rows = people()
+        texts = kind.texts(kind.rows * 7 // 6)
+        rows = [(f"person-{i:05d}", text) for i, text in enumerate(texts[: kind.rows])]
         kind.write(self.input, rows)
         run(*self.command, *made).ok()
         self.fitted_on = next(self.manifests()).rows.stored
@@ -112,7 +126,7 @@ class Store:
             run("fit", "--store", root, "--method", "whitening", "--output", fitted).ok()
             run("recalibrate", "--store", root, "--calibration", fitted).ok()
         self.rows = [*rows[:3], (rows[3][0], f"{rows[3][1]} again"), *rows[4:]]
-        self.rows += [(f"late-{n}", f"late {text}") for n, (_, text) in enumerate(rows[:4])]
+        self.rows += [(f"late-{n}", text) for n, text in enumerate(texts[kind.rows :])]
         kind.write(self.input, self.rows)
         run(*self.command).ok()
 
@@ -148,6 +162,18 @@ class Store:
             path.write_bytes(storage.read_bytes(entry.path))
         return self.copies / name
 
+    def codes_in(self, folder: Path, manifest: Manifest, ids: set[str]) -> dict[str, list[bytes]]:
+        """Return the codes of some rows that no other row has; short ones occur by chance."""
+        if manifest.index is None:
+            return {}
+        every = {row["id"] for row in self.tables()[manifest.run]}
+        codes = codes_of(folder, manifest.data["index"], every)
+        others = {code for name in every - ids for code in codes.get(name, ())}
+        return {
+            name: [code for code in codes.get(name, ()) if len(code) >= 8 and code not in others]
+            for name in ids
+        }
+
     def planted(self, ids: set[str]) -> list[PlantedRow]:
         """Return everything that the snapshots have of some rows."""
         found = []
@@ -156,7 +182,7 @@ class Store:
             texts = dict(self.rows)
         folder = self.copy("before")
         for manifest in self.manifests():
-            codes = codes_of(folder, manifest.data["index"], ids) if manifest.index else {}
+            codes = self.codes_in(folder, manifest, ids)
             for row in self.tables()[manifest.run]:
                 if row["id"] in ids:
                     own = tuple(codes.get(row["id"], ()))
@@ -203,9 +229,48 @@ def test_nothing_is_left_in_a_bucket(
     check_erasure(run, store, tmp_path)
 
 
-def check_erasure(run: Run, store: Store, folder: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FULL)
+def test_five_hundred_rows(run: Run, model: Path, tmp_path: Path, name: str) -> None:
+    """A hundred rows in each of five stores with deltas and three kept snapshots or more."""
+    kind = replace(FULL[name], texts=own_sentences, rows=300)
+    store = Store(run, kind, model, tmp_path, str(tmp_path / "store"))
+    store.rows = store.rows[1:]
+    store.kind.write(store.input, store.rows)
+    run(*store.command).ok()
+    assert len(snapshots(store.root)) >= 3
+    assert {segment["kind"] for segment in index_of(store)["segments"]} >= {"base", "delta"}
+    people_gone = {f"person-{n:05d}" for n in range(10, 250, 3)}
+    ids = {*people_gone, *(f"late-{n}" for n in range(0, 40, 2))}
+    assert len(ids) == 100
+    check_erasure(run, store, tmp_path, ids)
+    everybody = {name for name, _ in store.rows} - ids
+    for place, rows in enumerate((store.rows, store.rows[::-1])):
+        for path in store.input.iterdir():
+            path.unlink()
+        store.kind.write(store.input, rows)
+        for path in store.input.iterdir():
+            path.rename(path.with_name(f"named-{place}-{path.name}"))
+        run(*store.command, "--max-rejects", 0).ok()
+        assert {row["id"] for row in store.tables()[latest(store).run]} == everybody
+
+
+def latest(store: Store) -> Manifest:
+    """The current snapshot."""
+    found = read_manifest(store.root)
+    assert found is not None
+    return found
+
+
+def index_of(store: Store) -> dict[str, Any]:
+    """The entry of the current index."""
+    return latest(store).data["index"]
+
+
+def check_erasure(run: Run, store: Store, folder: Path, ids: set[str] | None = None) -> None:
     root = store.root
-    ids = {"person-00003", "person-00007", "late-1"}
+    if ids is None:
+        ids = {"person-00003", "person-00007", "late-1"}
     if not store.kind.has_ids:
         made = sorted({row["id"] for rows in store.tables().values() for row in rows})
         ids = {made[3], made[7]}
@@ -229,9 +294,7 @@ def check_erasure(run: Run, store: Store, folder: Path) -> None:
     store.kind.write(store.input, store.rows[::-1])
     run(*store.command, "--max-rejects", 0).ok()
     assert traces_in(store, traces, "again") == []
-    latest = read_manifest(root)
-    assert latest is not None
-    assert latest.rows == rows
+    assert latest(store).rows == rows
     run("verify", "--store", root).ok()
     run("verify", "--store", root, "--forgotten").ok()
 

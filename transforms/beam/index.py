@@ -61,8 +61,9 @@ class BuildIndex(beam.PTransform):
 
     If the run is to fail, or nothing has changed since the last snapshot, nothing is built. `merge`
     makes one segment of an index that has several. A `remembered` request was not made for this
-    run; it becomes `auto` if the rows are too few for it. `hints` are Beam resource hints:
-    `accelerator` for the steps that find its lists, `min_ram` for all steps.
+    run; it becomes `auto` if the rows are too few for it. `retrain` says why the index is trained
+    again, whatever changed. `hints` are Beam resource hints: `accelerator` for the steps that find
+    its lists, `min_ram` for all steps.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class BuildIndex(beam.PTransform):
         merge: bool = False,
         remembered: bool = False,
         hints: Hints | None = None,
+        retrain: str = "",
     ):
         super().__init__()
         self._hints = {**(hints or {})}
@@ -79,7 +81,7 @@ class BuildIndex(beam.PTransform):
         if ram:
             self.with_resource_hints(min_ram=ram)
         self._run = run
-        self._how = (request or IndexRequest(), merge, remembered)
+        self._how = (request or IndexRequest(), merge, remembered, retrain)
 
     def expand(self, settled: beam.PCollection) -> beam.PCollection:
         chosen = (

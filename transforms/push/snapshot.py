@@ -46,7 +46,8 @@ class Pushed:
 
     `held` is the snapshot that the database held before (None: none, or not known). `changes`
     counts the rows that were written and deleted, `rows` the rows in the database. `removed` are
-    snapshots to compare with that vacuum removed, so that all rows were compared.
+    snapshots to compare with that vacuum removed, `erased` says that rows were erased from the held
+    snapshot since; either way all rows were compared.
     """
 
     new: Manifest
@@ -54,6 +55,7 @@ class Pushed:
     changes: Changes
     rows: int
     removed: tuple[str, ...] = ()
+    erased: bool = False
 
 
 def push(
@@ -62,10 +64,10 @@ def push(
     """Make the target hold the rows of the store's current snapshot and no others.
 
     The snapshot is read after waiting for other pushes, so that it never replaces a newer one.
-    If vacuum removed a snapshot to compare with, all rows are written and compared with the ids of
-    the target, as with `full`. Raises SpaceMismatchError if the target is of another space,
-    OptionError if it holds rows of another store, DataGateError if ids repeat or too many rows
-    would be deleted, LedgerError if counts differ at the end.
+    If vacuum removed a snapshot to compare with, or rows were erased from one, all rows are written
+    and compared with the ids of the target, as with `full`. Raises SpaceMismatchError if the target
+    is of another space, OptionError if it holds rows of another store, DataGateError if ids repeat
+    or too many rows would be deleted, LedgerError if counts differ at the end.
     """
     options = options or PushRequest()
     _check_parallel(target, options.parallel)
@@ -80,7 +82,9 @@ def push(
     if state is not None and not options.full:
         _check_store(snapshots, new, target.where)
     removed = tuple(run for run, manifest in snapshots.items() if manifest is None)
-    whole = state is not None and (bool(removed) or _is_unknown(new, held, options))
+    erased = held is not None and was_erased_since(new, held)
+    is_unknown = held is None or erased or bool(removed) or options.full
+    whole = state is not None and is_unknown
     old = _compared(new, state, whole, snapshots)
     if not whole and {manifest.run for manifest in old} == {new.run}:
         return Pushed(new, held, Changes(), _counted(target, new))
@@ -88,21 +92,13 @@ def push(
     with tempfile.TemporaryDirectory() as folder:
         difference = compare(new, table.columns, old, _listing(target, table, record), folder)
         if options.dry_run:
-            return Pushed(new, held, difference.counts, new.rows.stored, removed)
+            return Pushed(new, held, difference.counts, new.rows.stored, removed, erased)
         _check_deletes(difference, options.max_deletes, target.where)
         target.begin(table, record)
         _write(target, new, table.columns, difference, options.parallel)
     rows = _counted(target, new)
     target.finish()
-    return Pushed(new, held, difference.counts, rows, removed)
-
-
-def _is_unknown(new: Manifest, held: str | None, options: PushRequest) -> bool:
-    """Return whether the target's own rows are to be read.
-
-    An erasure takes rows out of snapshots that were pushed.
-    """
-    return options.full or held is None or was_erased_since(new, held)
+    return Pushed(new, held, difference.counts, rows, removed, erased)
 
 
 def _held_run(state: State | None) -> str | None:

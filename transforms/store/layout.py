@@ -19,7 +19,7 @@ index/<sha256>.answers              what a range answers to the queries that mea
 index/<sha256>.trained              the file of the quantizer that was trained on some rows
 index/<sha256>.refine               vectors by which candidates of a segment are scored again
 forgotten/<sha256>.json             keyed hashes of the rows that were erased
-forgotten/<run>.json                the receipt of an erasure, or of a row that was let back in
+forgotten/<run>.json                the receipt of an erasure, or of what was fitted again after it
 forgotten/unfinished.json           what an erasure that has not ended replaces
 runs/<run>/plan.parquet             what a run reads and what it carries over
 runs/<run>/result.json              how the run ended

@@ -52,8 +52,17 @@ class IndexRewriter:
             for segment in manifest.index.segments if manifest.index else ():
                 if segment.locator not in seen:
                     seen.add(segment.locator)
-                    found = self._blank(self._locator(segment))
+                    locator = self._locator(segment)
+                    found = self._blank(locator)
                     self.blank[segment.path] = found | self.blank.get(segment.path, False)
+                    self._note_shared(locator, found)
+
+    def _note_shared(self, locator: pa.Table, blank: np.ndarray) -> None:
+        """Note which texts of erased rows other rows of a locator have too."""
+        hashes = locator.column("row_hash").combine_chunks()
+        wanted = [text for texts in self.selection.texts.values() for text in texts.rows]
+        mask = np.isin(as_keys(as_hashes(hashes)), _keys(wanted)) & ~blank
+        self.selection.shared |= set(hashes.filter(pa.array(mask)).to_pylist())
 
     def _locator(self, segment: SegmentEntry) -> pa.Table:
         path = f"{self.root}/{segment.locator}"

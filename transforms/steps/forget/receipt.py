@@ -1,17 +1,14 @@
 """The receipt of an erasure: what was erased, by keyed hashes alone, and what is out of reach."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from transforms.base.errors import SentenceBeamError
-from transforms.base.numbers import counted
 from transforms.steps.forget.erasure import Erasure
+from transforms.steps.forget.fits import bounds_of, fits_of
 from transforms.steps.forget.select import ErasedRows
 from transforms.steps.forget.snapshots import RewrittenSnapshot
 from transforms.store import layout
-from transforms.store.calibrations import kept_calibration
 from transforms.store.forgetting.hashes import hash_of_id
 from transforms.store.index_entries import IndexEntry
 from transforms.store.manifest import Manifest
@@ -24,6 +21,7 @@ OUT_OF_REACH = (
     "old versions of a LanceDB table, until it is optimised",
     "the input itself, and names of its files",
 )
+ASKED_AGAIN = "the next run that changes rows or index asks the queries again"
 Named = tuple[str, str]  # path and sha256 of a file
 
 
@@ -85,6 +83,7 @@ def _index_files(index: IndexEntry) -> list[Named]:
 def receipt_of(erased: Erased, coming: Manifest, erasure: Erasure) -> dict[str, Any]:
     """Return the receipt: no id, no text, no vector."""
     after = erased.made[erasure.current.run]
+    fits = fits_of(erased.snapshots)
     found: dict[str, Any] = {
         "format": 1,
         "run": coming.run,
@@ -103,12 +102,17 @@ def receipt_of(erased: Erased, coming: Manifest, erasure: Erasure) -> dict[str, 
             {"path": path, "rows": int(rows.sum())}
             for path, rows in sorted(erasure.selection.lost.items())
         ],
-        "statistics": statistics(erasure.current, erased.snapshots),
+        "fitted": sorted(fits),
+        "statistics": [*fits.values(), *bounds_of(erasure.current)],
         "unlisted": [path for path in erased.files if is_unlisted(path)],
         "out_of_reach": list(OUT_OF_REACH),
     }
     if after is not None and after.watch is not None:
-        found["watch"] = {"queries": after.watch.queries, "answers": after.watch.answers}
+        found["watch"] = {
+            "queries": after.watch.queries,
+            "answers": after.watch.answers,
+            "note": ASKED_AGAIN,
+        }
     return found
 
 
@@ -122,28 +126,3 @@ def is_unlisted(path: str) -> bool:
     of_run = path.startswith(f"{layout.RUNS}/") or layout.snapshot_run(path) is not None
     hidden = path.rpartition("/")[2].startswith(".")  # locks of local stores, always empty
     return not of_run and not hidden
-
-
-def statistics(current: Manifest, kept: Iterable[Manifest]) -> list[str]:
-    """Return what was fitted with the erased rows among others, and on how many."""
-    spaces = {one.space.calibration: one for one in kept if one.space.calibration is not None}
-    found = [_calibration(one) for one in spaces.values()]
-    index = current.index
-    if index is not None and index.trained.rows:
-        found.append(f"quantizer: means over {counted(index.trained.rows, 'row')}")
-    if current.ranges is not None:
-        rows = counted(current.rows.stored, "row")
-        found.append(f"bounds of {current.space.precision}: over {rows}")
-    return found
-
-
-def _calibration(manifest: Manifest) -> str:
-    """Return the line about a snapshot's calibration, which may be fitted on another store."""
-    digest = manifest.space.calibration or ""
-    try:
-        calibration = kept_calibration(manifest.root, manifest.space)
-        assert calibration is not None
-        rows = counted(calibration.info["fitted_on"]["n"], "row")
-    except (SentenceBeamError, KeyError):
-        rows = "an unknown number of rows; its files are damaged"
-    return f"calibration {digest[:12]}: means over {rows}"

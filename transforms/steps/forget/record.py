@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from transforms import storage
-from transforms.base.errors import SentenceBeamError, refuse_damage
+from transforms.base.errors import refuse_damage
 from transforms.store import layout
 from transforms.store.sealed_json import check_digest, sealed, to_bytes
 
@@ -57,15 +57,3 @@ def remove_unfinished(root: str) -> None:
     """Remove the record of an erasure that has ended, or was never committed."""
     path = storage.join(root, layout.UNFINISHED)
     storage.storage_of(path).delete(path)
-
-
-def read_receipt(root: str, run: str) -> dict[str, Any]:
-    """Return the receipt of an erasure. Raises SentenceBeamError if it is missing or damaged."""
-    path = storage.join(root, layout.receipt(run))
-    found = storage.storage_of(path).read_versioned(path)
-    if found is None:
-        raise SentenceBeamError(f"{path} is missing; restore it from a copy")
-    with refuse_damage(f"{path} was changed", "restore it from a copy"):
-        data: dict[str, Any] = json.loads(found[0])
-        check_digest(data, ())
-        return data

@@ -1,4 +1,8 @@
-"""The rows of all kept snapshots that are to be erased, found by reading ids and hashes alone."""
+"""The rows of all kept snapshots that are to be erased, found by reading ids and hashes alone.
+
+If ids come from a column, a shard whose hashes of ids are kept is read only if one of them is asked
+for: the work grows with the files that hold the rows.
+"""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +22,7 @@ from transforms.steps.forget.request import ForgetRequest
 from transforms.store.manifest import Manifest
 from transforms.store.matches import matches
 from transforms.store.shards.dataset import dataset_of
+from transforms.store.shards.id_hashes import hash_ids, kept_hashes
 from transforms.store.shards.reading import read_shard
 from transforms.store.shards.rejects import read_rejects
 
@@ -40,14 +45,18 @@ class ErasedRows:
 
     `masks` bool [rows] of each shard that has any, by its path; `lost` the rows of damaged shards
     that cannot be read. `texts` of each erased row by id; `shared` are those of its hashes that
-    other rows have too. `rows` is the number of rows or pieces in the current snapshot.
+    other rows have too. `rejects` are the files of rejected rows that have one of the ids. `rows`
+    is the number of rows or pieces in the current snapshot. With `by_id`, rows have ids of their
+    own, and others may have the same text.
     """
 
     masks: dict[str, np.ndarray] = field(default_factory=dict)
     lost: dict[str, np.ndarray] = field(default_factory=dict)
     texts: dict[str, TextHashes] = field(default_factory=dict)
     shared: set[bytes] = field(default_factory=set)
+    rejects: set[str] = field(default_factory=set)
     rows: int = 0
+    by_id: bool = True
 
     @property
     def ids(self) -> set[str]:
@@ -82,12 +91,18 @@ def select(
     ids = set(request.ids)
     if request.where is not None:
         ids |= _matching_ids(current, request)
-    found = ErasedRows(texts={name: TextHashes() for name in ids})
-    with progress.stage("finding the rows", len(sizes), "shards"):
-        _find(root, sizes, found, pa.array(sorted(ids), pa.string()), "id")
-    if current.options.id_column is None:
+    by_id = current.options.id_column is not None
+    found = ErasedRows(texts={name: TextHashes() for name in ids}, by_id=by_id)
+    wanted = pa.array(sorted(ids), pa.string())
+    holders = _holders(root, sizes, wanted)
+    with progress.stage("finding the rows", len(holders), "shards"):
+        _find(root, holders, found, wanted, "id")
+    if not by_id:
         _find_same_texts(root, sizes, found)
-    rejected = _rejected_ids(snapshots, ids)
+        _find_shared(root, sizes, found)
+    else:  # rows that had other ids, before the column was named
+        _find_same_texts(root, _shards(_with_other_ids(snapshots, current)), found)
+    rejected = _rejected_ids(snapshots, found)
     missing = [
         name
         for name in request.ids
@@ -97,13 +112,40 @@ def select(
         raise OptionError(
             f"{root} has no row with the id {_named(missing)}; leave it out, or say --missing-ok"
         )
-    _find_shared(root, sizes, found)
     _check_share(current, found, request)
     return found
 
 
+def _with_other_ids(snapshots: list[Manifest], current: Manifest) -> list[Manifest]:
+    column = current.options.id_column
+    return [one for one in snapshots if one.options.id_column != column]
+
+
 def _shards(snapshots: list[Manifest]) -> dict[str, int]:
     return {unit.path: unit.rows for manifest in snapshots for unit in manifest.units if unit.path}
+
+
+def _holders(root: str, sizes: dict[str, int], ids: pa.StringArray) -> dict[str, int]:
+    """Return the shards that may hold a row with one of the ids, by the kept hashes of their ids.
+
+    A shard without kept hashes may hold any row.
+    """
+    wanted = hash_ids(ids)
+
+    def may_hold(path: str) -> bool:
+        hashes = kept_hashes(root, path)
+        return hashes is None or bool(np.isin(hashes, wanted).any())
+
+    paths = list(sizes)
+    with (
+        progress.stage("reading hashes of ids", len(paths), "shards"),
+        ThreadPoolExecutor(READ_AT_ONCE) as pool,
+    ):
+        return {
+            path: sizes[path]
+            for path, holds in zip(paths, pool.map(may_hold, paths), strict=True)
+            if holds
+        }
 
 
 def _named(ids: list[str]) -> str:
@@ -188,14 +230,14 @@ def _note(found: ErasedRows, rows: pa.Table) -> None:
 
 
 def _find_same_texts(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
-    """Add the rows with the texts of those that were found.
+    """Add the rows of shards with the texts of those that were found.
 
     Ids that are made of places change with the input, so an erased row is known by its text.
     """
     documents = {text for texts in found.texts.values() for text in texts.documents}
     rows = {text for texts in found.texts.values() for text in texts.rows if not texts.documents}
     for column, hashes in (("doc_hash", documents), ("row_hash", rows)):
-        if hashes:
+        if hashes and sizes:
             with progress.stage("finding equal texts", len(sizes), "shards"):
                 _find(root, sizes, found, pa.array(sorted(hashes), pa.binary(16)), column)
 
@@ -216,9 +258,10 @@ def _find_shared(root: str, sizes: dict[str, int], found: ErasedRows) -> None:
                 found.shared |= set(table.column("row_hash").filter(pa.array(mask)).to_pylist())
 
 
-def _rejected_ids(snapshots: list[Manifest], ids: set[str]) -> set[str]:
-    """Return those of the ids that a rejected row has."""
-    found: set[str] = set()
+def _rejected_ids(snapshots: list[Manifest], found: ErasedRows) -> set[str]:
+    """Return those of the ids that a rejected row has, and note the files of these rows."""
+    ids = found.ids
+    rejected: set[str] = set()
     files = {
         unit.rejects: unit.rejects_sha256
         for manifest in snapshots
@@ -227,8 +270,11 @@ def _rejected_ids(snapshots: list[Manifest], ids: set[str]) -> set[str]:
     }
     for path, sha256 in files.items():
         rows = read_rejects(storage.join(snapshots[0].root, path), sha256)
-        found |= ids & {row.id for row in rows if row.id is not None}
-    return found
+        named = ids & {row.id for row in rows if row.id is not None}
+        if named:
+            found.rejects.add(path)
+            rejected |= named
+    return rejected
 
 
 def _check_share(current: Manifest, found: ErasedRows, request: ForgetRequest) -> None:

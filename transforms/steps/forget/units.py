@@ -62,10 +62,10 @@ class UnitRewriter:
 
     def _rewrite(self, unit: UnitRecord, manifest: Manifest) -> RewrittenUnit | None:
         removed = self.selection.removed(unit.path)
+        if removed is None and unit.rejects not in self.selection.rejects:
+            return None
         rejects = self._rejects(unit)
         is_erased = [reject.id in self.selection.texts for reject in rejects]
-        if removed is None and not any(is_erased):
-            return None
         ranges = None
         if manifest.ranges:
             ranges = kept_ranges(self.root, manifest.ranges)

@@ -90,7 +90,9 @@ def _some(queries: WatchedQueries, places: list[int]) -> WatchedQueries:
 
 
 def _is_erased(answer: Answer, selection: ErasedRows, moved: dict[str, MovedShard]) -> bool:
-    if answer.id in selection.texts or answer.text_hash in selection.gone:
+    if answer.id in selection.texts:
+        return True
+    if not selection.by_id and answer.text_hash in selection.gone:
         return True
     found = moved.get(answer.shard)
     return found is not None and bool(found.removed[answer.row])

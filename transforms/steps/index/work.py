@@ -32,24 +32,31 @@ RowsToRead = tuple[IndexUpdateJob, str, int]
 
 
 def choose_work(
-    fact: RunFact, run: Run, request: IndexRequest, merge: bool, remembered: bool = False
+    fact: RunFact,
+    run: Run,
+    request: IndexRequest,
+    merge: bool,
+    remembered: bool = False,
+    retrain: str = "",
 ) -> Iterator[RowsToRead | TrainingGroup | RunFact]:
     """Yield the rows to read for an update, the groups to train on, or the problem.
 
-    A `remembered` request that the rows are too few for becomes `auto`.
+    A `remembered` request that the rows are too few for becomes `auto`. `retrain` says why the
+    index is trained again, whatever changed; "" if it is not.
     """
     if fact.settled is None:
         yield fact
         return
     try:
-        yield from _work(run, fact.settled, request, merge, remembered)
+        yield from _work(run, fact.settled, (request, merge, remembered), retrain)
     except SentenceBeamError as error:
         yield RunFact(problem=Problem.of(error))
 
 
 def _work(
-    run: Run, settled: Settled, request: IndexRequest, merge: bool, remembered: bool
+    run: Run, settled: Settled, how: tuple[IndexRequest, bool, bool], retrained: str
 ) -> Iterator[RowsToRead | TrainingGroup]:
+    request, merge, remembered = how
     shards, checksums = _shards_of(settled, run.root)
     rows = sum(rows for _, rows, _ in shards)
     before = last_with_index(run)
@@ -59,7 +66,7 @@ def _work(
     unit = run.space.normalize or metric == "cosine"
     job = IndexUpdateJob(run.root, run.id, run.space.dim, metric)
     last = before.index if before else None
-    why = lack or why_retrain(run, before, request, rows)
+    why = lack or retrained or why_retrain(run, before, request, rows)
     if why is None and before is not None and last is not None:
         update = _update(before, _renamed(last, metric, request), shards, request, merge, unit)
         update = replace(update, checksums={path: checksums[path] for path in update.added_shards})

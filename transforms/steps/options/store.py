@@ -146,7 +146,7 @@ class RollbackOptions:
 
 @options
 class ForgetOptions:
-    """The options of `forget`: which rows, and how far."""
+    """The options of `forget`: which rows, and how far; `beam_flags` are for `refit`."""
 
     store: str = option(STORE, kw_only=False)
     id: Sequence[str] = option(
@@ -179,9 +179,14 @@ class ForgetOptions:
     drop_history: bool = option(
         "remove earlier snapshots, in place of writing them again (default: no)", default=False
     )
+    refit: bool = option(
+        "fit the calibration and the quantizer of the index again, without the rows (default: no)",
+        default=False,
+    )
     key: str | None = option(KEY, default=None)
     reason: str = option("a note for the receipt (default: none)", metavar="TEXT", default="")
     dry_run: bool = option("only print what would be erased (default: no)", default=False)
+    beam_flags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         read(self)

@@ -33,8 +33,7 @@ def hash_ids(ids: pa.StringArray) -> np.ndarray:
 
 def id_hashes(root: str, shard: str) -> np.ndarray:
     """Return uint64 [n], the hashes of a shard's ids. `shard` is its path in the store."""
-    kept = storage.join(root, layout.ids(shard))
-    hashes = _read(kept)
+    hashes = kept_hashes(root, shard)
     if hashes is not None:
         return hashes
     batches = read_shard(storage.join(root, shard), ["id", "piece"])
@@ -42,8 +41,13 @@ def id_hashes(root: str, shard: str) -> np.ndarray:
     hashes = np.concatenate([np.empty(0, np.uint64), *parts])
     # the count does not depend on it; the next run writes it
     with contextlib.suppress(Exception):
-        _write(kept, hashes)
+        _write(storage.join(root, layout.ids(shard)), hashes)
     return hashes
+
+
+def kept_hashes(root: str, shard: str) -> np.ndarray | None:
+    """Return the hashes of a shard's ids if the store has them, without reading the shard."""
+    return _read(storage.join(root, layout.ids(shard)))
 
 
 def hashes_by_bucket(hashes: np.ndarray, buckets: int) -> Iterator[tuple[int, bytes]]:
