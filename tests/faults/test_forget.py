@@ -24,7 +24,7 @@ pytest.importorskip("faiss")
 FACTORIES = ["IVF8,SQ8"]
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow)
-    for name in ("Flat", "IVF8,RaBitQ", "IVF8,PQ4x4", "IVF8_HNSW4,Flat")
+    for name in ("Flat", "IVF8,RaBitQ", "IVF8,PQ16x4", "IVF8_HNSW4,Flat")
 ]
 
 

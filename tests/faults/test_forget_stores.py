@@ -15,6 +15,7 @@ from helpers.corpora import sentences, write_lines, write_parquet
 from helpers.store_scan import PlantedRow, codes_of, scan
 
 from transforms import storage
+from transforms.index import upkeep
 from transforms.store.manifest import Manifest, read_manifest, snapshots
 
 pytest.importorskip("faiss")
@@ -231,8 +232,11 @@ def test_nothing_is_left_in_a_bucket(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FULL)
-def test_five_hundred_rows(run: Run, model: Path, tmp_path: Path, name: str) -> None:
+def test_five_hundred_rows(
+    run: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """A hundred rows in each of five stores with deltas and three kept snapshots or more."""
+    monkeypatch.setattr(upkeep, "MOST_IN_DELTAS", 1.0)  # deltas stay
     kind = replace(FULL[name], texts=own_sentences, rows=300)
     store = Store(run, kind, model, tmp_path, str(tmp_path / "store"))
     store.rows = store.rows[1:]

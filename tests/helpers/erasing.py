@@ -64,7 +64,7 @@ def planted(store: Path, wanted: Iterable[str]) -> list[PlantedRow]:
         for path in manifest.shard_paths:
             for row in pq.read_table(path).to_pylist():
                 if row["id"] in names:
-                    own = tuple(codes.get(row["id"], ()))
+                    own = tuple(code for code in codes.get(row["id"], ()) if len(code) >= 8)
                     vector = np.array(row["embedding"], np.float32)
                     found.append(PlantedRow(row["id"], row["text"], row["row_hash"], vector, own))
     return found

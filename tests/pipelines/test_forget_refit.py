@@ -10,11 +10,13 @@ import pytest
 from helpers.commands import Run
 from helpers.erasing import KeptTexts, forget, planted, read, rows, three_nights
 from helpers.nights import vector_of
+from helpers.snapshots import run_name
 from helpers.store_scan import scan
 from helpers.watching import BY_ID
 
 from pipelines.common import refit
 from transforms.base.errors import DataGateError
+from transforms.beam import IndexRequest
 from transforms.store.calibrations import kept_calibration
 from transforms.store.manifest import snapshots
 
@@ -27,8 +29,6 @@ LEFT = [text for name, text in rows("person", 60) if name not in GONE]
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with an index that was trained on all rows, to copy."""
-    from transforms.beam import IndexRequest
-
     folder = tmp_path_factory.mktemp("made")
     nights = KeptTexts(folder / "store", options=BY_ID)
     nights.commit({"f": rows("person", 60)}, IndexRequest("IVF4,SQ8"))
@@ -99,6 +99,23 @@ def test_a_calibration_is_fitted_again(run: Run, calibrated: Path) -> None:
     assert scan(calibrated, traces) == []
     run("verify", "--store", calibrated).ok()
     run("verify", "--store", calibrated, "--forgotten").ok()
+
+
+def test_the_centroid_of_a_list_with_one_row(run: Run, tmp_path: Path) -> None:
+    """Its bytes are the row's vector, which leaves with the quantizer."""
+    nights = KeptTexts(tmp_path / "store", options=BY_ID, run_name=run_name)
+    store = nights.root
+    nights.commit(
+        {"f": rows("person", 60), "odd": [("odd-z", "z is odd")]}, IndexRequest("IVF5,SQ8")
+    )
+    traces = planted(store, ["odd-z"])
+    forget(run, store, "odd-z").ok()
+    assert {line.partition(": ")[2] for line in scan(store, traces)} == {
+        "float32 of odd-z",
+        "unit float32 of odd-z",
+    }
+    forget(run, store, "odd-z", options=("--refit", "--drop-history")).ok()
+    assert scan(store, traces) == []
 
 
 def test_a_refit_that_stops_is_taken_up(
