@@ -328,6 +328,37 @@ def test_one_long_step_keeps_the_lease_alive(
             assert written.wait(60)
 
 
+def test_steps_within_a_step_share_its_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = threading.Event()
+    replace_if = LocalStorage.replace_if
+    lease.acquire(str(tmp_path), holder(pid=None))
+    monkeypatch.setattr(lease, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(
+        LocalStorage,
+        "replace_if",
+        lambda self, *given: (replace_if(self, *given), written.set())[0],
+    )
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def count(thread: threading.Thread) -> None:
+        if thread.name.endswith("(_look_until)"):
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", count)
+    with lease.kept_alive(str(tmp_path), "run1"):
+        for _ in range(64):
+            with lease.kept_alive(str(tmp_path), "run1"):
+                pass
+        written.clear()
+        assert written.wait(60)  # after the last of them, too
+    assert len(started) == 1
+    assert not started[0].is_alive()
+
+
 def test_steps_side_by_side_in_a_process_look_at_the_lease_as_one_does(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
