@@ -1,4 +1,8 @@
-"""forget --refit: what was fitted with erased rows is fitted again, and a receipt says so."""
+"""forget --refit: what was fitted with erased rows is fitted again, and a receipt says so.
+
+Covers pipelines/common/refit.py.
+Covers transforms/steps/forget/fits.py.
+"""
 
 import json
 import shutil
