@@ -334,7 +334,7 @@ class PushOptions:
         default=RememberedOptions.max_deletes,
     )
     parallel: int = option(
-        "units of rows written at once into a server of Qdrant (default: 1)",
+        "units of rows written at once into PostgreSQL or a server of Qdrant (default: 1)",
         kind=values.positive,
         metavar="N",
         default=1,
