@@ -1,4 +1,8 @@
-"""`export --vectors`: each folder opened by the library that it is for."""
+"""`export --vectors`: each folder opened by the library that it is for.
+
+Covers transforms/steps/joins/export_parts.py.
+Covers transforms/beam/export.py.
+"""
 
 import io
 import json

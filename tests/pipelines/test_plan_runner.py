@@ -1,4 +1,7 @@
-"""`plan --runner`: the workers of a pipeline count what one process counts."""
+"""`plan --runner`: the workers of a pipeline count what one process counts.
+
+Covers transforms/steps/plan/look.py.
+"""
 
 from dataclasses import replace
 from pathlib import Path

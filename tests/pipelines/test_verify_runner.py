@@ -1,4 +1,8 @@
-"""`verify --runner`: the workers of a pipeline find what the threads of one process find."""
+"""`verify --runner`: the workers of a pipeline find what the threads of one process find.
+
+Covers pipelines/verify.py.
+Covers pipelines/common/optional_beam.py.
+"""
 
 import shutil
 from collections.abc import Callable

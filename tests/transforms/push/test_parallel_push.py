@@ -1,4 +1,7 @@
-"""A push that writes several units at once."""
+"""A push that writes several units at once.
+
+Covers transforms/push/postgres_stages.py.
+"""
 
 import threading
 from typing import Any
@@ -109,7 +112,7 @@ def test_connections_of_postgresql_write_one_transaction(
     assert held(pgvector) == first
     assert len(tables(pgvector)) == 3
     with monkeypatch.context() as patch:
-        patch.setattr(PostgresTarget, "_copy", lambda *_: 1 / 0)
+        patch.setattr(PostgresTarget, "begin", lambda *_: 1 / 0)
         assert run(*push, "--parallel", 2, "--full").status == 1
     with psycopg.connect(pgvector) as connection:
         connection.execute("UPDATE at_once SET text = 'another'")

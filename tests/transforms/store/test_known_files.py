@@ -1,4 +1,9 @@
-"""A range of a snapshot's files is read from the parts of its manifest that have it."""
+"""A range of a snapshot's files is read from the parts of its manifest that have it.
+
+Covers transforms/store/runs/packed_files.py.
+Covers transforms/store/runs/carried_again.py.
+Covers transforms/store/runs/plan_rows.py.
+"""
 
 import contextlib
 import re
@@ -212,7 +217,7 @@ def test_a_plan_of_packed_files_is_the_plan_without_packing(
     write_jsonl(glob.parent / "small1.jsonl", [{"id": "s1", "text": "another"}])
     jobs = [job_of(root, *globs, number=number, unit_tokens=200, **options) for number in (1, 2, 2)]
     with monkeypatch.context() as patch:
-        patch.setattr(FilePlanner, "_packs", False)
+        patch.setattr(FilePlanner, "packs", False)
         whole = planned_by_ranges(jobs[0])
     packed = [planned_by_ranges(job) for job in (jobs[1], replace(jobs[2], retried=True))]
     for found in packed:

@@ -127,7 +127,7 @@ def record(
     """
     try:
         with kept_alive(job.root, job.run.id):
-            plan = _handed_out(found, job)
+            plan = hand_out(found, job)
     except SentenceBeamError as error:
         yield Problem.of(error)
         return
@@ -144,7 +144,7 @@ def record(
 
 
 @dataclass(frozen=True)
-class _HandedOut:
+class HandedOut:
     """Spans to embed, and units to carry over.
 
     `last` is the last snapshot without the `packed` files. With `problems` there is nothing else.
@@ -157,28 +157,28 @@ class _HandedOut:
     problems: list[Problem] = field(default_factory=list)
 
 
-def _handed_out(found: list[Any], job: EmbedJob) -> _HandedOut:
+def hand_out(found: list[Any], job: EmbedJob) -> HandedOut:
     """Return the work of a plan, as put on record or found there."""
     if _stands(found, job):
         return _on_record(job)
     problems = [item for item in found if isinstance(item, Problem)]
     if problems:
-        return _HandedOut(problems=problems)
+        return HandedOut(problems=problems)
     # Held, since all that follows looks into it too.
     last = last_snapshot(job.run)
     packed, others = _apart(found, last)
     planned, problems = _whole_plan(found, job, others, packed)
     if problems:
-        return _HandedOut(problems=problems)
+        return HandedOut(problems=problems)
     if not write_plan(job.root, job.run.id, planned, None, merged(found), packed=packed):
         return _on_record(job)
     spans = [span for file in planned for span in file.work]
     units = [unit for file in planned for unit in file.carried]
     ranges = (item for part in packed.parts for item in part.ranges())
-    return _HandedOut(spans, chain(by_ranges(units, others), ranges), others, packed)
+    return HandedOut(spans, chain(by_ranges(units, others), ranges), others, packed)
 
 
-def _on_record(job: EmbedJob) -> _HandedOut:
+def _on_record(job: EmbedJob) -> HandedOut:
     """Return the work in the plan on record.
 
     Raises SentenceBeamError if the plan or the last snapshot has changed.
@@ -188,12 +188,12 @@ def _on_record(job: EmbedJob) -> _HandedOut:
     if job.reuse or work.carried:
         last = last_snapshot(job.run)
     if last is None:
-        return _HandedOut(work.spans)
+        return HandedOut(work.spans)
     files = [one.file for span in work.spans for one in spans_of(span)]
     like = with_files_like(
         last, {file.relative for file in files}, {file.checksum for file in files}
     )
-    return _HandedOut(work.spans, list(carried_again(work.carried, last)), like)
+    return HandedOut(work.spans, list(carried_again(work.carried, last)), like)
 
 
 def put_together(found: list[Any], job: EmbedJob) -> tuple[list[PlannedFile], PackedPlan]:

@@ -69,17 +69,17 @@ class FilePlanner:
             named = by_name(item, known, self._job.delimiter)
             if named is None:
                 others.append(item)
-            elif self._packs and can_pack(item, self._job.run.unit_tokens):
+            elif self.packs and can_pack(item, self._job.run.unit_tokens):
                 to_pack.append(item)
             else:
                 short.append(named)
         packed = None
-        if self._packs:
+        if self.packs:
             packed = pack_files(to_pack, known, self._keys)
         return PlannedFiles(tuple(others), tuple(short), packed)
 
     @property
-    def _packs(self) -> bool:
+    def packs(self) -> bool:
         """Whether unchanged files may be packed: the plan needs no other files of the snapshot."""
         job = self._job
         whole = job.append or job.by_content or job.limit is not None
