@@ -29,7 +29,7 @@ from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, known_files
 from transforms.store.manifest import Manifest, read_manifest
 from transforms.store.records import Problem, UnitRecord, carried
-from transforms.store.runs import carried_ranges
+from transforms.store.runs import carried_ranges, packed_files
 from transforms.store.runs.carried_ranges import CarriedRange, by_ranges, units_of_range
 from transforms.store.runs.plan import read_plan
 
@@ -58,6 +58,7 @@ def glob(tmp_path: Path) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Manifests have a part for three units; the parts that were read, by path."""
     monkeypatch.setattr(manifests, "UNITS_IN_ONE_FILE", 1)
+    monkeypatch.setattr(packed_files, "LEAST_UNITS", 1)
     monkeypatch.setattr(manifest_parts, "UNITS_IN_A_PART", 3)
     paths: list[str] = []
     original = manifest_parts.read_part

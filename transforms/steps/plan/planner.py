@@ -20,6 +20,7 @@ from transforms.store.key_range import ALL_KEYS, KeyRange
 from transforms.store.known_files import KnownFiles, has_ranges, known_files
 from transforms.store.manifest import Manifest
 from transforms.store.records import Problem, UnitRecord
+from transforms.store.runs import packed_files
 from transforms.store.runs.commit import carried_shards, last_snapshot
 from transforms.store.runs.packed_files import can_pack, pack_files
 from transforms.store.runs.plan import PlannedFile, file_of
@@ -65,14 +66,19 @@ class FilePlanner:
         others = []
         short = []
         to_pack = []
+        names = []
         for item in planned:
             named = by_name(item, known, self._job.delimiter)
             if named is None:
                 others.append(item)
             elif self.packs and can_pack(item, self._job.run.unit_tokens):
                 to_pack.append(item)
+                names.append(named)
             else:
                 short.append(named)
+        if sum(len(item.carried) for item in to_pack) < packed_files.LEAST_UNITS:
+            short += names
+            to_pack = []
         packed = None
         if self.packs:
             packed = pack_files(to_pack, known, self._keys)

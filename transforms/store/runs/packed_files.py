@@ -24,6 +24,7 @@ from transforms.store.runs.carry import is_named_after
 from transforms.store.runs.plan import SCHEMA, PlannedFile
 from transforms.store.runs.plan_rows import table_rows
 
+LEAST_UNITS = 200  # that are packed; fewer take less by the names of their files
 CHECKS = ("shards", "compared", "read", "bytes")  # counts of `Checked`, in its order
 FILES = pa.schema(
     [("file", pa.string()), ("path", pa.string()), ("checksum", pa.string())]
@@ -49,14 +50,14 @@ class PackedFiles:
     @cached_property
     def table(self) -> pa.Table:
         """The row of each file."""
-        return table_of(self.files)
+        return _unpacked(self.files, FILES)
 
     def without(self, paths: pa.Array) -> "PackedFiles":
         """Return the files except those with these relative paths."""
         dropped = pc.is_in(self.table.column("file"), paths)
         if not pc.any(dropped).as_py():
             return self
-        rows = table_of(self.rows)
+        rows = _unpacked(self.rows, SCHEMA)
         left = pc.invert(pc.is_in(rows.column("file"), paths))
         gone = self.table.column("file").filter(dropped).to_pylist()
         return replace(
@@ -117,7 +118,16 @@ def pack_files(items: Sequence[PlannedFile], known: KnownFiles, keys: KeyRange) 
 
 
 def _packed(table: pa.Table) -> bytes:
+    """Return a table as Parquet; without rows no byte, since each file of it takes some kB."""
+    if not len(table):
+        return b""
     return parquet_bytes(table, compression="zstd")
+
+
+def _unpacked(data: bytes, schema: pa.Schema) -> pa.Table:
+    if not data:
+        return schema.empty_table()
+    return table_of(data)
 
 
 class PackedPlan:
@@ -149,7 +159,7 @@ class PackedPlan:
         """Yield the files' rows of the plan, about so many at a time."""
         some: list[pa.Table] = []
         for part in self.parts:
-            some.append(table_of(part.rows))
+            some.append(_unpacked(part.rows, SCHEMA))
             if sum(map(len, some)) >= rows:
                 yield pa.concat_tables(some)
                 some = []
