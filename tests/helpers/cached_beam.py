@@ -22,7 +22,7 @@ import pytest
 from apache_beam.internal import cloudpickle_pickler, pickler
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import core, userstate
-from apache_beam.typehints import typehints
+from apache_beam.typehints import trivial_inference, typehints
 from apache_beam.typehints.decorators import IOTypeHints
 
 # the Beam of which it is known that its runner changes no view and no specs that it is given
@@ -40,7 +40,9 @@ def cached_beam() -> Iterator[None]:
         patch.setattr(PipelineOptions, "view_as", functools.lru_cache(64)(PipelineOptions.view_as))
         patch.setattr(PipelineOptions, "_visible_option_list", names_of)
         patch.setattr(PipelineOptions, "__init__", _made)
+        patch.setattr(PipelineOptions, "get_all_options", _all_options)
         patch.setattr(typehints, "is_consistent_with", is_consistent)
+        patch.setattr(trivial_inference, "infer_return_type_func", return_type_of)
         patch.setattr(userstate, "get_dofn_specs", specs_of)
         patch.setattr(core, "get_function_args_defaults", arguments_of)
         patch.setattr(core, "_check_fn_use_yield_and_return", mixes_yield_and_return)
@@ -152,6 +154,42 @@ def _made(self: PipelineOptions, flags: Sequence[str] | None = None, **given: An
     self._flags = flags
     self._visible_options = copy.deepcopy(_parsed(type(self), tuple(flags)))
     self._all_options = {**vars(self._visible_options), **given}
+
+
+_all_for_beam = PipelineOptions.get_all_options
+_warned: set[Hashable] = set()
+
+
+def _all_options(self: PipelineOptions, *args: Any, **given: Any) -> dict[str, Any]:
+    """All options as Beam gives them; a pipeline that only wants warnings of its flags gets them
+    once in a process.
+    """
+    if given.get("display_warnings"):
+        flags = tuple(self._flags)
+        if flags in _warned:
+            return {}
+        _warned.add(flags)
+    return _all_for_beam(self, *args, **given)
+
+
+_inferred_by_beam = trivial_inference.infer_return_type_func
+_kept_return_types: dict[Hashable, Any] = {}
+
+
+def return_type_of(function: Any, types_given: Any, debug: bool = False, depth: int = 0) -> Any:
+    """The return type that Beam infers, kept for functions that have nothing but their code."""
+    bare = isinstance(function, types.FunctionType) and not function.__closure__
+    if (
+        not bare
+        or function.__defaults__
+        or function.__kwdefaults__
+        or not all(isinstance(kind, Hashable) for kind in types_given)
+    ):
+        return _inferred_by_beam(function, types_given, debug, depth)
+    key = function.__code__, tuple(types_given), depth
+    if key not in _kept_return_types:
+        _kept_return_types[key] = _inferred_by_beam(function, types_given, debug, depth)
+    return _kept_return_types[key]
 
 
 _kept_consistency = functools.lru_cache(4096)(_consistent_for_beam)
