@@ -60,7 +60,9 @@ def repair(job: IndexUpdateJob, segment: SegmentEntry, why: str) -> Repair:
     # the names of what the steps of an update leave of the same segment are others
     folder = replace(job.folder, prefix="repair")
     leave_listed(folder, segment.number, listed, first, plan.nlist, locator.table(), kept)
-    source = ListedSource(segment.number, len(listed.rows), writer.code_size, lists=segment.lists)
+    source = ListedSource(
+        segment.number, len(listed.rows), writer.code_size, lists=(segment.lists,)
+    )
     span = RangeSpan(segment.number, first, stop, segment.first_id, (source,))
     written = write_range(folder, span, plan)
     block = np.concatenate(vectors)[written.origins & 0xFFFFFFFF]
